@@ -71,13 +71,12 @@ def _build_question(
     """Return the question, or None if an earlier call has started the plan with consent."""
     home = served.get_home(profile or served.find_profile(plan=plan))
     # Check first, so that the user is not asked about a plan that cannot be applied.
-    plans.check_plan_kind(home, plan, spec.asks)
+    stored = plans.load_plan(home, plan, spec.asks)
     if spec.check is not None:
-        spec.check(home, plan, summary)
-    if home.ledger.get_plan(plan).state != "planned":
+        spec.check(home, stored, summary)
+    if stored.state != "planned":
         return None
-    kind = home.ledger.get_plan(plan).kind
-    return _format_question(home, kind, home.maintenance.get_plan(plan))
+    return _format_question(home, stored.kind, PlanPreview.from_plan(stored))
 
 
 def _format_question(home: ServedHome, kind: str, preview: PlanPreview) -> str:

@@ -131,22 +131,19 @@ class ServedHome:
 
     @_locked_property
     def maintenance(self) -> Maintenance:
-        """Maintenance in the name of this server, for reading and planning."""
-        return self.make_maintenance(CLIENT_NAME)
-
-    def make_maintenance(self, client: str) -> Maintenance:
-        """Return maintenance in the name of a client, for applying and restoring."""
+        """The maintenance; each change names its client."""
         from session_core import Maintenance  # noqa: PLC0415 -- reads do not need it
 
-        return Maintenance(self.db, self.ledger, store=self.store, client=client)
+        return Maintenance(self.db, self.ledger, store=self.store)
 
-    def make_compressor(self, client: str) -> Compressor:
-        """Return a compressor in the name of a client; its own texts contain no secrets."""
+    @_locked_property
+    def compressor(self) -> Compressor:
+        """The compressor; its own texts contain no secrets."""
         from mcp_serve.redaction import messages  # noqa: PLC0415 -- reads do not need it
         from session_core import Compressor  # noqa: PLC0415 -- reads do not need it
 
         clean = messages.make_summary_cleaner if self.redacts else messages.make_noop_cleaner
-        return Compressor(self.db, self.ledger, store=self.store, clean=clean, client=client)
+        return Compressor(self.db, self.ledger, store=self.store, clean=clean)
 
     def close(self) -> None:
         """Close all that was opened."""

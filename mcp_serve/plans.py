@@ -12,21 +12,21 @@ from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from session_core import InvalidInput, SessionFilter
 from session_core.compression import UndoResult
-from session_core.maintenance import PROTECTION_REASONS, ApplyResult, Bytes, PlanPreview
+from session_core.ledger import StoredPlan
+from session_core.maintenance import (
+    PLAN_KINDS,
+    PROTECTION_REASONS,
+    ApplyResult,
+    Bytes,
+    PlanKind,
+    PlanPreview,
+)
 
 NO_BYTES = asdict(Bytes())
 # The call that returns free space inside the database file to the disk.
 SHRINK_CALL = "sessions_prune(what='index')"
 
 RESUMED_NOTE = "this call continued a change that an earlier call had started"
-
-# The tool that applies a plan, by the first word of its kind.
-_TOOL_BY_KIND = {
-    "prune": "sessions_prune",
-    "finalize": "sessions_finalize",
-    "compress": "sessions_compress",
-    "undo": "sessions_restore",
-}
 
 _MAX_WARNING_CHARS = 500
 # Characters of an answer for each list; the other fields are short.
@@ -81,7 +81,7 @@ def render_skipped(home: ServedHome, skipped: Collection[tuple[str, str]]) -> li
 
 
 def apply_plan(
-    home: ServedHome, plan: str, verb: str, counted: str, work: CallContext
+    home: ServedHome, handle: str, tool: str, counted: str, work: CallContext
 ) -> dict[str, Any]:
     """Apply or continue a plan; `counted` is the key of the count in the answer.
 
@@ -89,38 +89,37 @@ def apply_plan(
         NotFound: the plan does not exist.
         InvalidInput: the plan belongs to another tool.
     """
-    check_plan_kind(home, plan, verb)
-    is_resumed = home.ledger.get_plan(plan).state == "applying"
+    plan = load_plan(home, handle, tool)
     result = run_plan(home, plan, work)
     if not isinstance(result, ApplyResult):
-        raise InvalidInput(f"plan {plan} undoes a compression; apply it with sessions_restore")
-    return render_applied(
-        home, result, counted, count=getattr(result, counted), is_resumed=is_resumed
-    )
+        raise InvalidInput(f"plan {handle} undoes a compression; apply it with sessions_restore")
+    return render_applied(home, plan, result, counted, count=getattr(result, counted))
 
 
-def run_plan(home: ServedHome, plan: str, work: CallContext) -> ApplyResult | UndoResult:
+def run_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> ApplyResult | UndoResult:
     """Apply or continue a plan and report progress."""
-    preview = home.maintenance.get_plan(plan)
+    count = PlanPreview.from_plan(plan).count
 
     def report(progress: ApplyResult) -> None:
-        work.report_progress(preview.count - progress.remaining, preview.count)
+        work.report_progress(count - progress.remaining, count)
 
-    result = home.make_maintenance(work.client).apply(plan, progress=report, stop=work.is_cancelled)
+    result = home.maintenance.apply(
+        plan, client=work.client, progress=report, stop=work.is_cancelled
+    )
     if isinstance(result, ApplyResult):
         report(result)
     return result
 
 
 def render_applied(
-    home: ServedHome, result: ApplyResult, counted: str, *, count: int, is_resumed: bool = False
+    home: ServedHome, plan: StoredPlan, result: ApplyResult, counted: str, *, count: int
 ) -> dict[str, Any]:
-    """Return the result of a plan; `counted` is the key of its count."""
-    preview = home.maintenance.get_plan(result.plan)
+    """Return the result of a plan as it was before; `counted` is the key of its count."""
+    preview = PlanPreview.from_plan(plan)
     skipped = render_skipped(home, [(item.id, item.why) for item in result.skipped])
     hidden_count = len(result.skipped) - len(skipped)
     hidden_note = [f"{hidden_count:,} more were skipped"] if hidden_count else []
-    resumed_note = [RESUMED_NOTE] if is_resumed else []
+    resumed_note = [RESUMED_NOTE] if plan.state == "applying" else []
     return render_preview(home, preview) | {
         "outcome": result.outcome,
         counted: count,
@@ -164,19 +163,29 @@ def check_plan_alone(arguments: Any, allowed: Collection[str] = ()) -> None:
             )
 
 
-def check_plan_kind(home: ServedHome, plan: str, verb: str) -> None:
-    """Refuse a plan of another tool.
+def load_plan(home: ServedHome, handle: str, tool: str) -> StoredPlan:
+    """Return a plan that a tool applies.
 
     Raises:
         NotFound: the plan does not exist.
         InvalidInput: the plan belongs to another tool.
     """
-    kind = home.ledger.get_plan(plan).kind
-    if not kind.startswith(verb):
-        tools = (tool for start, tool in _TOOL_BY_KIND.items() if kind.startswith(start))
-        raise InvalidInput(
-            f"plan {plan} is a plan to {kind}; pass it to {next(tools, 'the tool that made it')}"
-        )
+    plan = home.ledger.get_plan(handle)
+    kind = PLAN_KINDS.get(plan.kind)
+    if kind is None or kind.tool != tool:
+        owner = "the tool that made it" if kind is None else f"sessions_{kind.tool}"
+        raise InvalidInput(f"plan {handle} is a plan to {plan.kind}; pass it to {owner}")
+    return plan
+
+
+def list_whats(tool: str) -> tuple[str, ...]:
+    """Return the values of `what` that a tool accepts, the default first."""
+    return tuple(kind.what for kind in list_requestable_kinds(tool))
+
+
+def list_requestable_kinds(tool: str) -> list[PlanKind]:
+    """Return the kinds of plans that a tool makes on request, the default first."""
+    return [kind for kind in PLAN_KINDS.values() if kind.tool == tool and kind.summary]
 
 
 def find_sessions(home: ServedHome, sessions: list[str] | None) -> tuple[str, ...] | None:

@@ -12,8 +12,7 @@ __all__, __getattr__ = export_names(
     {
         "_sqlite3": ("choose_sqlite", "describe_sqlite"),
         "chats": ("Platform", "SessionSource", "build_session_key"),
-        "compression.async_compressor": ("AsyncCompressor",),
-        "compression.compressor": ("Compressor",),
+        "compression.compressor": ("AsyncCompressor", "Compressor"),
         "config": ("GatewayConfig", "SessionResetPolicy"),
         "context": (
             "build_child_env",
@@ -46,8 +45,7 @@ __all__, __getattr__ = export_names(
         "lifecycle.expiry": ("ExpiryWatcher",),
         "lifecycle.replies": ("normalize_empty_agent_response",),
         "lifecycle.runtime": ("Reply", "SessionRuntime"),
-        "maintenance.async_maintenance": ("AsyncMaintenance",),
-        "maintenance.maintenance": ("Maintenance",),
+        "maintenance.maintenance": ("AsyncMaintenance", "Maintenance"),
         "presence": ("find_gateway", "list_holders", "list_leases"),
         "routing.async_store": ("AsyncSessionStore",),
         "routing.entries": ("SessionEntry",),

@@ -3,7 +3,7 @@ from session_core._sqlite3 import describe_sqlite as describe_sqlite
 from session_core.chats import Platform as Platform
 from session_core.chats import SessionSource as SessionSource
 from session_core.chats import build_session_key as build_session_key
-from session_core.compression.async_compressor import AsyncCompressor as AsyncCompressor
+from session_core.compression.compressor import AsyncCompressor as AsyncCompressor
 from session_core.compression.compressor import Compressor as Compressor
 from session_core.config import GatewayConfig as GatewayConfig
 from session_core.config import SessionResetPolicy as SessionResetPolicy
@@ -41,7 +41,7 @@ from session_core.lifecycle.replies import (
 )
 from session_core.lifecycle.runtime import Reply as Reply
 from session_core.lifecycle.runtime import SessionRuntime as SessionRuntime
-from session_core.maintenance.async_maintenance import AsyncMaintenance as AsyncMaintenance
+from session_core.maintenance.maintenance import AsyncMaintenance as AsyncMaintenance
 from session_core.maintenance.maintenance import Maintenance as Maintenance
 from session_core.presence import find_gateway as find_gateway
 from session_core.presence import list_holders as list_holders

@@ -94,13 +94,13 @@ def _export_sessions(
     options: argparse.Namespace, home: ServedHome, to: Path | Callable[[bytes], object]
 ) -> ExportResult:
     sessions = [resolve.find_session(home, each).id for each in options.session] or None
-    maintenance = home.make_maintenance(TerminalProgress.client)
     with ProgressBar("Exporting") as bar:
-        return maintenance.export_sessions(
+        return home.maintenance.export_sessions(
             to,
             sessions,
             where=_build_filter(options),
             form="markdown" if options.format == "md" else "jsonl",
+            client=TerminalProgress.client,
             progress=bar.report_progress,
         )
 

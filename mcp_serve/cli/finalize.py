@@ -6,19 +6,14 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve import arguments as given_as
+from mcp_serve import plans
 from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.arguments import parse_text, parse_time_option
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.tools import finalize
 
-_KINDS = ("sessions", "expired", "orphaned", "abandoned")
-
-EXAMPLES = """\
-kinds:
-  sessions   the sessions named by --session
-  expired    sessions that the reset policy of their chat will end
-  orphaned   continuations that never ran, 7 days old
-  abandoned  sessions that never ended, inactive for 30 days
+EXAMPLES = f"""\
+{plan_command.format_kinds("finalize")}
 
 examples:
   mcp-sessions finalize abandoned                    show the plan and ask
@@ -38,7 +33,7 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, _KINDS)
+    plan_command.add_what_argument(parser, plans.list_whats("finalize"))
     parser.add_argument("--reason", type=parse_text, help="end reason to record")
     parser.add_argument("--start-new", action="store_true", help="start a new session in the chats")
     plan_command.add_plan_arguments(parser, limit=True)

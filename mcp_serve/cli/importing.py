@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     path: Path = options.file
     out = Terminal(sys.stderr if options.json else sys.stdout)
     with ToolCaller(options, changes=True, new=True) as tools:
-        maintenance = tools.home.make_maintenance(TerminalProgress.client)
+        maintenance = tools.home.maintenance
         state = _read_file_state(path)
         with ProgressBar("Reading, in MB") as bar:
             found = maintenance.preview_import(
@@ -97,7 +97,10 @@ def run(options: argparse.Namespace) -> int:
             raise Conflict(f"{path} changed after it was read; run the import again")
         with TerminalProgress("Importing") as work:
             done = maintenance.import_sessions(
-                path, progress=work.report_progress, stop=work.is_cancelled
+                path,
+                client=work.client,
+                progress=work.report_progress,
+                stop=work.is_cancelled,
             )
     if options.json:
         print_json(asdict(done))

@@ -34,6 +34,7 @@ from mcp_serve.cli.terminal import Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError
+from session_core.maintenance import PlanPreview
 
 
 def can_ask_user() -> bool:
@@ -123,6 +124,13 @@ def add_what_argument(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> 
     )
 
 
+def format_kinds(tool: str) -> str:
+    """Return the part of a help text about the kinds of plans that a verb makes."""
+    kinds = plans.list_requestable_kinds(tool)
+    width = max(len(kind.what) for kind in kinds)
+    return "\n".join(["kinds:", *(f"  {kind.what:{width}}  {kind.summary}" for kind in kinds)])
+
+
 def add_plan_arguments(
     parser: argparse.ArgumentParser,
     only: str = "show the plan, print its handle and exit",
@@ -172,6 +180,7 @@ class _ChangeRunner:
         self._out = Terminal(sys.stderr if options.json else sys.stdout)
         self._err = Terminal(sys.stderr)
         self._handle: str | None = options.plan
+        self._kind = change.verb
         self._at_work = False
         self.answer: Answer = {}
 
@@ -196,6 +205,7 @@ class _ChangeRunner:
 
     def _confirm_and_apply(self) -> int:
         state, kind = self._find_plan_state()
+        self._kind = kind
         if state not in ("planned", "applying"):  # finished or closed
             return self._apply_change()
         if not self._options.json or not (self._options.yes or self._options.plan_only):
@@ -236,10 +246,10 @@ class _ChangeRunner:
         """Return the preview of a stored plan; refuse one that this verb cannot apply."""
         home, change = self._tools.home, self._change
         self._tools.validate_arguments(change.spec, {**change.asked, "plan": handle})
-        plans.check_plan_kind(home, handle, change.spec.asks)
+        plan = plans.load_plan(home, handle, change.spec.asks)
         if change.spec.check is not None:
-            change.spec.check(home, handle, change.beside.get("summary"))
-        return plans.render_preview(home, home.maintenance.get_plan(handle))
+            change.spec.check(home, plan, change.beside.get("summary"))
+        return plans.render_preview(home, PlanPreview.from_plan(plan))
 
     def _find_plan_state(self) -> tuple[str, str]:
         """Return state and kind of the plan; without a plan the kind is the verb."""
@@ -338,7 +348,7 @@ class _ChangeRunner:
     def _show_result(self) -> None:
         if self._options.json:
             return
-        self._change.done(self._out, self._find_plan_state()[1], self.answer)
+        self._change.done(self._out, self._kind, self.answer)
         if "next" in self.answer:
             self._out.write_line("Shrink the file with")
             self._out.write_unwrapped(f"  {format_command(self._options, 'prune', 'index')}")

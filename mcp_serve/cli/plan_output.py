@@ -7,32 +7,10 @@ from rich.filesize import decimal
 from mcp_serve.cli.errors import translate_tool_text
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.cli.tool_calls import Answer
+from session_core.maintenance import PLAN_KINDS
 
-PLAN_KINDS = {
-    "prune sessions": ("Remove", "conversation"),
-    "prune ghosts": ("Remove", "empty session"),
-    "prune routes": ("Remove", "route"),
-    "prune orphans": ("Remove", "leftover"),
-    "prune index": ("Merge", "search index"),
-    "prune trash": ("Permanently delete", "batch"),
-    "prune all": ("Remove", "item"),
-    "finalize sessions": ("End", "session"),
-    "finalize expired": ("End", "expired session"),
-    "finalize orphaned": ("End", "orphaned continuation"),
-    "finalize abandoned": ("End", "abandoned session"),
-    "compress": ("Compress", "message"),
-    "restore": ("Restore", "item"),
-    "edit": ("Change", "session"),
-    "undo an import": ("Undo an import by removing", "conversation"),
-    "undo": ("Undo a compression by dropping", "session"),
-}
-"""The verb and the noun that describe each kind of plan."""
-
-KINDS_WITHOUT_UNDO = ("prune index", "prune trash", "undo a compression")
-"""Kinds of plans that cannot be undone; the plan has the reason."""
-
-_DELETING_KINDS = ("prune sessions", "prune ghosts", "prune all", "undo an import")
-_REWRITING_KINDS = ("prune index", "prune all")
+_VERBS_WITHOUT_PLANS = {"restore": ("Restore", "item"), "edit": ("Change", "session")}
+"""The action and the noun of verbs that change data without a plan."""
 
 _ITEM_COLUMNS = (
     TableColumn("title", yields=True),
@@ -46,8 +24,9 @@ _COUNT_COLUMNS = (TableColumn("", right=True), TableColumn("", wraps=True))
 
 def describe_plan(kind: str, count: int) -> str:
     """Return a description of a plan, such as `Remove 3 routes`."""
-    kinds = (name for name in PLAN_KINDS if kind.startswith(name))
-    action, noun = PLAN_KINDS[next(kinds, "prune all")]
+    known = PLAN_KINDS.get(kind)
+    default = ("Change", "item") if known is None else (known.action, known.noun)
+    action, noun = _VERBS_WITHOUT_PLANS.get(kind, default)
     if kind == "prune index":
         return f"{action} the {noun}"
     plural = "batches" if noun == "batch" else f"{noun}s"
@@ -94,6 +73,7 @@ def show_protected(out: Terminal, found: Answer) -> None:
 
 def show_space(out: Terminal, kind: str, size: Answer) -> None:
     """Show the disk space that a plan needs and frees, and whether it can be undone."""
+    known = PLAN_KINDS.get(kind)
     out.write_line()
     if size["returned_to_disk"]:
         out.write_line(f"Returns about {decimal(size['returned_to_disk'])} to the disk.")
@@ -102,11 +82,11 @@ def show_space(out: Terminal, kind: str, size: Answer) -> None:
             f"Frees about {decimal(size['free_in_file'])} inside the database file for new "
             "messages; the file keeps its size."
         )
-    elif kind in _DELETING_KINDS and not size["returned_to_disk"]:
+    elif known is not None and known.deletes_rows and not size["returned_to_disk"]:
         out.write_line("The database file keeps its size.")
-    if kind in _REWRITING_KINDS and size["needed_now"]:
+    if known is not None and known.rewrites_file and size["needed_now"]:
         out.write_line(f"Needs about {decimal(size['needed_now'])} of disk space while it runs.")
-    if not kind.startswith(KINDS_WITHOUT_UNDO):
+    if known is None or known.has_undo:
         trash = f"; the trash takes about {decimal(size['trash'])}" if size["trash"] else ""
         out.write_line(f"Can be undone for 30 days{trash}.")
 

@@ -5,27 +5,19 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
+from mcp_serve import plans
 from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.arguments import parse_folder
 from mcp_serve.cli.options import add_extension_option, add_home_options, add_json_option
 from mcp_serve.tools import prune
-
-_KINDS = ("sessions", "ghosts", "routes", "orphans", "index", "trash", "all")
 
 _AGE_HELP = (
     "Only conversations that ended and were inactive for 90 days are removed; "
     "change the age with --older-than."
 )
 
-EXAMPLES = """\
-kinds:
-  sessions   ended conversations, inactive for 90 days (change with --older-than)
-  ghosts     sessions that were opened and left empty
-  routes     chats whose session is gone or has ended
-  orphans    rows and files of missing sessions
-  index      merge the search index and return free space to the disk
-  trash      expired batches in the trash; cannot be undone
-  all        all of these except the trash
+EXAMPLES = f"""\
+{plan_command.format_kinds("prune")}
 
 examples:
   mcp-sessions prune                          show the plan and ask
@@ -37,7 +29,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, _KINDS)
+    plan_command.add_what_argument(parser, plans.list_whats("prune"))
     parser.add_argument(
         "--trash", type=parse_folder, metavar="DIR", help="folder for the removed data"
     )

@@ -9,12 +9,14 @@ from pydantic import Field
 from mcp_serve import answer_size, arguments, plans, render, resolve, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.cursors import PagedQuery
-from mcp_serve.homes import CLIENT_NAME, ServedHome
+from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.redaction import redaction
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.compression import CompressionResult, NotCompressed, SummaryBrief
+from session_core.ledger import StoredPlan
+from session_core.maintenance import PlanPreview
 
 _MAX_FACTS_CHARS = 8_000
 _PLAN_CHARS = 1_000  # the fields around the brief
@@ -51,7 +53,7 @@ def compress_session(
             "summary requires plan; call with session first to get a plan and a brief"
         )
     try:
-        planned = home.make_compressor(work.client).plan(
+        planned = home.compressor.plan(
             resolve.find_exact_session(home, arguments.session),
             shape=arguments.shape,
             keep_last=arguments.keep_last,
@@ -67,30 +69,30 @@ def compress_session(
     }
 
 
-def check_compression(home: ServedHome, plan: str, summary: str | None) -> None:
+def check_compression(home: ServedHome, plan: StoredPlan, summary: str | None) -> None:
     """Refuse a plan that cannot be applied with, or without, this summary.
 
     Raises:
-        InvalidInput: the plan belongs to another tool, or the summary is missing or not acceptable.
+        InvalidInput: the summary is missing or not acceptable.
     """
-    plans.check_plan_kind(home, plan, "compress")
     if summary is not None and redaction.MARK in summary:
         raise InvalidInput(
             f"summary must not contain {redaction.MARK!r}, which stands for a secret; "
             "write it without these marks"
         )
-    home.make_compressor(CLIENT_NAME).check(plan, summary)
+    home.compressor.check(plan, summary)
 
 
 def _apply_plan(
-    home: ServedHome, plan: str, summary: str | None, work: CallContext
+    home: ServedHome, handle: str, summary: str | None, work: CallContext
 ) -> dict[str, Any]:
+    plan = plans.load_plan(home, handle, SPEC.asks)
     check_compression(home, plan, summary)
-    home.make_maintenance(work.client).settle()
-    count = home.maintenance.get_plan(plan).count
-    result = home.make_compressor(work.client).apply(plan, summary, stop=work.is_cancelled)
+    home.maintenance.settle()
+    count = PlanPreview.from_plan(plan).count
+    result = home.compressor.apply(plan, summary, client=work.client, stop=work.is_cancelled)
     work.report_progress(count, count)
-    return _render_result(plan, count, result, home.ledger.get_batch(result.batch).bytes)
+    return _render_result(handle, count, result, home.ledger.get_batch(result.batch).bytes)
 
 
 def _render_brief(brief: SummaryBrief) -> dict[str, Any]:

@@ -30,12 +30,13 @@ def edit_session(
 ) -> dict[str, Any]:
     """Edit a session and return its list row."""
     del page_query
-    edited = home.make_maintenance(work.client).edit(
+    edited = home.maintenance.edit(
         resolve.find_exact_session(home, arguments.session or ""),
         title=arguments.title,
         archived=arguments.archived,
         pinned=arguments.pinned,
         reopen=arguments.reopen,
+        client=work.client,
     )
     return {"session": render.render_session(home, edited.session), "batch": edited.batch}
 

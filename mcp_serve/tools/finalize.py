@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,15 +14,17 @@ from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.maintenance import PlanRequest
 
+if TYPE_CHECKING:
+    FinalizeWhat = str
+else:
+    FinalizeWhat = Literal[plans.list_whats("finalize")]
+
 
 class FinalizeArguments(arguments.ProfileArguments):
     """The arguments of `sessions_finalize`."""
 
     sessions: arguments.Sessions | None = None
-    what: Annotated[
-        Literal["sessions", "expired", "orphaned", "abandoned"],
-        Field(description="sessions: those in sessions."),
-    ] = "sessions"
+    what: Annotated[FinalizeWhat, Field(description="sessions: those in sessions.")] = "sessions"
     reason: Annotated[str, Field(max_length=100)] | None = None
     start_new: Annotated[bool, Field(description="Their chats start a new session.")] = False
     project: arguments.Project | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,14 +14,16 @@ from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, SessionFilter
 from session_core.maintenance import PlanRequest
 
+if TYPE_CHECKING:
+    PruneWhat = str
+else:
+    PruneWhat = Literal[plans.list_whats("prune")]
+
 
 class PruneArguments(arguments.ProfileArguments):
     """The arguments of `sessions_prune`."""
 
-    what: Annotated[
-        Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"],
-        Field(description="all: everything but trash."),
-    ] = "sessions"
+    what: Annotated[PruneWhat, Field(description="all: everything but trash.")] = "sessions"
     sessions: (
         Annotated[
             arguments.Sessions, Field(description="Full ids or session keys; for trash: batches.")

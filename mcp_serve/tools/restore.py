@@ -16,6 +16,7 @@ from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.compression import UndoPlan, UndoResult
+from session_core.ledger import StoredPlan
 from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
 
 
@@ -32,8 +33,7 @@ def restore_changes(
 ) -> dict[str, Any]:
     """List undoable changes, or undo one."""
     if arguments.plan is not None:
-        plans.check_plan_kind(home, arguments.plan, "undo")
-        return _apply_plan(home, arguments.plan, work)
+        return _apply_plan(home, plans.load_plan(home, arguments.plan, SPEC.asks), work)
     if arguments.batch is None:
         return answer_size.fit_answer(
             lambda limit: _list_batches(home, limit, page_query), "batches", arguments.limit
@@ -43,12 +43,12 @@ def restore_changes(
     return _restore_batch(home, arguments.batch, work)
 
 
-def _apply_plan(home: ServedHome, plan: str, work: CallContext) -> dict[str, Any]:
+def _apply_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> dict[str, Any]:
     """Apply an undo plan; undoing an import removes sessions and has a batch of its own."""
     result = plans.run_plan(home, plan, work)
     if isinstance(result, ApplyResult):
-        return plans.render_applied(home, result, "restored", count=result.removed)
-    return _render_undone(home, result, plan=plan)
+        return plans.render_applied(home, plan, result, "restored", count=result.removed)
+    return _render_undone(home, result, plan=plan.handle)
 
 
 def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str,
         work.report_progress(total - progress.remaining, total)
 
     is_resumed = any(step.undone_at is not None for step in home.ledger.list_steps(batch))
-    result = home.make_maintenance(work.client).restore(
-        batch, progress=report, stop=work.is_cancelled
+    result = home.maintenance.restore(
+        batch, client=work.client, progress=report, stop=work.is_cancelled
     )
     if isinstance(result, UndoPlan):
         result = home.maintenance.get_plan(result.plan)
@@ -137,5 +137,5 @@ SPEC = ToolSpec(
     run=restore_changes,
     changes=True,
     destructive=True,
-    asks="undo",
+    asks="restore",
 )

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from session_core.ledger import StoredPlan
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
@@ -24,8 +26,7 @@ class ToolSpec:
     changes: bool = False
     destructive: bool = False
     idempotent: bool = True
-    # Beginning of the kind of plans that this tool applies; the user is asked before. Empty: no
-    # plans.
+    # The verb of the plans that this tool applies; the user is asked before. Empty: no plans.
     asks: str = ""
     # The type of positions in its cursors; str for positions made by the library.
     place: Any = str
@@ -36,4 +37,4 @@ class ToolSpec:
     # Arguments that may be passed with a plan.
     allowed_with_plan: tuple[str, ...] = ()
     # Raises for a plan that cannot be applied with the given summary.
-    check: Callable[[Any, str, str | None], object] | None = None
+    check: Callable[[Any, StoredPlan, str | None], object] | None = None

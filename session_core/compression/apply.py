@@ -36,35 +36,37 @@ class CompressionExecutor:
         locks: CompressionLocks,
         planner: CompressionPlanner,
         committer: CompressionCommitter,
-        *,
-        client: str,
     ) -> None:
         self._db = db
         self._ledger = ledger
         self._locks = locks
         self._planner = planner
         self._committer = committer
-        self._client = client
 
-    def apply(self, handle: str, summary: str | None, stop: StopFn | None) -> CompressionResult:
+    def apply(
+        self, handle: str | StoredPlan, summary: str | None, client: str, stop: StopFn | None
+    ) -> CompressionResult:
         """Apply a plan once; return the stored result of one that was applied before."""
         plan = self.check(handle, summary)
         if plan.state == "finished":
-            return self._repeat_result(plan)
-        once = partial(self._apply_once, handle, summary, stop)
+            return self._repeat_result(plan, client)
+        once = partial(self._apply_once, plan, summary, client, stop)
         return self._locks.run_locked([plan.members[0].id], once, patient=True)
 
-    def check(self, handle: str, summary: str | None) -> StoredPlan:
+    def check(self, handle: str | StoredPlan, summary: str | None) -> StoredPlan:
         """Return a plan that can be applied with this summary, or was applied."""
         if summary is not None and not isinstance(summary, str):
             raise InvalidInput("summary must be text; omit it for an extractive summary")
-        plan = self._get_plan(handle)
+        plan = handle if isinstance(handle, StoredPlan) else self._ledger.get_plan(handle)
+        if plan.kind != COMPRESS:
+            raise InvalidInput(f"plan {plan.handle} is not a compression but one to {plan.kind}")
+        plan = self._settle_plan(plan)
         if plan.state != "finished":
             _require_method(plan, summary)
         return plan
 
     def apply_open_plan(
-        self, handle: str, summary: str | None, requested_shape: RequestedShape
+        self, handle: str, summary: str | None, requested_shape: RequestedShape, client: str
     ) -> CompressionResult:
         """Apply an open plan, in the shape that is possible now.
 
@@ -73,7 +75,8 @@ class CompressionExecutor:
             NotCompressed: the compression is not possible.
         """
         planned = PlannedRange(**self._ledger.get_plan(handle).about)
-        return self._commit_plan(handle, planned, summary, requested_shape)
+        result = self._commit_plan(handle, planned, summary, requested_shape)
+        return self._audit_result(result, handle, client)
 
     def _commit_plan(
         self,
@@ -91,35 +94,34 @@ class CompressionExecutor:
             return self._committer.commit(handle, ready)
 
         try:
-            result = self._locks.run_locked([planned.session_id], commit)
+            return self._locks.run_locked([planned.session_id], commit)
         except Changed:
             close_plan(self._db, self._ledger, handle)
             raise
-        return self._audit_result(result, handle)
 
     def _apply_once(
-        self, handle: str, summary: str | None, stop: StopFn | None
+        self, plan: StoredPlan, summary: str | None, client: str, stop: StopFn | None
     ) -> CompressionResult:
         """Apply a plan under its lock, unless another process has applied it meanwhile."""
-        plan = self._get_plan(handle)
+        # Before the lock was taken, its last holder may have begun or ended the plan.
+        if plan.state == "applying" or self._ledger.get_plan_state(plan.handle) != plan.state:
+            plan = self._settle_plan(self._ledger.get_plan(plan.handle))
         if plan.state == "finished":
-            return self._repeat_result(plan)
+            return self._repeat_result(plan, client)
         planned = PlannedRange(**plan.about)
-        return self._commit_plan(handle, planned, summary, planned.shape, stop)
+        result = self._commit_plan(plan.handle, planned, summary, planned.shape, stop)
+        return self._audit_result(result, plan.handle, client)
 
-    def _repeat_result(self, plan: StoredPlan) -> CompressionResult:
-        return self._audit_result(
-            CompressionResult.from_json(plan.result["compressed"]), plan.handle
-        )
+    def _repeat_result(self, plan: StoredPlan, client: str) -> CompressionResult:
+        result = CompressionResult.from_json(plan.result["compressed"])
+        return self._audit_result(result, plan.handle, client)
 
-    def _get_plan(self, handle: str) -> StoredPlan:
-        plan = self._ledger.get_plan(handle)
-        if plan.kind != COMPRESS:
-            raise InvalidInput(f"plan {handle} is not a compression but one to {plan.kind}")
+    def _settle_plan(self, plan: StoredPlan) -> StoredPlan:
+        """Return a plan whose interrupted step is decided."""
         if plan.state == "applying":
             plan = settle_plan(self._db, self._ledger, plan)
         if plan.state == "closed":
-            raise NotCompressed("changed", f"plan {handle} was closed; plan again")
+            raise NotCompressed("changed", f"plan {plan.handle} was closed; plan again")
         return plan
 
     def _prepare_commit(
@@ -145,11 +147,11 @@ class CompressionExecutor:
             message = f"{error}; write at most {planned.target_chars:,} characters"
             raise NotCompressed(error.code, message) from None
 
-    def _audit_result(self, result: CompressionResult, plan: str) -> CompressionResult:
+    def _audit_result(self, result: CompressionResult, plan: str, client: str) -> CompressionResult:
         """Record a compression in the audit log once, even after a crash."""
         with suppress_note_errors(f"the compression of {result.old_session_id}"):
             self._ledger.add_audit_entry(
-                self._client,
+                client,
                 f"{COMPRESS} {result.session_id}",
                 plan,
                 {"rows": result.rows, "tokens": [result.tokens_before, result.tokens_after]},

@@ -248,15 +248,15 @@ class CompressionCommitter:
             Changed: the range has changed.
             NotCompressed: Hermes would not recognise the new session as the continuation.
         """
-        batch = self._ledger.begin_plan(plan)
+        batch = self._ledger.begin_plan(plan).batch_id
         self._call_hook("before_compression", ready, ready.planned.session_id, len(ready.rows))
         try:
             stored = run_step(
                 self._db,
                 self._ledger,
-                batch.id,
+                batch,
                 before=partial(self._collect_trash, ready),
-                change=partial(self._apply_change, ready, batch.id),
+                change=partial(self._apply_change, ready, batch),
                 members=[ready.planned.session_id],
                 within=partial(self._open_transaction, ready),
             )

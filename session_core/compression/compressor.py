@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
+from session_core.aio import AsyncWrapper, make_async
 from session_core.compression import chat_messages
 from session_core.compression import ranges as compression_shape
 from session_core.compression.apply import CompressionExecutor
@@ -36,6 +37,7 @@ from session_core.errors import Changed, InvalidInput
 from session_core.event_loops import AsyncioLoop, get_waiting_loop
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.types import StoredPlan
 from session_core.routing.store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
 
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
+
+DEFAULT_CLIENT = "library"
+"""The client of a change in the audit log."""
 
 _MAX_ATTEMPTS = 3
 
@@ -54,7 +59,7 @@ class Compressor:
     Without `store`, the routes are those of the home's own session store, which `close` closes.
     `clean(messages)` returns a function that each brief and each extractive summary of these
     messages passes before it is shown or stored; by default they are unchanged. Instances may be
-    shared between threads.
+    shared between threads. The `client` of a change is its name in the audit log.
 
     Raises:
         InvalidInput: the ledger or the store belongs to another home.
@@ -71,7 +76,6 @@ class Compressor:
         limits: CompressionLimits | None = None,
         estimate: TokenEstimator = chat_messages.estimate_tokens,
         clean: Clean = lambda _: str,
-        client: str = "library",
         clock: Callable[[], float] = time.time,
     ) -> None:
         ledger.check_home(db)
@@ -83,7 +87,6 @@ class Compressor:
             "limits": limits,
             "estimate": estimate,
             "clean": clean,
-            "client": client,
             "clock": clock,
         }
         self._default_hooks = hooks or Hooks()
@@ -100,10 +103,8 @@ class Compressor:
         )
         routes = ChatRoutes(db, store)
         committer = CompressionCommitter(db, ledger, routes, self._get_hooks, estimate)
-        self._executor = CompressionExecutor(
-            db, ledger, self._locks, self._planner, committer, client=client
-        )
-        self._undo = CompressionUndo(db, ledger, routes, self._locks, client=client, clock=clock)
+        self._executor = CompressionExecutor(db, ledger, self._locks, self._planner, committer)
+        self._undo = CompressionUndo(db, ledger, routes, self._locks, clock=clock)
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +176,7 @@ class Compressor:
         planned, _ = self._planner.plan(session_id, shape, keep_last, method, force=force)
         return planned
 
-    def check(self, plan: str, summary: str | None = None) -> None:
+    def check(self, plan: str | StoredPlan, summary: str | None = None) -> None:
         """Check that a plan can be applied with this summary, before the user is asked.
 
         Raises:
@@ -187,12 +188,18 @@ class Compressor:
         self._executor.check(plan, summary)
 
     def apply(
-        self, plan: str, summary: str | None = None, *, stop: StopFn | None = None
+        self,
+        plan: str | StoredPlan,
+        summary: str | None = None,
+        *,
+        client: str = DEFAULT_CLIENT,
+        stop: StopFn | None = None,
     ) -> CompressionResult:
         """Replace the planned range with a summary, by default an extractive one.
 
         A plan that was applied before returns its result and changes nothing. `stop` is called once
-        the summary exists; if it returns True, nothing is changed and the plan stays open.
+        the summary exists; if it returns True, nothing is changed and the plan stays open. A plan
+        that the caller has loaded from the ledger is not loaded again before it is begun.
 
         Raises:
             NotFound: the plan does not exist.
@@ -204,7 +211,7 @@ class Compressor:
                 uses
                 or compresses it, the call was stopped, or the plan was closed.
         """
-        return self._executor.apply(plan, summary, stop)
+        return self._executor.apply(plan, summary, client, stop)
 
     def compress(
         self,
@@ -215,6 +222,7 @@ class Compressor:
         keep_last: int | None = None,
         timeout_s: float = 120.0,
         force: bool = False,
+        client: str = DEFAULT_CLIENT,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> CompressionResult:
         """Plan a compression, request its summary and apply it; retry if the session changes.
@@ -247,7 +255,7 @@ class Compressor:
                         summary = attempt.request_summary(
                             summarizer, plan.brief, messages, timeout_s, event_loop
                         )
-                    result = self._executor.apply_open_plan(plan.plan, summary, shape)
+                    result = self._executor.apply_open_plan(plan.plan, summary, shape, client)
                 # A message was changed or rewound after the plan; plan again.
                 except Changed as error:
                     if not attempts_left:
@@ -264,7 +272,7 @@ class Compressor:
 
         return self._locks.run_locked([tip], run)
 
-    def undo(self, batch: str) -> UndoResult | UndoPlan:
+    def undo(self, batch: str, *, client: str = DEFAULT_CLIENT) -> UndoResult | UndoPlan:
         """Undo a compression, or return a plan for it if the undo would drop later messages.
 
         Raises:
@@ -275,7 +283,7 @@ class Compressor:
             Changed: another process is writing to the conversation; undo again.
             NotCompressed: another process compresses it, or uses a session that would be deleted.
         """
-        return self._undo.undo(batch)
+        return self._undo.undo(batch, client)
 
     def plan_undo(self, batch: str) -> UndoPlan | None:
         """Plan to undo a compression; return None if `undo` would drop nothing.
@@ -289,7 +297,7 @@ class Compressor:
         """
         return self._undo.plan(batch)
 
-    def apply_undo(self, plan: str) -> UndoResult:
+    def apply_undo(self, plan: str, *, client: str = DEFAULT_CLIENT) -> UndoResult:
         """Apply a plan to undo a compression; messages added since go to the trash of the undo.
 
         A plan that was applied before returns its result and changes nothing.
@@ -301,7 +309,7 @@ class Compressor:
             Changed: the conversation has grown since; plan the undo again.
             NotCompressed: another process compresses it, or uses a session that would be deleted.
         """
-        return self._undo.apply(plan)
+        return self._undo.apply(plan, client)
 
 
 def _open_store(db: StateDatabase) -> SessionStore | None:
@@ -311,3 +319,28 @@ def _open_store(db: StateDatabase) -> SessionStore | None:
 
     config = GatewayConfig.load(db.folder)
     return SessionStore(config.sessions_dir or db.folder / "sessions", config=config, db=db)
+
+
+class AsyncCompressor(AsyncWrapper[Compressor]):
+    """The methods of a `Compressor` as coroutines, each in a worker thread.
+
+    `Compressor` documents them. A cancelled caller gets control back at once, and a change that has
+    begun finishes. An async summarizer runs on the caller's loop.
+    """
+
+    def __init__(self, compressor: Compressor) -> None:
+        super().__init__(compressor)
+        self.compressor = compressor
+
+    def with_store(self, store: SessionStore) -> AsyncCompressor:
+        """Return a compressor with a store and its hooks, if this one was given neither."""
+        return AsyncCompressor(self.compressor.with_store(store))
+
+    is_due = make_async(Compressor.is_due)
+    plan = make_async(Compressor.plan)
+    check = make_async(Compressor.check)
+    apply = make_async(Compressor.apply)
+    undo = make_async(Compressor.undo)
+    plan_undo = make_async(Compressor.plan_undo)
+    compress = make_async(Compressor.compress)
+    apply_undo = make_async(Compressor.apply_undo)

@@ -340,46 +340,49 @@ class CompressionUndo:
         routes: ChatRoutes,
         locks: CompressionLocks,
         *,
-        client: str,
         clock: Callable[[], float],
     ) -> None:
         self._db = db
         self._ledger = ledger
         self._routes = routes
         self._locks = locks
-        self._client = client
         self._clock = clock
 
-    def undo(self, batch: str) -> UndoResult | UndoPlan:
+    def undo(self, batch: str, client: str) -> UndoResult | UndoPlan:
         """Undo a compression, or return a plan for it if the undo would drop later messages."""
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
-        return self._locks.run_locked([old], partial(self._undo_batch, batch), patient=True)
+        return self._locks.run_locked([old], partial(self._undo_batch, batch, client), patient=True)
 
     def plan(self, batch: str) -> UndoPlan | None:
         """Plan to undo a compression if the undo would drop later messages."""
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._plan_if_lossy, batch), patient=True)
 
-    def apply(self, handle: str) -> UndoResult:
+    def apply(self, handle: str, client: str) -> UndoResult:
         """Apply a plan to undo a compression."""
         plan = self._get_plan(handle)
         if plan.state != "finished":
             old = plan.about["session_id"]
-            return self._locks.run_locked([old], partial(self._apply_once, handle), patient=True)
+            return self._locks.run_locked(
+                [old], partial(self._apply_once, handle, client), patient=True
+            )
         return UndoResult(**plan.result)
 
-    def _undo_batch(self, batch: str) -> UndoResult | UndoPlan:
+    def _undo_batch(self, batch: str, client: str) -> UndoResult | UndoPlan:
         # The previous holder of the lock may have undone it, or died while doing so.
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
         self._db.rows.check_rows_writable(WATCHED_TABLES)
         if past.result.shape == "in_place":
             return self._run_undo_step(
-                past, partial(collect_in_place_trash, past), partial(revive_messages, past)
+                past,
+                partial(collect_in_place_trash, past),
+                partial(revive_messages, past),
+                client=client,
             )
         dropped = find_dropped_sessions(self._db, past)
         if dropped.is_lossless(past):
-            return self._drop_continuation(past, dropped)
+            return self._drop_continuation(past, dropped, client)
         return self._record_plan(past, dropped)
 
     def _plan_if_lossy(self, batch: str) -> UndoPlan | None:
@@ -391,10 +394,12 @@ class CompressionUndo:
         dropped = find_dropped_sessions(self._db, past)
         return None if dropped.is_lossless(past) else self._record_plan(past, dropped)
 
-    def _apply_once(self, handle: str) -> UndoResult:
+    def _apply_once(self, handle: str, client: str) -> UndoResult:
         """Apply a plan under its lock, unless another process has applied it meanwhile."""
         plan = self._get_plan(handle)
-        return UndoResult(**plan.result) if plan.state == "finished" else self._apply_plan(plan)
+        if plan.state == "finished":
+            return UndoResult(**plan.result)
+        return self._apply_plan(plan, client)
 
     def _get_plan(self, handle: str) -> StoredPlan:
         resume_steps(self._db, self._ledger, KINDS)
@@ -405,7 +410,7 @@ class CompressionUndo:
             )
         return settle_plan(self._db, self._ledger, plan) if plan.state == "applying" else plan
 
-    def _apply_plan(self, plan: StoredPlan) -> UndoResult:
+    def _apply_plan(self, plan: StoredPlan, client: str) -> UndoResult:
         past = PastCompression.from_batch(self._ledger, plan.about["batch"])
         self._db.rows.check_rows_writable(WATCHED_TABLES)
         dropped = find_dropped_sessions(self._db, past)
@@ -413,7 +418,7 @@ class CompressionUndo:
         if dropped != DroppedSessions(planned, tuple(plan.about["detached"])):
             self._ledger.close_plan(plan.handle)
             raise Changed("the conversation has changed since; plan the undo again")
-        result = self._drop_continuation(past, dropped, plan=plan.handle)
+        result = self._drop_continuation(past, dropped, client, plan=plan.handle)
         finish_plan(self._ledger, plan.handle, asdict(result))
         return result
 
@@ -442,7 +447,11 @@ class CompressionUndo:
         )
 
     def _drop_continuation(
-        self, past: PastCompression, dropped: DroppedSessions, plan: str | None = None
+        self,
+        past: PastCompression,
+        dropped: DroppedSessions,
+        client: str,
+        plan: str | None = None,
     ) -> UndoResult:
         def drop() -> UndoResult:
             chats = self._routes.find_chats(dropped.sessions or [past.change.session_id])
@@ -451,6 +460,7 @@ class CompressionUndo:
                 past,
                 partial(collect_dropped_rows, dropped, past),
                 partial(drop_continuation, dropped, past, self._routes, chats),
+                client=client,
                 within=partial(self._open_transaction, dropped, chats),
                 plan=plan,
                 members=tuple(dropped.sessions),
@@ -464,16 +474,17 @@ class CompressionUndo:
         before: Callable[[StateDatabase], Iterable[TrashItem]],
         change: Callable[[StateDatabase], dict[str, Any]],
         *,
+        client: str,
         within: Callable[[], AbstractContextManager[object]] = nullcontext,
         plan: str | None = None,
         members: Sequence[str] = (),
     ) -> UndoResult:
         """Run the step that undoes a compression, with everything it deletes in the trash."""
-        batch = self._ledger.begin_plan(plan) if plan else self._ledger.add_batch(UNDO)
+        batch = self._ledger.begin_plan(plan).batch_id if plan else self._ledger.add_batch(UNDO).id
         result = run_step(
             self._db,
             self._ledger,
-            batch.id,
+            batch,
             before=before,
             change=change,
             members=members if plan else (),
@@ -485,7 +496,7 @@ class CompressionUndo:
         counts = {"restored": undo_result.restored, "dropped": undo_result.dropped}
         with suppress_note_errors(f"{UNDO} of {undo_result.session_id}"):
             self._ledger.add_audit_entry(
-                self._client, f"{UNDO} of {undo_result.session_id}", plan, counts
+                client, f"{UNDO} of {undo_result.session_id}", plan, counts
             )
         delete_content(self._ledger)
         return undo_result

@@ -5,6 +5,6 @@ from session_core._lazy import export_names
 __all__, __getattr__ = export_names(
     __name__,
     {
-        "types": ("AuditEntry", "Batch"),
+        "types": ("AuditEntry", "Batch", "StoredPlan"),
     },
 )

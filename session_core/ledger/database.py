@@ -30,6 +30,10 @@ T = TypeVar("T")
 PACKAGE = "session_core.ledger"
 
 _APPLICATION_ID = 1_835_234_163
+_READ_FORMAT = """
+SELECT (SELECT count(*) FROM sqlite_master), application_id, user_version
+FROM pragma_application_id, pragma_user_version
+"""
 _VERSION_PATTERN = re.compile(r"PRAGMA user_version = (\d+);")
 _MAX_LOG_BYTES = 4 << 20
 _CHECKPOINT_TIMEOUT_S = 1.0
@@ -179,11 +183,11 @@ class LedgerDatabase:
 
     def _has_schema(self, handle: Connection, path: Path) -> bool:
         """Return whether the tables exist; raise if the file has another format or version."""
-        if handle.fetch_value("SELECT count(*) FROM sqlite_master") == 0:
+        ((tables, application_id, version),) = handle.fetch_tuples(_READ_FORMAT)
+        if tables == 0:
             return False
-        if handle.fetch_value("PRAGMA application_id") != _APPLICATION_ID:
+        if application_id != _APPLICATION_ID:
             raise Corrupt(f"{path} is not a {self._name}; move it away, and a new one is created")
-        version = handle.fetch_value("PRAGMA user_version")
         if version > self._version:
             raise Unsupported(f"{path} was written by a newer version of this program; update it")
         if version < self._version:

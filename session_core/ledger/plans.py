@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from session_core.errors import Conflict, InvalidInput
@@ -16,10 +17,9 @@ from session_core.ledger.batches import (
     insert_batch,
     make_handle,
     make_not_found,
-    read_batch,
 )
 from session_core.ledger.database import PACKAGE
-from session_core.ledger.types import Batch, Member, PartialMember, StoredPlan
+from session_core.ledger.types import Member, PartialMember, PlanState, StoredPlan
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
 
@@ -45,11 +45,20 @@ class PlanLedger(LedgerStorage):
         if len({member.id for member in members}) < len(members):
             raise InvalidInput("the members of a plan must be unique")
         now = self._clock()
+        # The values are returned as JSON stores them, so that a plan is the same when it is loaded.
+        stored = (replace(item, revision=_normalize_json(item.revision)) for item in members)
         plan = StoredPlan(
-            make_handle("p"), kind, "planned", members, about, cutoff, now, now + PLAN_VALID_S
+            make_handle("p"),
+            kind,
+            "planned",
+            tuple(stored),
+            _normalize_json(about),
+            cutoff,
+            now,
+            now + PLAN_VALID_S,
         )
         self._file.write(lambda rows: _insert_plan(rows, plan))
-        return self.get_plan(plan.handle)
+        return plan
 
     def get_plan(self, handle: str) -> StoredPlan:
         """Return a plan with its members.
@@ -67,6 +76,18 @@ class PlanLedger(LedgerStorage):
 
         return self._file.read(look)
 
+    def get_plan_state(self, handle: str) -> PlanState | None:
+        """Return the state of a plan without the rest of its record; None if it does not exist."""
+        state: PlanState | None = self._file.read(
+            lambda rows: rows.fetch_value(SQL["get_state"], (handle,))
+        )
+        return state
+
+    def list_members(self, handle: str) -> tuple[Member, ...]:
+        """Return the members of a plan with their outcome so far."""
+        rows = self._file.read(lambda rows: rows.fetch_tuples(SQL["list_members"], (handle,)))
+        return tuple(map(_parse_member, rows))
+
     def list_results(self, kind: str, members: Sequence[str], limit: int) -> list[Any]:
         """Return the results of the newest plans with one of these members, newest first.
 
@@ -81,8 +102,8 @@ class PlanLedger(LedgerStorage):
         text = self._file.read(lambda rows: rows.fetch_value(SQL["get_recorded"], (f"$.{name}",)))
         return json.loads(text or "null")
 
-    def begin_plan(self, handle: str, more: Mapping[str, Any] | None = None) -> Batch:
-        """Begin or continue to apply a plan; return the batch of its steps.
+    def begin_plan(self, handle: str, more: Mapping[str, Any] | None = None) -> StoredPlan:
+        """Begin or continue to apply a plan; return it as it is then, with the batch of its steps.
 
         If this call begins the plan, `more` is added to the data recorded about it.
 
@@ -92,18 +113,18 @@ class PlanLedger(LedgerStorage):
         """
         now = self._clock()
 
-        def step(rows: Connection) -> Batch:
-            plan = _read_plan_row(rows, handle, now)
-            # Another call, or a process that died, has begun it; this call continues.
-            if plan["state"] == "applying":
-                return read_batch(rows, plan["batch"])
-            if plan["state"] != "planned":
-                raise Conflict(f"plan {handle} is {plan['state']}; make a new one")
-            batch = insert_batch(rows, plan["kind"], handle, now)
-            about = {**json.loads(plan["about"]), **more} if more else None
-            values = {"handle": handle, "batch": batch.id, "about": about and encode_json(about)}
-            rows.run_change(SQL["begin_plan"], values)
-            return batch
+        def step(rows: Connection) -> StoredPlan:
+            row = _read_plan_row(rows, handle, now)
+            # In state "applying", another call or a process that died has begun it.
+            if row["state"] == "planned":
+                batch = insert_batch(rows, row["kind"], handle, now)
+                about = encode_json({**json.loads(row["about"]), **more}) if more else row["about"]
+                begun = {"state": "applying", "batch": batch.id, "about": about}
+                rows.run_change(SQL["begin_plan"], {"handle": handle, **begun})
+                row = {**row, **begun}
+            elif row["state"] != "applying":
+                raise Conflict(f"plan {handle} is {row['state']}; make a new one")
+            return _parse_plan(row, rows.fetch_tuples(SQL["list_members"], (handle,)))
 
         return self._file.write(step)
 
@@ -210,8 +231,7 @@ class PlanLedger(LedgerStorage):
 
 def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: str) -> None:
     """Assign open members of a plan that is being applied to a step."""
-    row = rows.fetch_row(SQL["get_plan"], (plan,))
-    if row is None or row["state"] != "applying":
+    if rows.fetch_value(SQL["get_state"], (plan,)) != "applying":
         raise Conflict(f"plan {plan} is no longer being applied")
     # One statement for each id: SQLite's JSON functions cut an id at its first NUL.
     claims = [{"plan": plan, "step": step, "id": member} for member in members]
@@ -252,11 +272,11 @@ def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
 
 
 def _require_state(rows: Connection, handle: str, states: tuple[str, ...]) -> None:
-    row = rows.fetch_row(SQL["get_plan"], (handle,))
-    if row is None:
+    state = rows.fetch_value(SQL["get_state"], (handle,))
+    if state is None:
         raise make_not_found(rows, "plan", handle, SQL["list_names"])
-    if row["state"] not in states:
-        raise Conflict(f"plan {handle} is {row['state']}")
+    if state not in states:
+        raise Conflict(f"plan {handle} is {state}")
 
 
 def _read_plan_row(rows: Connection, handle: str, now: float) -> dict[str, Any]:
@@ -267,6 +287,10 @@ def _read_plan_row(rows: Connection, handle: str, now: float) -> dict[str, Any]:
         undo_hint = f"; its changes can be undone as {row['batch']}" if row["batch"] else ""
         raise Conflict(f"plan {handle} has expired after a day; make a new one{undo_hint}")
     return row
+
+
+def _normalize_json(value: Any) -> Any:
+    return json.loads(encode_json(value))
 
 
 def _parse_member(row: Sequence[Any]) -> Member:

@@ -14,6 +14,9 @@ DELETE FROM plans WHERE expires_at < ?
 -- name: get_plan
 SELECT * FROM plans WHERE handle = ?
 
+-- name: get_state
+SELECT state FROM plans WHERE handle = ?
+
 -- name: get_recorded
 SELECT json_extract(about, ?1) FROM plans
 WHERE batch IS NOT NULL AND json_type(about, ?1) IS NOT NULL ORDER BY created_at DESC LIMIT 1
@@ -32,7 +35,7 @@ WHERE plans.kind = :kind AND plans.state = 'finished' AND batches.undone_at IS N
 ORDER BY batches.number DESC LIMIT :limit
 
 -- name: begin_plan
-UPDATE plans SET state = 'applying', batch = :batch, about = coalesce(:about, about)
+UPDATE plans SET state = :state, batch = :batch, about = :about
 WHERE handle = :handle
 
 -- name: end_plan

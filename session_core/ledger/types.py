@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from session_core.errors import Conflict
+
 PlanState = Literal["planned", "applying", "stopping", "finished", "closed"]
 """State of a plan.
 
@@ -50,6 +52,17 @@ class StoredPlan:
     expires_at: float
     batch: str | None = None
     result: Any = None
+
+    @property
+    def batch_id(self) -> str:
+        """Return the batch of a plan that was begun.
+
+        Raises:
+            Conflict: it was not begun.
+        """
+        if self.batch is None:
+            raise Conflict(f"plan {self.handle} was not begun; apply it first")
+        return self.batch
 
     @property
     def remaining(self) -> tuple[Member, ...]:

@@ -25,8 +25,7 @@ from session_core.types import AppendManyResult, AppendResult, SessionRow
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from session_core.compression.async_compressor import AsyncCompressor
-    from session_core.compression.compressor import Compressor
+    from session_core.compression.compressor import AsyncCompressor, Compressor
     from session_core.compression.summarizers import Summarizer
     from session_core.compression.types import CompressionResult
     from session_core.lifecycle.cache_table import CachedTurn
@@ -229,7 +228,7 @@ class AgentTurn:
         **options: Any,
     ) -> CompressionResult:
         """Compress without blocking the event loop; an async summarizer runs on it."""
-        from session_core.compression.async_compressor import AsyncCompressor  # noqa: PLC0415 -- as the package does
+        from session_core.compression.compressor import AsyncCompressor  # noqa: PLC0415 -- as the package does
 
         inner = compressor.compressor if isinstance(compressor, AsyncCompressor) else compressor
         compress = partial(self.compress, inner, summarizer, **options)

@@ -6,6 +6,7 @@ __all__, __getattr__ = export_names(
     __name__,
     {
         "edits": ("EditResult",),
+        "kinds": ("PLAN_KINDS", "PlanKind"),
         "transfer.export": ("ExportResult",),
         "transfer.types": ("ImportPreview", "ImportResult"),
         "types": (

@@ -1,4 +1,6 @@
 from session_core.maintenance.edits import EditResult as EditResult
+from session_core.maintenance.kinds import PLAN_KINDS as PLAN_KINDS
+from session_core.maintenance.kinds import PlanKind as PlanKind
 from session_core.maintenance.transfer.export import ExportResult as ExportResult
 from session_core.maintenance.transfer.types import ImportPreview as ImportPreview
 from session_core.maintenance.transfer.types import ImportResult as ImportResult

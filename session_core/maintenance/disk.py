@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from session_core.errors import SessionError
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.types import StoredPlan
 from session_core.maintenance.types import Bytes
 from session_core.state.protocol import StateDatabase
 from session_core.types import Sizes
@@ -55,9 +57,25 @@ def measure_files(db: StateDatabase) -> dict[str, int]:
     """Return the bytes of the database with its log, and how many of them are free."""
     # The figures are for information: a failure must not stop the change.
     with suppress(SessionError):
-        sizes = db.admin.measure_sizes()
+        sizes = db.admin.measure_sizes(tables=False)
         return {"taken": sizes.db + sizes.wal, "free": sizes.free}
     return {}
+
+
+def begin_plan(
+    ledger: Ledger, plan: StoredPlan, measure: Callable[[], Mapping[str, int]]
+) -> StoredPlan:
+    """Begin or continue to apply a plan; return it as it is then.
+
+    Record the return value of `measure` with a plan that is begun for the first time: a later call
+    would count space that the plan itself has freed.
+
+    Raises:
+        Conflict: the plan has ended or expired.
+    """
+    return ledger.begin_plan(
+        plan.handle, {BEFORE_KEY: measure()} if plan.state == "planned" else None
+    )
 
 
 def measure_change(before: Mapping[str, Any], sizes: Sizes) -> Bytes:

@@ -6,23 +6,21 @@ undo writes the previous values if the columns are still as the edit left them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from session_core.errors import Changed, InvalidInput, NotFound, TitleTaken, Unsupported
 from session_core.ledger.execute import clear_marks, run_step, suppress_note_errors
-from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import TrashItem
+from session_core.maintenance.apply.recovery import recover_from_crash
 from session_core.maintenance.apply.routes import list_session_chats
-from session_core.maintenance.members import RowChange
+from session_core.maintenance.context import HomeContext
+from session_core.maintenance.members import PIN_KIND, RowChange
 from session_core.routing.store import SessionStore
 from session_core.state import titles
 from session_core.state.protocol import StateDatabase
 from session_core.types import SessionSummary
-
-PIN_KIND = "pin"
-"""The kind of the trash item with our own pins: before and after, by session."""
 
 BATCH_KIND = "edit"
 
@@ -85,125 +83,117 @@ class _PendingEdit:
             yield EditPreview(session_id, "pinned", was_pinned, not was_pinned)
 
 
-class SessionEditor:
-    """Edits sessions of one home."""
+def edit_session(home: HomeContext, session_id: str, edit: EditRequest, client: str) -> EditResult:
+    """Edit a session: its own title, or the archive and pin of its whole conversation.
 
-    def __init__(
-        self,
-        db: StateDatabase,
-        ledger: Ledger,
-        store: SessionStore | None,
-        *,
-        client: str,
-        recover: Callable[[], None],
-    ) -> None:
-        self._db = db
-        self._store = store
-        self._ledger = ledger
-        self._pins = ledger.pins
-        self._client = client
-        self._recover = recover
+    A session that was continued after a compression is reopened at its tip.
 
-    def edit_session(self, session_id: str, edit: EditRequest) -> EditResult:
-        """Edit a session: its own title, or the archive and pin of its whole conversation.
+    Raises:
+        NotFound: the session does not exist.
+        InvalidInput: the edit is empty, or the title is too long.
+        TitleTaken: another conversation has the title.
+        Unsupported: this home does not have the column.
+        Changed: other processes keep changing the session.
+    """
+    _check_request(home, session_id, edit)
+    recover_from_crash(home)  # so that an edit interrupted by a crash can be undone
+    batch: str | None = None
+    for tries_left in reversed(range(_MAX_TRIES)):
+        pending = _find_changes(home, session_id, edit)
+        if not pending.changes and not pending.pins:
+            batch = None
+            break
+        # An edit without changes leaves no batch behind.
+        batch = batch or home.ledger.add_batch(BATCH_KIND).id
+        try:
+            _apply_changes(home, session_id, edit, pending, batch, client=client)
+            break
+        except Changed:
+            if not tries_left:
+                raise
+    shown_id = home.db.get_compression_tip(session_id) if edit.reopen else session_id
+    return EditResult(_read_summary(home, shown_id), batch)
 
-        A session that was continued after a compression is reopened at its tip.
 
-        Raises:
-            NotFound: the session does not exist.
-            InvalidInput: the edit is empty, or the title is too long.
-            TitleTaken: another conversation has the title.
-            Unsupported: this home does not have the column.
-            Changed: other processes keep changing the session.
-        """
-        self._check_request(session_id, edit)
-        self._recover()  # so that an edit interrupted by a crash can be undone
-        batch: str | None = None
-        for tries_left in reversed(range(_MAX_TRIES)):
-            pending = self._find_changes(session_id, edit)
-            if not pending.changes and not pending.pins:
-                batch = None
-                break
-            # An edit without changes leaves no batch behind.
-            batch = batch or self._ledger.add_batch(BATCH_KIND).id
-            try:
-                self._apply_changes(session_id, edit, pending, batch)
-                break
-            except Changed:
-                if not tries_left:
-                    raise
-        shown_id = self._db.get_compression_tip(session_id) if edit.reopen else session_id
-        return EditResult(self._read_summary(shown_id), batch)
+def preview_edit(home: HomeContext, session_id: str, edit: EditRequest) -> tuple[EditPreview, ...]:
+    """Return the values that an edit would change now; empty if there are none.
 
-    def preview_edit(self, session_id: str, edit: EditRequest) -> tuple[EditPreview, ...]:
-        """Return the values that an edit would change now; empty if there are none.
+    Raises:
+        NotFound: the session does not exist.
+        InvalidInput: the edit is empty, or the title is too long.
+        TitleTaken: another conversation has the title.
+        Unsupported: this home does not have the column.
+    """
+    _check_request(home, session_id, edit)
+    return tuple(_find_changes(home, session_id, edit).iter_previews())
 
-        Raises:
-            NotFound: the session does not exist.
-            InvalidInput: the edit is empty, or the title is too long.
-            TitleTaken: another conversation has the title.
-            Unsupported: this home does not have the column.
-        """
-        self._check_request(session_id, edit)
-        return tuple(self._find_changes(session_id, edit).iter_previews())
 
-    def _check_request(self, session_id: str, edit: EditRequest) -> None:
-        if edit == EditRequest():
-            raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
-        self._db.summarize_session(session_id)  # its error suggests similar ids
+def _check_request(home: HomeContext, session_id: str, edit: EditRequest) -> None:
+    if edit == EditRequest():
+        raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
+    home.db.summarize_session(session_id)  # its error suggests similar ids
 
-    def _apply_changes(
-        self, session_id: str, edit: EditRequest, pending: _PendingEdit, batch: str
-    ) -> None:
-        run_step(
-            self._db,
-            self._ledger,
-            batch,
-            before=lambda _: pending.iter_trash_items(),
-            change=lambda db: _write_changes(db, self._store, pending.changes),
-        )
-        self._pins.set_pins(
-            {pinned_id: not was_pinned for pinned_id, was_pinned in pending.pins.items()}
-        )
-        clear_marks(self._db, self._ledger)
-        fields = {name: value for name, value in asdict(edit).items() if value is not None}
-        if edit.title is not None:
-            fields["title"] = True  # the log must not contain text of a transcript
-        counts = {"session": session_id, **fields, "rows": len(pending.changes) + len(pending.pins)}
-        with suppress_note_errors(f"an edit of {session_id}"):
-            self._ledger.add_audit_entry(self._client, BATCH_KIND, None, counts)
 
-    def _find_changes(self, session_id: str, edit: EditRequest) -> _PendingEdit:
-        updates: list[tuple[str, dict[str, Any]]] = []
-        pins: dict[str, bool] = {}
-        if edit.title is not None:
-            updates += _iter_title_changes(self._db, session_id, edit.title)
-        if edit.reopen:
-            tip = self._db.get_compression_tip(session_id)
-            updates.append((tip, {"ended_at": None, "end_reason": None}))
-        conversation = _list_conversation_sessions(self._db, session_id)
-        if edit.archived is not None:
-            updates += [(member_id, {"archived": int(edit.archived)}) for member_id in conversation]
-        # Newer homes have a column; other pins are in a file next to the ledger.
-        if edit.pinned is not None and self._has_pins:
-            updates += [(member_id, {"pinned": int(edit.pinned)}) for member_id in conversation]
-        elif edit.pinned is not None:
-            pinned = self._pins.list_pinned()
-            pins = {
-                member_id: member_id in pinned
-                for member_id in conversation
-                if (member_id in pinned) != edit.pinned
-            }
-        changes = (_build_change(self._db, member_id, after) for member_id, after in updates)
-        return _PendingEdit(tuple(change for change in changes if change is not None), pins)
+def _apply_changes(
+    home: HomeContext,
+    session_id: str,
+    edit: EditRequest,
+    pending: _PendingEdit,
+    batch: str,
+    *,
+    client: str,
+) -> None:
+    run_step(
+        home.db,
+        home.ledger,
+        batch,
+        before=lambda _: pending.iter_trash_items(),
+        change=lambda db: _write_changes(db, home.store, pending.changes),
+    )
+    home.ledger.pins.set_pins(
+        {pinned_id: not was_pinned for pinned_id, was_pinned in pending.pins.items()}
+    )
+    clear_marks(home.db, home.ledger)
+    fields = {name: value for name, value in asdict(edit).items() if value is not None}
+    if edit.title is not None:
+        fields["title"] = True  # the log must not contain text of a transcript
+    counts = {"session": session_id, **fields, "rows": len(pending.changes) + len(pending.pins)}
+    with suppress_note_errors(f"an edit of {session_id}"):
+        home.ledger.add_audit_entry(client, BATCH_KIND, None, counts)
 
-    @property
-    def _has_pins(self) -> bool:
-        return "pinned" in self._db.rows.list_columns(_SESSIONS_TABLE)
 
-    def _read_summary(self, session_id: str) -> SessionSummary:
-        (summary,) = self._pins.show_pins([self._db.summarize_session(session_id)])
-        return summary
+def _find_changes(home: HomeContext, session_id: str, edit: EditRequest) -> _PendingEdit:
+    updates: list[tuple[str, dict[str, Any]]] = []
+    pins: dict[str, bool] = {}
+    if edit.title is not None:
+        updates += _iter_title_changes(home.db, session_id, edit.title)
+    if edit.reopen:
+        tip = home.db.get_compression_tip(session_id)
+        updates.append((tip, {"ended_at": None, "end_reason": None}))
+    conversation = _list_conversation_sessions(home.db, session_id)
+    if edit.archived is not None:
+        updates += [(member_id, {"archived": int(edit.archived)}) for member_id in conversation]
+    # Newer homes have a column; other pins are in a file next to the ledger.
+    if edit.pinned is not None and _has_pin_column(home):
+        updates += [(member_id, {"pinned": int(edit.pinned)}) for member_id in conversation]
+    elif edit.pinned is not None:
+        pinned = home.ledger.pins.list_pinned()
+        pins = {
+            member_id: member_id in pinned
+            for member_id in conversation
+            if (member_id in pinned) != edit.pinned
+        }
+    changes = (_build_change(home.db, member_id, after) for member_id, after in updates)
+    return _PendingEdit(tuple(change for change in changes if change is not None), pins)
+
+
+def _has_pin_column(home: HomeContext) -> bool:
+    return "pinned" in home.db.rows.list_columns(_SESSIONS_TABLE)
+
+
+def _read_summary(home: HomeContext, session_id: str) -> SessionSummary:
+    (summary,) = home.ledger.pins.show_pins([home.db.summarize_session(session_id)])
+    return summary
 
 
 def _iter_title_changes(

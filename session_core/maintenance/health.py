@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from session_core import activity
 from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import SessionError
-from session_core.ledger.ledger import Ledger
-from session_core.maintenance import disk, vacuum
-from session_core.maintenance.select import ghosts, orphans, routes, sessions
+from session_core.maintenance import disk, kinds, vacuum
+from session_core.maintenance.context import HomeContext, get_session_folder
+from session_core.maintenance.kinds import PlanKind
+from session_core.maintenance.select import orphans, routes
 from session_core.maintenance.select.conversations import ConversationIndex
 from session_core.maintenance.select.snapshot import (
     GROWTH_WEEKS,
@@ -31,14 +31,11 @@ from session_core.maintenance.types import (
     HealthReport,
     PlanRequest,
     ProgressThrottle,
-    SelectedSessions,
-    Selection,
     SessionCensus,
     StopFn,
     StopRequested,
     WeeklyGrowth,
 )
-from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase, StepCallback
 from session_core.types import HomeFacts, InventoryItem, Sizes
 
@@ -48,37 +45,6 @@ _DEEP_CHECK_CODES = ("orphaned_messages", "orphaned_rows", "broken_parents")
 """Codes that a check of the whole file would report a second time."""
 
 _ORPHAN_FINDING = partial(HealthFinding, tool="prune", plan="orphans")
-
-SelectFn = Callable[[MaintenanceSnapshot, PlanRequest], Selection[SelectedSessions]]
-
-_PLAN_CHECKS: tuple[tuple[PlanRequest, str, str, SelectFn], ...] = (
-    (
-        PlanRequest("abandoned", "finalize"),
-        "abandoned",
-        "conversations that never ended and were not active for 30 days",
-        sessions.select_abandoned,
-    ),
-    (
-        PlanRequest("orphaned", "finalize"),
-        "orphaned_continuations",
-        "continuations that never ran",
-        sessions.select_orphaned,
-    ),
-    (
-        PlanRequest("expired", "finalize"),
-        "expired",
-        "sessions of chats that their policy has ended",
-        sessions.select_expired,
-    ),
-    (
-        PlanRequest("sessions"),
-        "old_sessions",
-        "conversations that ended and were not active for 90 days",
-        sessions.select_old_sessions,
-    ),
-    (PlanRequest("ghosts"), "ghosts", "empty sessions", ghosts.select_ghosts),
-)
-"""Plans that end sessions come first: an ended session may be old enough to be pruned at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +60,14 @@ class HealthData:
         return self.snapshot.estimate_bytes(rows, self.sizes)
 
 
-def check_plan(
-    request: PlanRequest, code: str, description: str, select: SelectFn, data: HealthData
-) -> Iterator[HealthFinding]:
+def check_kind(kind: PlanKind, data: HealthData) -> Iterator[HealthFinding]:
     """Yield a finding with the items that a kind of plan would select."""
-    items = select(data.snapshot, request).items
-    freed = data.estimate_bytes(sum(item.rows for item in items)) if request.verb == "prune" else 0
-    if items:
-        yield HealthFinding(code, len(items), description, freed, request.verb, request.what)
+    request = PlanRequest(kind.what, "prune" if kind.tool == "prune" else "finalize")
+    items = kinds.load_function(kind.select)(data.snapshot, request).items
+    freed = data.estimate_bytes(sum(item.rows for item in items)) if kind.deletes_rows else 0
+    if items and kind.finding is not None:
+        code, text = kind.finding
+        yield HealthFinding(code, len(items), text, freed, request.verb, request.what)
 
 
 def check_rows(data: HealthData) -> Iterator[HealthFinding]:
@@ -251,13 +217,6 @@ def check_integrity(db: StateDatabase, step: StepCallback) -> list[HealthFinding
     ]
 
 
-def get_session_folder(db: StateDatabase, store: SessionStore | None) -> Path | None:
-    """Return the folder with the files of sessions."""
-    if store is not None:
-        return store.sessions_dir
-    return None if db.folder is None else db.folder / "sessions"
-
-
 _NEVER_ENDED_TEXT = (
     "sessions that never ended; those not active for 30 days are listed as abandoned"
 )
@@ -299,9 +258,14 @@ def _skip_empty(finding: HealthFinding) -> Iterator[HealthFinding]:
 
 
 CHECKS: dict[str, Callable[[HealthData], Iterator[HealthFinding]]] = {
+    # Plans that end sessions come first: an ended session may be old enough to be pruned at once.
     **{
-        code: partial(check_plan, wanted, code, what, choose)
-        for wanted, code, what, choose in _PLAN_CHECKS
+        kind.finding[0]: partial(check_kind, kind)
+        for kind in (
+            *reversed([*kinds.list_requestable("finalize")]),
+            *kinds.list_requestable("prune"),
+        )
+        if kind.finding is not None
     },
     "the rows of sessions": check_rows,
     "the routes": check_routes,
@@ -327,10 +291,7 @@ _EMPTY_FACTS = HomeFacts((), (), (), {}, 0.0, "", None)
 
 
 def examine_home(
-    db: StateDatabase,
-    ledger: Ledger,
-    store: SessionStore | None,
-    now: float,
+    home: HomeContext,
     *,
     deep: bool = False,
     progress: CountFn | None = None,
@@ -338,24 +299,23 @@ def examine_home(
 ) -> HealthReport:
     """Return the report on a home; `deep` counts every page, and checks the file and the index."""
     findings: list[HealthFinding] = []
-    pinned: Collection[str] = _try_read("the pins", ledger.pins.list_pinned, (), findings)
-    data = _read_home(db, store, now, pinned=pinned, findings=findings)
+    data = _read_home(home, findings)
     if deep:
         data = _read_deeply(data, progress, stop, findings)
     for name, check in CHECKS.items():
         findings += _try_read(name, partial(_run_check, check, data), [], findings)
-    plannable = partial(drop_refused_plans, db, tuple(findings))
+    plannable = partial(drop_refused_plans, home.db, tuple(findings))
     findings[:] = _try_read("the search indexes", plannable, list(findings), findings)
     company = data.snapshot.activity.company
-    average = partial(measure_message_bytes, ledger, data.snapshot, data.sizes)
+    average = partial(measure_message_bytes, home.ledger, data.snapshot, lambda: data.sizes)
     message_bytes: float = _try_read("what a message takes", average, {"bytes": 0.0}, findings)[
         "bytes"
     ]
     return HealthReport(
-        at=now,
+        at=data.snapshot.now,
         sessions=_count_sessions(data.snapshot),
         sizes=data.sizes,
-        trash=_try_read("the trash", ledger.count_trash_bytes, 0, findings),
+        trash=_try_read("the trash", home.ledger.count_trash_bytes, 0, findings),
         growth_per_week=_estimate_growth(data.facts, message_bytes),
         weeks=tuple(_iter_weeks(data, message_bytes)),
         tokens=data.facts.tokens,
@@ -368,25 +328,19 @@ def examine_home(
     )
 
 
-def _read_home(
-    db: StateDatabase,
-    store: SessionStore | None,
-    now: float,
-    *,
-    pinned: Collection[str],
-    findings: list[HealthFinding],
-) -> HealthData:
+def _read_home(home: HomeContext, findings: list[HealthFinding]) -> HealthData:
+    db, now = home.db, home.clock()
+    pinned: Collection[str] = _try_read("the pins", home.list_pinned, (), findings)
     items: list[InventoryItem] = _try_read("the sessions", db.admin.list_inventory, [], findings)
-    gather = partial(activity.gather_activity, db, store, now, pinned)
+    gather = partial(activity.gather_activity, db, home.store, now, pinned)
     empty = ActivitySnapshot(HomeActivity(at=now))
     activity_snapshot = _try_read("who is alive", gather, empty, findings)
     sizes: Sizes | None = _try_read("the sizes", db.admin.measure_sizes, None, findings)
     facts = _try_read(
         "what is known beside the sessions", db.admin.read_health_facts, _EMPTY_FACTS, findings
     )
-    return HealthData(
-        MaintenanceSnapshot(db, ConversationIndex(items), activity_snapshot, store), facts, sizes
-    )
+    snapshot = MaintenanceSnapshot(db, ConversationIndex(items), activity_snapshot, home.store)
+    return HealthData(snapshot, facts, sizes)
 
 
 def _read_deeply(

@@ -1,4 +1,7 @@
-"""`Maintenance`: report on a home, plan changes, apply exactly that, and restore."""
+"""`Maintenance`: report on a home, plan changes, apply exactly that, and restore.
+
+`AsyncMaintenance` has the same methods for coroutines.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,23 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from session_core.aio import AsyncWrapper, make_async
 from session_core.compression.types import UndoPlan, UndoResult
 from session_core.errors import Corrupt, InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.hook_deliveries import persist_marks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import AuditEntry, Batch, Member
-from session_core.maintenance import health, trash, vacuum
-from session_core.maintenance.apply.runner import PlanRunner
-from session_core.maintenance.compressions import CompressionRestorer
-from session_core.maintenance.edits import EditPreview, EditRequest, EditResult, SessionEditor
+from session_core.ledger.types import AuditEntry, Batch, Member, StoredPlan
+from session_core.maintenance import compressions, edits, health, kinds
+from session_core.maintenance.apply import recovery
+from session_core.maintenance.context import HomeContext
+from session_core.maintenance.edits import EditPreview, EditRequest, EditResult
 from session_core.maintenance.members import get_name
-from session_core.maintenance.planner import Planner
+from session_core.maintenance.restore import restore
+from session_core.maintenance.transfer import import_undo
 from session_core.maintenance.transfer.export import (
     Exporter,
     ExportForm,
@@ -31,11 +35,10 @@ from session_core.maintenance.transfer.export import (
     ExportResult,
 )
 from session_core.maintenance.transfer.import_sessions import Importer
-from session_core.maintenance.transfer.import_undo import ImportUndo
 from session_core.maintenance.transfer.types import ImportPreview, ImportResult
-from session_core.maintenance.trash import Trash
 from session_core.maintenance.types import (
     MAX_ITEMS,
+    ApplyRequest,
     ApplyResult,
     CountFn,
     HealthReport,
@@ -48,7 +51,6 @@ from session_core.maintenance.types import (
     RestoreResult,
     StopFn,
 )
-from session_core.maintenance.vacuum import SpaceReclaimer
 from session_core.routing.store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
 from session_core.types import Page, SessionFilter
@@ -62,6 +64,9 @@ if TYPE_CHECKING:
 DEFAULT_FOR_S = 20.0
 """How long one call works before it returns its progress; the same call continues."""
 
+DEFAULT_CLIENT = "library"
+"""The client of a change in the audit log."""
+
 
 class Maintenance:
     """Maintenance of one home: health, plans, restores, edits, exports and imports.
@@ -69,7 +74,8 @@ class Maintenance:
     Sessions are removed, ended or rewritten only by an applied plan or by an edit, and `restore`
     undoes both. Without a `store` the routes are those of the home's own session store, which is
     closed with this object. Instances may be shared between threads. In a damaged home health,
-    plans, batches and the log can be read; changes are refused until it is repaired.
+    plans, batches and the log can be read; changes are refused until it is repaired. The `client`
+    of a change is its name in the audit log.
 
     Raises:
         InvalidInput: the ledger belongs to another home.
@@ -82,18 +88,18 @@ class Maintenance:
         *,
         store: SessionStore | None = None,
         hooks: Hooks | None = None,
-        client: str = "library",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._db = db
         self._ledger = ledger
         self._store = store
+        self._own_store: SessionStore | None = None
+        self._hooks = hooks
         self._clock = clock
-        self._make = partial(MaintenanceParts, db, ledger, store, hooks, client=client, clock=clock)
-        self._parts: MaintenanceParts | None = None
+        self._home: HomeContext | None = None
         self._lock = threading.Lock()
         with suppress(Corrupt):  # the report includes it, and each change raises it
-            self._require_parts()
+            self._require_home()
 
     def __enter__(self) -> Self:
         return self
@@ -108,8 +114,8 @@ class Maintenance:
 
     def close(self) -> None:
         """Close the session store if it was opened here; leave objects of the caller open."""
-        if self._parts is not None:
-            self._parts.close()
+        if self._own_store is not None:
+            self._own_store.close()
 
     def health(
         self,
@@ -124,9 +130,8 @@ class Maintenance:
         and `stop` may end it: the report then has the results so far and a finding that the check
         was stopped.
         """
-        store = self._store if self._parts is None else self._parts.store
-        examine = partial(health.examine_home, self._db, self._ledger, store, self._clock())
-        return examine(deep=deep, progress=progress, stop=stop)
+        home = self._home or HomeContext(self._db, self._ledger, self._store, clock=self._clock)
+        return health.examine_home(home, deep=deep, progress=progress, stop=stop)
 
     def plan(self, wanted: PlanRequest) -> PlanPreview:
         """Record the changes of a request; return them with their reasons and the protected items.
@@ -136,15 +141,15 @@ class Maintenance:
             NotFound: a named session does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        parts = self._require_parts()
-        if wanted.kind == trash.PLAN_KIND:
-            return parts.trash.plan_emptying(wanted.older_than_days, wanted.ids)
-        if wanted.kind == vacuum.PLAN_KIND:
-            return parts.reclaim.make_plan()
-        return parts.planner.make_plan(wanted)
+        home = self._require_home()
+        make_plan = kinds.load_function(kinds.get_requested_kind(wanted.kind).plan)
+        preview: PlanPreview = make_plan(home, wanted)
+        return preview
 
-    def get_plan(self, plan: str, items: int = MAX_ITEMS) -> PlanPreview:
+    def get_plan(self, plan: str | StoredPlan, items: int = MAX_ITEMS) -> PlanPreview:
         """Return the preview of a plan again, with at most `items` of its items.
+
+        A plan that the caller has loaded from the ledger is not loaded again.
 
         Raises:
             NotFound: the plan does not exist.
@@ -153,7 +158,7 @@ class Maintenance:
         """
         if items < 1:
             raise InvalidInput(f"items must be >= 1, got {items}")
-        stored = self._ledger.get_plan(plan)
+        stored = self._load_plan(plan)
         preview = PlanPreview.from_plan(stored)
         if len(preview.items) == MAX_ITEMS:
             more = (self._describe_member(member) for member in stored.members[MAX_ITEMS:items])
@@ -177,17 +182,18 @@ class Maintenance:
             Busy: another process is applying it and takes long.
         """
         if "wanted" in self._ledger.get_plan(plan).about:
-            runner = self._require_parts().runner
-            runner.stop_plan(plan)
-            runner.recover_from_crash()
+            home = self._require_home()
+            recovery.stop_plan(home, plan)
+            recovery.recover_from_crash(home)
         else:
             self._ledger.close_plan(plan)
 
     def apply(
         self,
-        plan: str,
+        plan: str | StoredPlan,
         for_s: float = DEFAULT_FOR_S,
         *,
+        client: str = DEFAULT_CLIENT,
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> ApplyResult | UndoResult:
@@ -196,7 +202,8 @@ class Maintenance:
         Complete at least one step, and work for at most `for_s` seconds or until `stop` returns
         True between two steps; the same call continues. `progress` is called twice a second with
         the result so far. An applied plan returns its result again and changes nothing. The undo
-        of a compression is one step, without `progress` and `stop`.
+        of a compression is one step, without `progress` and `stop`. A plan that the caller has
+        loaded from the ledger is not loaded again before it is begun.
 
         Raises:
             NotFound: the plan does not exist.
@@ -207,35 +214,34 @@ class Maintenance:
         """
         if for_s < 0:
             raise InvalidInput(f"for_s must be >= 0, got {for_s}")
-        parts = self._require_parts()
-        stored = self._ledger.get_plan(plan)
-        kind = stored.kind
-        if "wanted" not in stored.about:  # the runner settles steps itself
-            self.settle()
-        if kind == CompressionRestorer.KIND:
-            return parts.compressions.apply_plan(plan)
-        if kind == ImportUndo.KIND:
-            return parts.import_undo.apply_undo(plan, for_s, progress, stop)
-        if kind == trash.PLAN_KIND:
-            return parts.trash.apply_plan(plan, for_s=for_s, progress=progress, stop=stop)
-        if kind == vacuum.PLAN_KIND:
-            return parts.reclaim.apply_plan(plan, for_s=for_s, progress=progress, stop=stop)
-        if "wanted" not in stored.about:
-            raise InvalidInput(f"plan {plan} has the kind {kind!r}; apply it where it was made")
-        return parts.runner.apply_plan(plan, for_s, progress, stop)
+        home = self._require_home()
+        stored = self._load_plan(plan)
+        if "wanted" not in stored.about:  # plans with steps recover when they begin
+            recovery.recover_from_crash(home)
+        kind = kinds.PLAN_KINDS.get(stored.kind)
+        if kind is None or not kind.apply:
+            raise InvalidInput(
+                f"plan {stored.handle} has the kind {stored.kind!r}; apply it where it was made"
+            )
+        apply_plan = kinds.load_function(kind.apply)
+        result: ApplyResult | UndoResult = apply_plan(
+            home, stored, ApplyRequest(client, for_s, progress, stop)
+        )
+        return result
 
     def settle(self) -> None:
         """Settle the steps that a crash has left, and run their follow-up work.
 
         Every change in this class does so first; a compressor settles only compressions.
         """
-        self._require_parts().runner.recover_from_crash()
+        recovery.recover_from_crash(self._require_home())
 
     def restore(
         self,
         batch: str,
         for_s: float = DEFAULT_FOR_S,
         *,
+        client: str = DEFAULT_CLIENT,
         progress: RestoreProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> RestoreResult | UndoResult | UndoPlan | PlanPreview:
@@ -257,18 +263,20 @@ class Maintenance:
             Corrupt: its trash is unreadable, or the home is damaged.
             Busy: another process is applying its plan and takes long.
         """
-        parts = self._require_parts()
-        if parts.compressions.is_compression(batch):
-            return parts.compressions.undo_batch(batch)
-        if parts.import_undo.is_import(batch):
+        home = self._require_home()
+        if compressions.is_compression(home, batch):
+            return compressions.undo_batch(home, batch, client)
+        if import_undo.is_import(home, batch):
             self._ledger.get_undoable_batch(batch)
             # An interrupted undo, or a prune, may have removed the imported sessions.
-            parts.import_undo.note_undone_steps(batch)
-            return parts.import_undo.plan_undo(batch)
-        stored = self._ledger.get_batch(batch)
-        parts.runner.log_progress(stored)
-        parts.runner.recover_from_crash(except_plan=stored.plan)
-        return parts.runner.restoring.restore_batch(batch, for_s, progress, stop)
+            import_undo.note_undone_steps(home, batch)
+            return import_undo.plan_undo(home, batch)
+        plan = self._ledger.get_batch(batch).plan
+        recovery.log_progress(home, plan)
+        recovery.recover_from_crash(home, except_plan=plan)
+        return restore.restore_batch(
+            home, batch, for_s, client=client, progress=progress, stop=stop
+        )
 
     def preview_restore(self, batch: str) -> RestorePreview | UndoPlan | PlanPreview:
         """Return what a restore of a batch would bring back, or a plan if it would drop messages.
@@ -280,13 +288,13 @@ class Maintenance:
             Conflict: the batch was restored already, or its trash is gone.
             Corrupt: its trash is unreadable, or the home is damaged.
         """
-        parts = self._require_parts()
-        if parts.compressions.is_compression(batch):
-            return parts.compressions.preview_undo(batch)
-        if parts.import_undo.is_import(batch):
-            return parts.import_undo.plan_undo(batch)
-        parts.runner.recover_from_crash(except_plan=self._ledger.get_batch(batch).plan)
-        return parts.runner.restoring.preview_batch(batch)
+        home = self._require_home()
+        if compressions.is_compression(home, batch):
+            return compressions.preview_undo(home, batch)
+        if import_undo.is_import(home, batch):
+            return import_undo.plan_undo(home, batch)
+        recovery.recover_from_crash(home, except_plan=self._ledger.get_batch(batch).plan)
+        return restore.preview_batch(home, batch)
 
     def edit(
         self,
@@ -296,6 +304,7 @@ class Maintenance:
         archived: bool | None = None,
         pinned: bool | None = None,
         reopen: bool = False,
+        client: str = DEFAULT_CLIENT,
     ) -> EditResult:
         """Edit a session at once: its own title, or the archive and pin of its whole conversation.
 
@@ -309,9 +318,8 @@ class Maintenance:
             Unsupported: this home does not have the column.
             Changed: other processes keep changing the session.
         """
-        return self._require_parts().edits.edit_session(
-            session_id, EditRequest(title, archived, pinned, reopen)
-        )
+        request = EditRequest(title, archived, pinned, reopen)
+        return edits.edit_session(self._require_home(), session_id, request, client)
 
     def preview_edit(
         self,
@@ -330,9 +338,8 @@ class Maintenance:
             TitleTaken: another conversation has the title.
             Unsupported: this home does not have the column.
         """
-        return self._require_parts().edits.preview_edit(
-            session_id, EditRequest(title, archived, pinned, reopen)
-        )
+        request = EditRequest(title, archived, pinned, reopen)
+        return edits.preview_edit(self._require_home(), session_id, request)
 
     def export_sessions(
         self,
@@ -342,6 +349,7 @@ class Maintenance:
         where: SessionFilter | None = None,
         form: ExportForm = "jsonl",
         whole: bool = True,
+        client: str = DEFAULT_CLIENT,
         progress: CountFn | None = None,
     ) -> ExportResult:
         """Export sessions, all of them by default; `whole` includes their whole conversations.
@@ -355,7 +363,7 @@ class Maintenance:
             NotFound: a named session does not exist.
             Conflict: a file of that name exists; it stays as it is.
         """
-        exporter = self._require_parts().exporter
+        exporter = Exporter(self._require_home(), client)
         request = ExportRequest(sessions, where, form, whole, progress)
         if callable(to):
             return exporter.write_sessions(to, request)
@@ -375,12 +383,14 @@ class Maintenance:
             NotFound: the file does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        return self._require_parts().importer.preview_file(Path(path), progress=progress)
+        importer = Importer(self._require_home(), DEFAULT_CLIENT)
+        return importer.preview_file(Path(path), progress=progress)
 
     def import_sessions(
         self,
         path: str | os.PathLike[str],
         *,
+        client: str = DEFAULT_CLIENT,
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> ImportResult:
@@ -397,7 +407,8 @@ class Maintenance:
                 file.
         """
         self.settle()
-        return self._require_parts().importer.import_file(Path(path), progress=progress, stop=stop)
+        importer = Importer(self._require_home(), client)
+        return importer.import_file(Path(path), progress=progress, stop=stop)
 
     def batches(
         self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
@@ -409,63 +420,32 @@ class Maintenance:
         """List the audit log, newest first."""
         return self._ledger.list_audit_entries(limit, cursor)
 
-    def _require_parts(self) -> MaintenanceParts:
-        """Return the parts; a damaged home has them only after a repair.
+    def _load_plan(self, plan: str | StoredPlan) -> StoredPlan:
+        return plan if isinstance(plan, StoredPlan) else self._ledger.get_plan(plan)
+
+    def _require_home(self) -> HomeContext:
+        """Return the context of the home; a damaged home has one only after a repair.
 
         Raises:
+            InvalidInput: the ledger or the store belongs to another home.
+            Denied: the ledger would write into a Hermes home.
             Corrupt: the home is damaged.
         """
         # Two threads must not open two session stores.
         with self._lock:
-            self._parts = self._parts or self._make()
-            return self._parts
+            if self._home is None:
+                self._home = self._make_home()
+            return self._home
 
-
-class MaintenanceParts:
-    """The parts of a maintenance; without a `store`, the home's own is opened and closed with them.
-
-    Raises:
-        InvalidInput: the ledger or the store belongs to another home.
-        Denied: the ledger would write into a Hermes home.
-        Corrupt: the home is damaged.
-    """
-
-    def __init__(
-        self,
-        db: StateDatabase,
-        ledger: Ledger,
-        store: SessionStore | None,
-        hooks: Hooks | None,
-        *,
-        client: str,
-        clock: Callable[[], float],
-    ) -> None:
-        ledger.check_home(db)
+    def _make_home(self) -> HomeContext:
+        self._ledger.check_home(self._db)
+        store = self._store
         if store is not None:
-            check_database(store, db)
-        hooks = hooks or (store.hooks if store is not None else None) or Hooks()
-        self._own_store = _open_store(db, hooks) if store is None else None
-        self.store = store = store or self._own_store
-        self.planner = Planner(db, ledger, store, clock=clock)
-        self.runner = PlanRunner(db, ledger, store, hooks, self.planner, client=client, clock=clock)
-        self.trash = Trash(ledger, client=client, clock=clock)
-        self.reclaim = SpaceReclaimer(
-            db, ledger, client=client, clock=clock, take_snapshot=self.planner.take_snapshot
-        )
-        self.compressions = CompressionRestorer(
-            db, ledger, store, hooks, client=client, clock=clock
-        )
-        self.edits = SessionEditor(
-            db, ledger, store, client=client, recover=self.runner.recover_from_crash
-        )
-        self.exporter = Exporter(db, ledger, client=client)
-        self.importer = Importer(db, ledger, client=client)
-        self.import_undo = ImportUndo(db, ledger, self.planner, self.runner)
-
-    def close(self) -> None:
-        """Close the session store if it was opened here; leave objects of the caller open."""
-        if self._own_store is not None:
-            self._own_store.close()
+            check_database(store, self._db)
+        hooks = self._hooks or (store.hooks if store is not None else None) or Hooks()
+        if store is None:
+            store = self._own_store = _open_store(self._db, hooks)
+        return HomeContext(self._db, self._ledger, store, hooks, self._clock)
 
 
 def _open_store(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
@@ -474,3 +454,32 @@ def _open_store(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
     store = SessionStore.open(db.folder, db, hooks=hooks)
     persist_marks(store, db)
     return store
+
+
+class AsyncMaintenance(AsyncWrapper[Maintenance]):
+    """The methods of a `Maintenance` as coroutines, each in a worker thread.
+
+    `Maintenance` documents them. A cancelled caller gets control back at once, and a method that
+    has begun finishes; `stop` ends an `apply` or a `restore` between two steps. `stop` and
+    `progress` are called in the worker thread.
+    """
+
+    def __init__(self, maintenance: Maintenance) -> None:
+        super().__init__(maintenance)
+        self.maintenance = maintenance
+
+    health = make_async(Maintenance.health)
+    plan = make_async(Maintenance.plan)
+    get_plan = make_async(Maintenance.get_plan)
+    close_plan = make_async(Maintenance.close_plan)
+    apply = make_async(Maintenance.apply)
+    settle = make_async(Maintenance.settle)
+    restore = make_async(Maintenance.restore)
+    preview_restore = make_async(Maintenance.preview_restore)
+    edit = make_async(Maintenance.edit)
+    preview_edit = make_async(Maintenance.preview_edit)
+    export_sessions = make_async(Maintenance.export_sessions)
+    preview_import = make_async(Maintenance.preview_import)
+    import_sessions = make_async(Maintenance.import_sessions)
+    batches = make_async(Maintenance.batches)
+    log = make_async(Maintenance.log)

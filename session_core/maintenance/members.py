@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from session_core.errors import Conflict
 from session_core.ledger.execute import PreparedStep
@@ -16,21 +16,6 @@ from session_core.ledger.types import Member, StoredPlan, TrashItem
 from session_core.maintenance.types import SelectedSessions
 from session_core.state.protocol import StateDatabase
 from session_core.types import RawText, Revision
-
-Part = Literal["sessions", "ghosts", "ended", "routes", "rows", "locks", "links", "files", "index"]
-
-PART_ORDER: tuple[Part, ...] = (
-    "sessions",
-    "ghosts",
-    "ended",
-    "files",
-    "routes",
-    "rows",
-    "locks",
-    "links",
-)
-"""The order in which parts are applied. Files come before routes, since the process that writes the
-mirror also cleans up its folder. The index comes last, outside any transaction."""
 
 StepContext = Callable[[], AbstractContextManager[object]]
 
@@ -150,7 +135,7 @@ def list_use_signs(title: Any, archived: Any, api_calls: Any) -> list[str]:
     return [sign for sign, present in signs.items() if present]
 
 
-def create_member(part: Part, name: str, record: Any, reason: str) -> Member:
+def create_member(part: str, name: str, record: Any, reason: str) -> Member:
     """Return a member of a part."""
     return Member(f"{part}/{name}", record, reason)
 
@@ -171,13 +156,16 @@ def get_session_ids(member: Member) -> frozenset[str]:
     return frozenset(record.get("sessions", ())) if isinstance(record, dict) else frozenset()
 
 
-def list_remaining_members(plan: StoredPlan, part: Part) -> list[Member]:
+def list_remaining_members(plan: StoredPlan, part: str) -> list[Member]:
     """Return the undecided members of a part."""
     return [member for member in plan.remaining if get_part(member) == part]
 
 
 CHANGE_KIND = "change"
 """The kind of the trash item of a row change: table, key, before and after."""
+
+PIN_KIND = "pin"
+"""The kind of the trash item with our own pins: before and after, by session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from session_core.compression.types import COMPRESS
+from session_core.maintenance.kinds import PLAN_KINDS
 from session_core.routing.entries import SessionEntry
 from session_core.types import Holder, InventoryItem, SessionFilter, Sizes
 
@@ -19,19 +20,6 @@ if TYPE_CHECKING:
 
     from session_core.ledger.types import Batch, StoredPlan
 
-
-PruneKind = Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"]
-FinalizeKind = Literal["sessions", "expired", "orphaned", "abandoned"]
-
-DEFAULT_AGE_DAYS: Mapping[str, float] = {
-    "prune sessions": 90,
-    "prune ghosts": 1,
-    "prune routes": 1,
-    "prune orphans": 1,
-    "finalize abandoned": 30,
-    "finalize orphaned": 7,
-}
-"""The default minimum number of days since the last activity, by kind of plan."""
 
 ProtectionReason = Literal[
     "live",
@@ -72,7 +60,7 @@ T = TypeVar("T")
 class PlanRequest:
     """A request for a plan: its kind, a selection and a minimum age."""
 
-    what: PruneKind | FinalizeKind
+    what: str
     verb: Literal["prune", "finalize"] = "prune"
     ids: tuple[str, ...] | None = None
     """Only these; no age applies, but protection does. For the trash they are batches."""
@@ -92,7 +80,8 @@ class PlanRequest:
         """The minimum number of days since the last activity."""
         if self.older_than_days is not None:
             return self.older_than_days
-        return DEFAULT_AGE_DAYS.get(self.kind, 0)
+        kind = PLAN_KINDS.get(self.kind)
+        return 0 if kind is None else kind.age_days
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +167,7 @@ class HealthFinding:
     bytes: int = 0
     """The approximate number of bytes that the plan frees."""
     tool: Literal["prune", "finalize"] | None = None
-    plan: PruneKind | FinalizeKind | None = None
+    plan: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +355,16 @@ CountFn = Callable[[int, int], object]
 
 StopFn = Callable[[], bool]
 """Called between two steps; True ends the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """A call that applies a plan: its client, time limit, progress and stop."""
+
+    client: str
+    for_s: float
+    progress: ProgressFn | None = None
+    stop: StopFn | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,21 +14,22 @@ from session_core import activity
 from session_core.activity import HomeActivity
 from session_core.errors import Busy, Denied, StorageFull
 from session_core.ledger.execute import suppress_note_errors
-from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import Member, StoredPlan
 from session_core.maintenance import disk
-from session_core.maintenance.apply.begin import begin_plan
+from session_core.maintenance.context import HomeContext
+from session_core.maintenance.draft import PlanDraft
 from session_core.maintenance.select.snapshot import (
     MEASUREMENT_NAME,
-    MaintenanceSnapshot,
     measure_message_bytes,
+    take_snapshot,
 )
 from session_core.maintenance.types import (
+    ApplyRequest,
     ApplyResult,
     Bytes,
     PlanItem,
     PlanPreview,
-    ProgressFn,
+    PlanRequest,
     ProgressThrottle,
     StopFn,
     StopRequested,
@@ -36,8 +37,6 @@ from session_core.maintenance.types import (
 )
 from session_core.state.protocol import StateDatabase, StepCallback
 from session_core.types import Sizes
-
-PLAN_KIND = "prune index"
 
 INDEX_NAME = "index"
 
@@ -90,84 +89,69 @@ def find_obstacle(company: HomeActivity) -> str | None:
     )
 
 
-class SpaceReclaimer:
-    """Reclaims the disk space of one home by a plan."""
+def add_index(draft: PlanDraft, request: PlanRequest) -> None:
+    """Add the index to a plan if a merge and a rewrite free enough after its other members."""
+    del request
+    can_shrink = find_obstacle(draft.snapshot.activity.company) is None
+    freed = disk.estimate_freeable(draft.sizes, shrinks=can_shrink)
+    freed += draft.snapshot.estimate_bytes(draft.rows, draft.sizes)
+    if disk.is_worth_freeing(freed, draft.sizes):
+        draft.add_member(INDEX_NAME, INDEX_NAME, None, MEMBER_REASON)
 
-    def __init__(
-        self,
-        db: StateDatabase,
-        ledger: Ledger,
-        *,
-        client: str,
-        clock: Callable[[], float] = time.time,
-        take_snapshot: Callable[[], MaintenanceSnapshot],
-    ) -> None:
-        self._take_snapshot = take_snapshot
-        self._db = db
-        self._ledger = ledger
-        self._client = client
-        self._clock = clock
 
-    def make_plan(self) -> PlanPreview:
-        """Plan to merge the search index and rewrite the file, if that frees enough."""
-        sizes = self._db.admin.measure_sizes()
-        obstacle = find_obstacle(activity.load_home_activity(self._db, self._clock()))
-        size = estimate_rewrite_bytes(sizes, can_shrink=obstacle is None)
-        if not disk.is_worth_freeing(size.free_in_file + size.returned_to_disk, sizes):
-            return PlanPreview(
-                "nothing", None, None, 0, (), warnings=_list_reasons(sizes, obstacle)
-            )
-        reason = (
-            f"about {sizes.index_dead / 1e6:,.1f} MB of the search index belong to deleted "
-            f"messages, and {sizes.free / 1e6:,.1f} MB of the file are free"
-        )
-        about = to_recorded(
-            [PlanItem(INDEX_NAME, None, reason)],
-            size=size,
-            warnings=[NO_UNDO_WARNING, *([obstacle] if obstacle else [])],
-        )
-        about[MEASUREMENT_NAME] = measure_message_bytes(self._ledger, self._take_snapshot(), sizes)
-        return PlanPreview.from_plan(
-            self._ledger.add_plan(PLAN_KIND, [Member(INDEX_NAME, why=reason)], about)
-        )
+def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
+    """Plan to merge the search index and rewrite the file, if that frees enough."""
+    sizes = home.db.admin.measure_sizes()
+    obstacle = find_obstacle(activity.load_home_activity(home.db, home.clock()))
+    size = estimate_rewrite_bytes(sizes, can_shrink=obstacle is None)
+    if not disk.is_worth_freeing(size.free_in_file + size.returned_to_disk, sizes):
+        return PlanPreview("nothing", None, None, 0, (), warnings=_list_reasons(sizes, obstacle))
+    reason = (
+        f"about {sizes.index_dead / 1e6:,.1f} MB of the search index belong to deleted "
+        f"messages, and {sizes.free / 1e6:,.1f} MB of the file are free"
+    )
+    about = to_recorded(
+        [PlanItem(INDEX_NAME, None, reason)],
+        size=size,
+        warnings=[NO_UNDO_WARNING, *([obstacle] if obstacle else [])],
+    )
+    about[MEASUREMENT_NAME] = measure_message_bytes(home.ledger, take_snapshot(home), lambda: sizes)
+    members = [Member(INDEX_NAME, why=reason)]
+    return PlanPreview.from_plan(home.ledger.add_plan(request.kind, members, about))
 
-    def apply_plan(
-        self,
-        handle: str,
-        *,
-        for_s: float = 20.0,
-        progress: ProgressFn | None = None,
-        stop: StopFn | None = None,
-    ) -> ApplyResult:
-        """Apply a plan, or continue it.
 
-        Raises:
-            NotFound: the plan does not exist.
-            Conflict: the plan has ended or expired.
-        """
-        plan = begin_plan(self._ledger, handle, PLAN_KIND, lambda: disk.measure_files(self._db))
-        if isinstance(plan, ApplyResult):
-            return plan
-        partial = ApplyResult("partial", handle, None, 0, 0, (), 1)
+def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> ApplyResult:
+    """Apply a plan, or continue it.
 
-        def report() -> None:
-            if progress is not None:
-                progress(partial)
+    Raises:
+        Conflict: the plan has ended or expired.
+    """
+    if plan.state == "finished":
+        return ApplyResult.from_json(plan.result)
+    plan = disk.begin_plan(home.ledger, plan, lambda: disk.measure_files(home.db))
+    partial = ApplyResult("partial", plan.handle, None, 0, 0, (), 1)
 
-        outcome = reclaim_space(self._db, self._clock(), time.monotonic() + for_s, stop, report)
-        return partial if outcome is None else self._finish_plan(plan, outcome)
+    def report() -> None:
+        if request.progress is not None:
+            request.progress(partial)
 
-    def _finish_plan(self, plan: StoredPlan, outcome: ReclaimResult) -> ApplyResult:
-        warnings = () if outcome.in_the_way is None else (outcome.in_the_way,)
-        size = disk.measure_change(
-            plan.about.get(disk.BEFORE_KEY, {}), self._db.admin.measure_sizes()
-        )
-        result = ApplyResult("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
-        self._ledger.finish_plan(plan.handle, result.to_json())
-        counts = {"free_in_file": size.free_in_file, "returned_to_disk": size.returned_to_disk}
-        with suppress_note_errors(PLAN_KIND):
-            self._ledger.add_audit_entry(self._client, PLAN_KIND, plan.handle, counts)
-        return result
+    deadline = time.monotonic() + request.for_s
+    outcome = reclaim_space(home.db, home.clock(), deadline, request.stop, report)
+    return partial if outcome is None else _finish_plan(home, plan, outcome, request.client)
+
+
+def _finish_plan(
+    home: HomeContext, plan: StoredPlan, outcome: ReclaimResult, client: str
+) -> ApplyResult:
+    warnings = () if outcome.in_the_way is None else (outcome.in_the_way,)
+    sizes = home.db.admin.measure_sizes(tables=False)
+    size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
+    result = ApplyResult("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
+    home.ledger.finish_plan(plan.handle, result.to_json())
+    counts = {"free_in_file": size.free_in_file, "returned_to_disk": size.returned_to_disk}
+    with suppress_note_errors(plan.kind):
+        home.ledger.add_audit_entry(client, plan.kind, plan.handle, counts)
+    return result
 
 
 def estimate_rewrite_bytes(sizes: Sizes, deleted: int = 0, *, can_shrink: bool) -> Bytes:

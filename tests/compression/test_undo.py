@@ -211,8 +211,8 @@ def test_undo_leaves_no_marks(chat: Chat) -> None:
 
 
 def test_compression_and_undo_are_audited(chat: Chat) -> None:
-    result = chat.compressor(client="someone").compress(
-        chat.session_id, summarize_short, keep_last=LAST
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, keep_last=LAST, client="someone"
     )
     chat.compressor().undo(result.batch)
     lines = chat.ledger.list_audit_entries().items

@@ -139,7 +139,7 @@ def apply_plan(opened: LedgerHome, *, large: bool = False) -> None:
     handle = find_plan(opened)
     if ledger.get_plan(handle).state == "finished":
         return
-    batch = ledger.begin_plan(handle).id
+    batch = ledger.begin_plan(handle).batch_id
     with _use_small_pieces():
         for member in ledger.get_plan(handle).remaining:
             _remove_session(opened, batch, member.id, large=large)
@@ -161,7 +161,7 @@ def _remove_session(opened: LedgerHome, batch: str, session: str, *, large: bool
 def _leave_committed_step(opened: LedgerHome) -> None:
     """Leave a step that changed the home, and of which the ledger has only the trash."""
     db, ledger = opened.db, opened.ledger
-    batch, step = ledger.begin_plan(find_plan(opened)).id, make_step_id()
+    batch, step = ledger.begin_plan(find_plan(opened)).batch_id, make_step_id()
     ledger.prepare_step(step, batch, list_kept_rows(db, "chat"), members=["chat"])
     with db.transaction():
         db.delete_sessions(["chat"])
@@ -171,7 +171,7 @@ def _leave_committed_step(opened: LedgerHome) -> None:
 
 def _leave_unstarted_step(opened: LedgerHome) -> None:
     """Leave a step that has not begun."""
-    batch = opened.ledger.begin_plan(find_plan(opened)).id
+    batch = opened.ledger.begin_plan(find_plan(opened)).batch_id
     kept = list_kept_rows(opened.db, "chat", large=True)
     with _use_small_pieces():
         opened.ledger.prepare_step(make_step_id(), batch, kept, members=["chat"])

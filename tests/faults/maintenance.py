@@ -18,9 +18,9 @@ from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.apply.run import NOT_RESET_WARNING
+from session_core.maintenance.apply.results import NOT_RESET_WARNING
+from session_core.maintenance.kinds import UNDO_IMPORT
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.transfer.import_undo import ImportUndo
 from session_core.maintenance.transfer.store import IMPORT_KIND
 from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest, RestoreResult
 from session_core.routing.store import SessionStore
@@ -261,7 +261,7 @@ def _retry_undo_import(opened: MaintenanceHome) -> bool:
 
 def _restore_import_undo(opened: MaintenanceHome) -> None:
     for batch in opened.maintenance.batches(undone=False).items:
-        if batch.what == ImportUndo.KIND:
+        if batch.what == UNDO_IMPORT:
             opened.maintenance.restore(batch.id)
 
 

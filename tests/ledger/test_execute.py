@@ -33,7 +33,7 @@ def remove_session(db: StateDatabase) -> dict[str, int]:
 def begin_batch(ledger: Ledger) -> str:
     """Begin to apply a plan with the three sessions of the home."""
     plan = ledger.add_plan("sessions", [Member(name) for name in "abc"], None)
-    return ledger.begin_plan(plan.handle).id
+    return ledger.begin_plan(plan.handle).batch_id
 
 
 def find_plan(ledger: Ledger, batch: str) -> Any:

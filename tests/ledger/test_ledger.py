@@ -214,7 +214,7 @@ def test_removed_folder_is_recreated(ledger: Ledger, folder: StateFolder) -> Non
 
 def test_threads_share_ledger(ledger: Ledger) -> None:
     plan = ledger.add_plan("sessions", [Member(str(number)) for number in range(40)], None)
-    batch = ledger.begin_plan(plan.handle).id
+    batch = ledger.begin_plan(plan.handle).batch_id
     barrier = threading.Barrier(4)
 
     def work(first: int) -> None:
@@ -235,7 +235,7 @@ def test_threads_share_ledger(ledger: Ledger) -> None:
 def test_concurrent_claims_have_single_winner(
     open_ledger: Callable[..., Ledger], ledger: Ledger
 ) -> None:
-    batch = ledger.begin_plan(ledger.add_plan("sessions", [Member("a")], None).handle).id
+    batch = ledger.begin_plan(ledger.add_plan("sessions", [Member("a")], None).handle).batch_id
     ledgers = [open_ledger() for _ in range(6)]
     barrier = threading.Barrier(6)
 

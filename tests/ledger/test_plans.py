@@ -46,7 +46,7 @@ def test_plan_matches_record(ledger: Ledger, open_ledger: Callable[..., Ledger])
 def test_last_results_exclude_undone_plans(ledger: Ledger) -> None:
     for number in range(4):
         plan = ledger.add_plan("compress", [Member(f"s{number % 2}")], None)
-        step = prepare(ledger, ledger.begin_plan(plan.handle).id, f"s{number % 2}")
+        step = prepare(ledger, ledger.begin_plan(plan.handle).batch_id, f"s{number % 2}")
         ledger.finish_step(step, number)
         ledger.finish_plan(plan.handle, number)
     ledger.add_plan("compress", [Member("s0")], None)
@@ -112,19 +112,20 @@ def test_expired_plan_is_reported(ledger: Ledger, clock: Clock) -> None:
 
 def test_expired_running_plan_names_undo_batch(ledger: Ledger, clock: Clock) -> None:
     handle = make_plan(ledger).handle
-    batch = ledger.begin_plan(handle)
+    batch = ledger.begin_plan(handle).batch_id
     clock.now = START + PLAN_VALID_S
-    with pytest.raises(Conflict, match=batch.id):
+    with pytest.raises(Conflict, match=batch):
         ledger.begin_plan(handle)
 
 
 def test_repeated_begin_uses_same_batch(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
-    batch = ledger.begin_plan(handle)
-    assert ledger.begin_plan(handle) == batch
+    plan = ledger.begin_plan(handle)
+    assert ledger.begin_plan(handle) == plan
+    assert ledger.get_plan(handle) == plan
+    assert plan.state == ledger.get_plan_state(handle) == "applying"
+    batch = ledger.get_batch(plan.batch_id)
     assert (batch.what, batch.plan, batch.count) == ("sessions", handle, 0)
-    assert ledger.get_plan(handle).state == "applying"
-    assert ledger.get_plan(handle).batch == batch.id
 
 
 @pytest.mark.requirement("ledger:plans")
@@ -154,16 +155,16 @@ def test_closed_plan_is_not_applied(ledger: Ledger) -> None:
 
 def test_closed_running_plan_refuses_steps(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
-    batch = ledger.begin_plan(handle)
+    batch = ledger.begin_plan(handle).batch_id
     ledger.close_plan(handle)
     with pytest.raises(Conflict, match="no longer being applied"):
-        prepare(ledger, batch.id, "a")
+        prepare(ledger, batch, "a")
 
 
 def test_members_report_outcome(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
-    batch = ledger.begin_plan(handle)
-    step = prepare(ledger, batch.id, "a")
+    batch = ledger.begin_plan(handle).batch_id
+    step = prepare(ledger, batch, "a")
     ledger.finish_step(step, None)
     ledger.skip_members(handle, ["b", "a"], "it is pinned now")
     states = {
@@ -175,7 +176,7 @@ def test_members_report_outcome(ledger: Ledger) -> None:
 
 @pytest.mark.requirement("ledger:plans")
 def test_member_belongs_to_single_step(ledger: Ledger) -> None:
-    batch = ledger.begin_plan(make_plan(ledger).handle).id
+    batch = ledger.begin_plan(make_plan(ledger).handle).batch_id
     prepare(ledger, batch, "a")
     with pytest.raises(Conflict, match="another process"):
         prepare(ledger, batch, "b", "a")
@@ -184,7 +185,7 @@ def test_member_belongs_to_single_step(ledger: Ledger) -> None:
 
 @pytest.mark.requirement("ledger:plans")
 def test_step_refuses_members_outside_plan(ledger: Ledger) -> None:
-    batch = ledger.begin_plan(make_plan(ledger).handle).id
+    batch = ledger.begin_plan(make_plan(ledger).handle).batch_id
     for members in (("stranger",), ("a", "stranger"), ("a", "a")):
         with pytest.raises(InvalidInput, match="different members"):
             prepare(ledger, batch, *members)
@@ -193,7 +194,7 @@ def test_step_refuses_members_outside_plan(ledger: Ledger) -> None:
 
 def test_aborted_step_releases_members(ledger: Ledger) -> None:
     handle = make_plan(ledger).handle
-    batch = ledger.begin_plan(handle).id
+    batch = ledger.begin_plan(handle).batch_id
     ledger.abort_step(prepare(ledger, batch, "a"))
     assert ledger.get_plan(handle).remaining == MEMBERS
     ledger.abort_step(prepare(ledger, batch, "a"), skipped="it was changed")
@@ -212,7 +213,7 @@ def test_old_plans_are_deleted(ledger: Ledger, clock: Clock) -> None:
 def test_plan_can_have_many_members(ledger: Ledger) -> None:
     members = [Member(f"s{number:06}", number) for number in range(20_000)]
     handle = ledger.add_plan("sessions", members, None).handle
-    batch = ledger.begin_plan(handle).id
+    batch = ledger.begin_plan(handle).batch_id
     prepare(ledger, batch, *(member.id for member in members[:5000]))
     assert [member.id for member in ledger.get_plan(handle).remaining] == [
         member.id for member in members[5000:]

@@ -10,6 +10,7 @@ from typing import Any
 from session_core import SessionDB
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.transfer.export import Exporter
 from session_core.maintenance.transfer.import_sessions import Importer
 from tests.homes import (
@@ -55,8 +56,8 @@ class Place:
 
     def __init__(self, db: SessionDB, ledger: Ledger) -> None:
         self.db, self.ledger, self.path = db, ledger, db.path
-        self.exporting = Exporter(db, ledger, client="test")
-        self.importing = Importer(db, ledger, client="test")
+        self.exporting = Exporter(HomeContext(db, ledger), "test")
+        self.importing = Importer(HomeContext(db, ledger), "test")
 
 
 @contextmanager

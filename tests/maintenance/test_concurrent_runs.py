@@ -14,10 +14,9 @@ from session_core.errors import Conflict
 from session_core.ledger import execute, undo_log
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.apply import runner
+from session_core.maintenance.apply import recovery
 from session_core.maintenance.apply.sessions import SessionRemover
-from session_core.maintenance.async_maintenance import AsyncMaintenance
-from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
 from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW
@@ -178,7 +177,7 @@ def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.M
     before = changed.read_everything()
     planned = changed.plan()
     part = changed.maintenance.apply(planned.plan, 0)
-    usual, begun, looked = runner.wait_for_steps, threading.Event(), threading.Event()
+    usual, begun, looked = recovery.wait_for_steps, threading.Event(), threading.Event()
 
     def wait(*args: Any) -> None:
         looked.set()
@@ -199,7 +198,7 @@ def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.M
         except Conflict as error:
             ended.append(error)
 
-    monkeypatch.setattr(runner, "wait_for_steps", wait)
+    monkeypatch.setattr(recovery, "wait_for_steps", wait)
     with open_other_maintainer(changed) as another:
         monkeypatch.setattr(changed.ledger, "prepare_step", prepare)
         thread = threading.Thread(target=apply)

@@ -26,11 +26,11 @@ class Desk:
 
     def __init__(self, db: SessionDB, ledger: Ledger) -> None:
         self.db, self.ledger, self.pins = db, ledger, ledger.pins
-        self.maintenance = Maintenance(db, ledger, client="test")
+        self.maintenance = Maintenance(db, ledger)
 
     def edit(self, session_id: str, **wanted: Any) -> EditResult:
         """Edit a session."""
-        return self.maintenance.edit(session_id, **wanted)
+        return self.maintenance.edit(session_id, client="test", **wanted)
 
     def undo(self, edited: EditResult) -> RestoreResult:
         """Undo an edit."""

@@ -10,6 +10,7 @@ import pytest
 
 from session_core import Ledger, SessionDB, SessionStore, StateFolder
 from session_core.maintenance import health
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.types import HealthFinding, HealthReport
 from tests.homes import connect
 from tests.maintenance.homes import DAY, NOW, Home, opened
@@ -21,7 +22,7 @@ def examine_home(home: Home, **options: Any) -> HealthReport:
 
 def read_report(db: SessionDB, store: SessionStore | None = None, **options: Any) -> HealthReport:
     with Ledger(StateFolder(db.path)) as ledger:
-        return health.examine_home(db, ledger, store, NOW, **options)
+        return health.examine_home(HomeContext(db, ledger, store, clock=lambda: NOW), **options)
 
 
 def list_findings(report: HealthReport) -> dict[str, HealthFinding]:

@@ -11,6 +11,7 @@ import pytest
 from session_core import SessionSource
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.transfer.import_sessions import Importer
 from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import World, of
@@ -50,7 +51,7 @@ def test_imported_line_receives_no_message(
     file = tmp_path / "sessions.jsonl"
     file.write_text(json.dumps({**planted, "messages": [message]}))
     with Ledger(StateFolder(world.db.path)) as ledger:
-        result = Importer(world.db, ledger, client="test").import_file(file)
+        result = Importer(HomeContext(world.db, ledger), "test").import_file(file)
     assert result.ids == ("evil",)
     if own is not None:
         world.store.remove({of(42): world.store.load_entries()[of(42)]})
@@ -71,7 +72,7 @@ def test_imported_line_receives_no_message_without_chat(home_path: Path, tmp_pat
     file.write_text(json.dumps({**planted, "messages": [message]}))
     world.say("make the home")
     with Ledger(StateFolder(world.db.path)) as ledger:
-        Importer(world.db, ledger, client="test").import_file(file)
+        Importer(HomeContext(world.db, ledger), "test").import_file(file)
     source = SessionSource("telegram", chat_id="", user_id="u", chat_type="")
     assert world.runtime.handle(source, "hello").session_id != "evil"
     world.runtime.close()

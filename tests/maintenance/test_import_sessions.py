@@ -13,6 +13,7 @@ from session_core import SessionDB
 from session_core.errors import NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.transfer.export import ExportRequest
 from session_core.maintenance.transfer.import_sessions import Importer
 from session_core.maintenance.transfer.store import MARK_PREFIX
@@ -552,7 +553,7 @@ def test_import_creates_own_home(tmp_path: Path, file: Path):
     folder = tmp_path / "new"
     folder.mkdir()
     with SessionDB(folder / "state.db") as db, Ledger(StateFolder(db.path)) as ledger:
-        assert Importer(db, ledger, client="test").import_file(file).messages == 3
+        assert Importer(HomeContext(db, ledger), "test").import_file(file).messages == 3
         assert db.kind == "own"
 
 

@@ -22,6 +22,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
 from session_core.maintenance.transfer.store import MARK_PREFIX
+from session_core.state import batch_size
 from tests.homes import connect, make_hermes_database
 from tests.maintenance.carried import rows
 from tests.maintenance.test_import_sessions import make_line, make_long_line, write_lines
@@ -83,9 +84,9 @@ def test_import_is_listed_as_single_batch(home: Path, file: Path):
     assert read_meta_keys(home) == []
 
 
-def test_long_session_counts_once(home: Path, file: Path):
+def test_long_session_counts_once(home: Path, file: Path, monkeypatch: pytest.MonkeyPatch):
     with open_maintenance(home) as (_, maintenance):
-        maintenance._require_parts().importer._writer._batch_size.room = 64_000
+        monkeypatch.setattr(batch_size, "_INITIAL_BYTES", 64_000)
         result = maintenance.import_sessions(make_long_line(file))
         assert len(maintenance._ledger.list_steps(str(result.batch))) > 3
         assert maintenance.batches().items[0].count == 1
@@ -206,13 +207,13 @@ def test_pruned_import_counts_as_undone(home: Path, file: Path):
         assert maintenance.import_sessions(file).sessions == 1
 
 
-def test_stopped_import_resumes_in_same_batch(home: Path, file: Path):
+def test_stopped_import_resumes_in_same_batch(
+    home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+):
     reports: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     with open_maintenance(home) as (db, maintenance):
-        maintenance._require_parts().importer._writer._batch_size.room = (
-            1  # a step for each session
-        )
+        monkeypatch.setattr(batch_size, "_INITIAL_BYTES", 1)  # a step for each session
         part = maintenance.import_sessions(
             file, progress=lambda *done: reports.append(done), stop=lambda: len(reports) == 2
         )
@@ -223,7 +224,9 @@ def test_stopped_import_resumes_in_same_batch(home: Path, file: Path):
         assert [item.id for item in db.admin.list_inventory()] == ["mine"]
 
 
-def test_undone_partial_import_cannot_resume(home: Path, file: Path):
+def test_undone_partial_import_cannot_resume(
+    home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+):
     reports: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
     with open_maintenance(home) as (db, maintenance), open_maintenance(home) as (_, other):
@@ -234,9 +237,7 @@ def test_undone_partial_import_cannot_resume(home: Path, file: Path):
                 (batch,) = other.batches().items
                 undo_import(other, batch.id)
 
-        maintenance._require_parts().importer._writer._batch_size.room = (
-            1  # a step for each session
-        )
+        monkeypatch.setattr(batch_size, "_INITIAL_BYTES", 1)  # a step for each session
         with pytest.raises(Conflict):
             maintenance.import_sessions(file, progress=take_back)
         assert [item.id for item in db.admin.list_inventory()] == ["mine"]
@@ -247,11 +248,12 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from session_core import Ledger, Maintenance, SessionDB, StateFolder
+    from session_core.state import batch_size
 
     path, file, point = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     db = SessionDB(path)
     maintenance = Maintenance(db, Ledger(StateFolder(path)))
-    maintenance._require_parts().importer._writer._batch_size.room = 20_000
+    batch_size._INITIAL_BYTES = 20_000
     put, calls = db.rows.put_images, iter(range(1_000))
 
     def putting(images, **more):

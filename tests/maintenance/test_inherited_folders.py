@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from session_core import SessionFilter
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.transfer.export import Exporter, ExportRequest
 from tests.maintenance.changing import Changing
 
@@ -20,7 +21,9 @@ def fill(changed: Changing) -> None:
 
 def export_sessions(changed: Changing, wish: ExportRequest) -> str:
     parts: list[bytes] = []
-    Exporter(changed.home.db, changed.ledger, client="test").write_sessions(parts.append, wish)
+    Exporter(HomeContext(changed.home.db, changed.ledger), "test").write_sessions(
+        parts.append, wish
+    )
     return b"".join(parts).decode()
 
 

@@ -10,7 +10,7 @@ import pytest
 from session_core import Compressor, SessionFilter
 from session_core.errors import Conflict, InvalidInput
 from session_core.ledger import undo_log
-from session_core.maintenance.async_maintenance import AsyncMaintenance
+from session_core.maintenance.maintenance import AsyncMaintenance
 from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest
 from tests.maintenance.changing import Changing
 

@@ -192,7 +192,7 @@ def test_killed_run_is_logged_before_restore(
     add_large_session(changed)
     planned = changed.plan()
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.maintenance.apply.runner.PlanRunner.log_progress", raise_killed)
+        patch.setattr("session_core.maintenance.apply.recovery.log_progress", raise_killed)
         with pytest.raises(_Killed):
             changed.apply(planned, stop=raise_killed)
     gone = 4 - len(changed.sessions())
@@ -250,9 +250,9 @@ def test_aborted_step_of_other_maintainer_is_done(changed: Changing) -> None:
         changed.home.session(f"old_{number}", 140, reason="idle")
     planned = changed.plan()
     assert planned.plan is not None
-    batch = changed.ledger.begin_plan(planned.plan)
+    batch = changed.ledger.begin_plan(planned.plan).batch_id
     taken = prepare_step(
-        changed.ledger, batch.id, (), [changed.ledger.get_plan(planned.plan).members[1].id]
+        changed.ledger, batch, (), [changed.ledger.get_plan(planned.plan).members[1].id]
     )
     part = changed.apply(planned, for_s=0)
     assert (part.outcome, part.removed + part.remaining) == ("partial", 3)

@@ -13,8 +13,9 @@ import pytest
 
 from session_core.errors import Changed, Conflict
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.apply.run import RESTORED_SUFFIX, PlanRun
-from session_core.maintenance.restore.step import StepUndoer
+from session_core.maintenance.apply.recovery import RESTORED_SUFFIX
+from session_core.maintenance.apply.run import PlanRun
+from session_core.maintenance.restore import step as step_undo
 from session_core.maintenance.types import ApplyResult
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
@@ -260,18 +261,17 @@ def test_second_maintainer_stops_removing_restored_member(
 ) -> None:
     messages = read_rows(long, "messages")
     half = apply_until_half(long)
-    part = StepUndoer.undo_part
+    part = step_undo.undo_part
     with open_other_maintainer(long) as another:
-        runner = another._require_parts().runner
-        plan, batch = another._ledger.get_plan(half.plan), another._ledger.get_batch(half.batch)
-        with closing(PlanRun(runner._context, runner._restorer, batch, plan)) as run:
+        plan = another._ledger.get_plan(half.plan)
+        with closing(PlanRun(another._require_home(), plan)) as run:
 
-            def step_first(self: StepUndoer, *args: Any) -> Any:
-                monkeypatch.setattr(StepUndoer, "undo_part", part)
+            def step_first(*args: Any) -> Any:
+                monkeypatch.setattr(step_undo, "undo_part", part)
                 run.run_next_step()
-                return part(self, *args)
+                return part(*args)
 
-            monkeypatch.setattr(StepUndoer, "undo_part", step_first)
+            monkeypatch.setattr(step_undo, "undo_part", step_first)
             long.ledger.skip_members(half.plan, ["sessions/root"], "left", half=True)
             edit_session(long, half)
     done = apply_again(long, half)
@@ -283,17 +283,17 @@ def test_second_maintainer_stops_removing_restored_member(
 
 def test_member_restored_elsewhere_is_not_repeated(long: Changing) -> None:
     half = apply_until_half(long)
-    undoing = long.maintenance._require_parts().runner._restorer._undoer
+    home = long.maintenance._require_home()
     step = long.ledger.list_steps(half.batch)[-1]
     batch = long.ledger.add_batch("restore").id
-    undoing.undo_part(batch, step, {"root"})
+    step_undo.undo_part(home, batch, step, {"root"})
     with pytest.raises(Changed, match="another process"):
-        undoing.undo_step(batch, step, None, undoing.read_contents(step, None))
-    assert undoing.undo_part(batch, step, {"root"}) is None
+        step_undo.undo_step(home, batch, step, None, step_undo.read_contents(home, step, None))
+    assert step_undo.undo_part(home, batch, step, {"root"}) is None
 
 
 POINTS: dict[str, tuple[Any, str]] = {
-    "before it": (StepUndoer, "undo_part"),
+    "before it": (step_undo, "undo_part"),
     "before a step": (Ledger, "prepare_step"),
     "behind a step": (Ledger, "finish_step"),
     "at its end": (Ledger, "finish_partial"),
@@ -353,7 +353,7 @@ def test_expired_trash_of_partial_member_stays(
     half = apply_until_half(long)
     pin_session(long)
     with monkeypatch.context() as patch:
-        patch.setattr(StepUndoer, "undo_part", raise_killed)
+        patch.setattr(step_undo, "undo_part", raise_killed)
         with pytest.raises(_Killed):
             apply_again(long, half)
     long.home.clock.now += 31 * DAY
@@ -409,7 +409,7 @@ def test_closed_plan_trash_stays_until_restored(
 ) -> None:
     half = apply_until_half(long)
     with monkeypatch.context() as patch:
-        patch.setattr(StepUndoer, "undo_part", raise_killed)
+        patch.setattr(step_undo, "undo_part", raise_killed)
         with pytest.raises(_Killed):
             long.maintenance.close_plan(half.plan)
     assert long.ledger.get_plan(half.plan).state == "closed"
@@ -423,16 +423,16 @@ def test_restore_continues_after_concurrent_partial_restore(
 ) -> None:
     before = read_rows(long, "messages", "sessions")
     half = apply_until_half(long)
-    usual, tries = StepUndoer.undo_step, 0
+    usual, tries = step_undo.undo_step, 0
 
-    def undo(self: StepUndoer, *args: Any) -> dict[str, Any]:
+    def undo(self: step_undo, *args: Any) -> dict[str, Any]:
         nonlocal tries
         tries += 1
         if tries == 1:  # the restore has read the remainder; here another process restores it
             long.maintenance.edit("other" if "other" in long.sessions() else "branch", pinned=True)
         return usual(self, *args)
 
-    monkeypatch.setattr(StepUndoer, "undo_step", undo)
+    monkeypatch.setattr(step_undo, "undo_step", undo)
     with open_other_maintainer(long) as another:
         back = another.restore(half.batch)
     assert tries > 1

@@ -601,3 +601,29 @@ def test_many_steps_are_restored_exactly(changed: Changing) -> None:
     assert len(changed.ledger.list_steps(result.batch)) > 2
     changed.maintenance.restore(result.batch)
     assert {name: changed.home.db.get_messages(name) for name in names} == before
+
+
+def test_finished_plan_of_other_process_wins(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan()
+    finish = changed.ledger.finish_plan
+
+    def finish_twice(handle: str, result: dict[str, Any]) -> None:
+        finish(handle, {**result, "warnings": ["of the first to end it"]})
+        finish(handle, result)
+
+    monkeypatch.setattr(changed.ledger, "finish_plan", finish_twice)
+    assert changed.apply(planned).warnings == ("of the first to end it",)
+    assert changed.apply(planned).warnings == ("of the first to end it",)
+
+
+def test_loaded_plan_is_checked_when_begun(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan()
+    loaded = changed.ledger.get_plan(str(planned.plan))
+    changed.maintenance.close_plan(loaded.handle)
+    with pytest.raises(Conflict, match="closed"):
+        changed.maintenance.apply(loaded)
+    assert changed.sessions() == {"old"}

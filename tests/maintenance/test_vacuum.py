@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from session_core import Denied, SessionDB, StorageFull
-from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.planner import Planner
-from session_core.maintenance.vacuum import NO_UNDO_WARNING, SpaceReclaimer
+from session_core.maintenance import vacuum
+from session_core.maintenance.context import HomeContext
+from session_core.maintenance.types import ApplyRequest, ApplyResult, PlanPreview, PlanRequest
+from session_core.maintenance.vacuum import NO_UNDO_WARNING
 from tests.homes import fill_database, make_hermes_database, make_own_database
 from tests.maintenance.changing import live_gateway
 
 HOLD = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM sessions');"
 HOLD += "print('open', flush=True); sys.stdin.read()"
+
+
+class SpaceReclaimer:
+    """The plans that reclaim the space of a home."""
+
+    def __init__(self, home: HomeContext) -> None:
+        self._home = home
+
+    def make_plan(self) -> PlanPreview:
+        """Make a plan."""
+        return vacuum.make_plan(self._home, PlanRequest("index"))
+
+    def apply_plan(self, handle: str, for_s: float = 20.0, **asked: Any) -> ApplyResult:
+        """Apply a plan."""
+        plan = self._home.ledger.get_plan(handle)
+        return vacuum.apply_plan(self._home, plan, ApplyRequest("test", for_s, **asked))
 
 
 @pytest.fixture(params=["own", 22, 30], ids=str)
@@ -48,8 +65,7 @@ def reclaim(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
 
 
 def create_reclaim(db: SessionDB, ledger: Ledger) -> SpaceReclaimer:
-    planner = Planner(db, ledger, None, clock=time.time)
-    return SpaceReclaimer(db, ledger, client="test", take_snapshot=planner.take_snapshot)
+    return SpaceReclaimer(HomeContext(db, ledger))
 
 
 @contextmanager
@@ -183,11 +199,6 @@ def test_second_vacuum_plans_nothing(reclaim: SpaceReclaimer):
     plan = reclaim.make_plan()
     assert (plan.outcome, plan.plan, plan.bytes.returned_to_disk) == ("nothing", None, 0)
     assert "not worth it" in plan.warnings[0]
-
-
-def test_vacuum_refuses_other_plan_kind(reclaim: SpaceReclaimer, ledger: Ledger):
-    with pytest.raises(InvalidInput, match="prune trash"):
-        reclaim.apply_plan(ledger.add_plan("prune trash", [], {}).handle)
 
 
 def test_missing_file_needs_no_vacuum(tmp_path: Path):

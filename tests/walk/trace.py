@@ -19,6 +19,7 @@ HOME_FILE = "/state.db"
 OWN_PACKAGES = tuple(f"{ROOT / package}/" for package in ("session_core", "mcp_serve"))
 
 _INTERNAL_PATTERN = re.compile(r"^--|'\w+_(data|idx|content|docsize|config)'")
+_CHANGE_PATTERN = re.compile(r"^(INSERT|UPDATE|DELETE)\b")
 _PLAN_PATTERN = re.compile(r"^SELECT \* FROM plans WHERE handle")
 _SESSION_ROW_PATTERN = re.compile(r"\bFROM sessions(?: s)?\s+WHERE (?:s\.)?id = ")
 
@@ -90,7 +91,11 @@ class CallTracer:
         walk = self._walk
         if walk is None or _INTERNAL_PATTERN.search(statement):
             return
-        walk.statements.append(" ".join(statement.split()))
+        text = " ".join(statement.split())
+        # A change is reported once more for each trigger that it fires.
+        if _CHANGE_PATTERN.search(text) and walk.statements[-1:] == [text]:
+            return
+        walk.statements.append(text)
         if is_home and statement == "BEGIN":
             walk.snapshots += 1
 

@@ -74,6 +74,7 @@ def test_reading_loads_no_maintenance_modules(served_home):
         "session_core.compression",
         "session_core.compression.types",
         "session_core.maintenance",
+        "session_core.maintenance.kinds",
         "session_core.maintenance.types",
     ]
 

@@ -6,7 +6,7 @@ not marked, since the watcher of Hermes would then skip its own plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,10 +18,10 @@ from session_core.hooks import Hooks
 from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance.apply import preconditions, routes
+from session_core.maintenance.apply.step_items import PartRun
 from session_core.maintenance.members import (
     ConcurrentWrite,
     MemberOutdated,
-    PlanProgress,
     RowChange,
     SessionGroup,
     StepDraft,
@@ -61,31 +61,20 @@ class _FinalizeItems:
 class SessionFinalizer:
     """Ends the sessions of a plan, one step at a time."""
 
-    def __init__(
-        self,
-        db: StateDatabase,
-        get_activity: Callable[[], ActivitySnapshot],
-        progress: PlanProgress,
-        store: SessionStore | None,
-        hooks: Hooks,
-        *,
-        what: str,
-        start_new: bool,
-        clock: Callable[[], float],
-        pinned: Callable[[], Collection[str]],
-    ) -> None:
-        self._db = db
-        self._get_activity = get_activity
-        self._progress = progress
-        self._store = store
-        self._hooks = hooks
-        self._what = what
-        self._start_new = start_new
-        self._clock = clock
-        self._pinned = pinned
+    def __init__(self, run: PartRun) -> None:
+        self._db = run.home.db
+        self._get_activity = run.get_activity
+        self._progress = run.progress
+        self._store = run.home.store
+        self._hooks = run.home.hooks
+        self._clock = run.home.clock
+        self._list_pinned = run.home.list_pinned
+        request = run.plan.about["wanted"]
+        self._what: str = request["what"]
+        self._start_new: bool = request["start_new"]
         # A chat may be in a named session, and the policy of a chat has expired the others.
         self._exempt: tuple[ProtectionReason, ...] = (
-            ("routed",) if what in ("sessions", "expired") else ()
+            ("routed",) if self._what in ("sessions", "expired") else ()
         )
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
@@ -181,7 +170,7 @@ class SessionFinalizer:
     ) -> dict[str, Any]:
         """End the drafted sessions if they are unchanged."""
         preconditions.require_not_in_use(
-            db, items.members_by_session, activity, self._pinned(), exempt=self._exempt
+            db, items.members_by_session, activity, self._list_pinned(), exempt=self._exempt
         )
         for session_id, expected in items.expected.items():
             preconditions.require_revision(

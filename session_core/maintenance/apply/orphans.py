@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from session_core.activity import ActivitySnapshot, is_live_claim
@@ -15,7 +14,7 @@ from session_core.errors import Changed
 from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance.apply import files
 from session_core.maintenance.apply.files import FileHead
-from session_core.maintenance.apply.step_items import IMAGES, estimate_size
+from session_core.maintenance.apply.step_items import IMAGES, PartRun, estimate_size
 from session_core.maintenance.members import (
     ConcurrentWrite,
     MemberOutdated,
@@ -54,9 +53,9 @@ class _OrphanStepItems:
 class OrphanedRowRemover:
     """Removes rows of missing sessions."""
 
-    def __init__(self, db: StateDatabase, get_activity: Callable[[], ActivitySnapshot]) -> None:
-        self._db = db
-        self._get_activity = get_activity
+    def __init__(self, run: PartRun) -> None:
+        self._db = run.home.db
+        self._get_activity = run.get_activity
         self._batch_size = BatchSize()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
@@ -124,9 +123,9 @@ class OrphanedRowRemover:
 class DeadLockRemover:
     """Removes locks of compressions that expired long ago."""
 
-    def __init__(self, db: StateDatabase, get_activity: Callable[[], ActivitySnapshot]) -> None:
-        self._db = db
-        self._get_activity = get_activity
+    def __init__(self, run: PartRun) -> None:
+        self._db = run.home.db
+        self._get_activity = run.get_activity
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return the locks to remove next."""
@@ -168,8 +167,8 @@ class DeadLockRemover:
 class BrokenLinkRemover:
     """Clears the parent of sessions if it is missing or is one of their descendants."""
 
-    def __init__(self, db: StateDatabase) -> None:
-        self._db = db
+    def __init__(self, run: PartRun) -> None:
+        self._db = run.home.db
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return the links to clear next."""
@@ -215,12 +214,10 @@ def _is_descendant(db: StateDatabase, session_id: str, top: str) -> bool:
 class OrphanedFileRemover:
     """Removes files in a folder whose names belong to missing sessions."""
 
-    def __init__(
-        self, db: StateDatabase, get_activity: Callable[[], ActivitySnapshot], folder: Path
-    ) -> None:
-        self._db = db
-        self._get_activity = get_activity
-        self._folder = folder
+    def __init__(self, run: PartRun) -> None:
+        self._db = run.home.db
+        self._get_activity = run.get_activity
+        self._folder = run.home.require_session_folder()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return the files to remove next."""

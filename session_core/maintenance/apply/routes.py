@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,10 +12,10 @@ from session_core.activity import ActivitySnapshot
 from session_core.errors import Conflict, Denied, InvalidInput
 from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.types import Member, TrashItem
-from session_core.maintenance.apply.step_items import IMAGES
+from session_core.maintenance.apply.step_items import IMAGES, PartRun
 from session_core.maintenance.members import MemberOutdated, StepDraft
 from session_core.maintenance.select import routes
-from session_core.maintenance.select.snapshot import MaintenanceSnapshot
+from session_core.maintenance.select.snapshot import MaintenanceSnapshot, take_snapshot
 from session_core.maintenance.types import PROTECTION_REASONS
 from session_core.routing.entries import SessionEntry
 from session_core.routing.mirror import Mirror
@@ -34,17 +34,11 @@ _BATCH_ROUTES = 200
 class LostRouteRemover:
     """Removes routes to missing or ended sessions, one step at a time."""
 
-    def __init__(
-        self,
-        db: StateDatabase,
-        store: SessionStore,
-        get_activity: Callable[[], ActivitySnapshot],
-        take_snapshot: Callable[[], MaintenanceSnapshot],
-    ) -> None:
-        self._db = db
-        self._store = store
-        self._get_activity = get_activity
-        self._take_snapshot = take_snapshot
+    def __init__(self, run: PartRun) -> None:
+        self._home = run.home
+        self._db = run.home.db
+        self._store = run.home.require_store()
+        self._get_activity = run.get_activity
         self._snapshot: MaintenanceSnapshot | None = None
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
@@ -55,7 +49,7 @@ class LostRouteRemover:
         """
         require_no_gateway(self._get_activity())
         # One snapshot serves all steps: each route is compared with its stored text again.
-        self._snapshot = self._snapshot or self._take_snapshot()
+        self._snapshot = self._snapshot or take_snapshot(self._home)
         batch = members[:_BATCH_ROUTES]
         entries: dict[str, SessionEntry] = {}
         rows: list[RowImages] = []

@@ -10,35 +10,26 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import deepcopy
 from itertools import islice
 from typing import Any
 
 from session_core.activity import ActivitySnapshot
-from session_core.errors import Conflict, Corrupt
+from session_core.errors import Conflict
 from session_core.ledger.execute import POLL_PAUSE_S, list_running_steps, run_step, wait_for_steps
-from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import Batch, Member, PartialMember, Step, StoredPlan
-from session_core.maintenance import health, members
-from session_core.maintenance.apply import files
-from session_core.maintenance.apply.context import ApplyContext
-from session_core.maintenance.apply.step_items import StepPrefetch
+from session_core.ledger.types import Member, PartialMember, StoredPlan
+from session_core.maintenance import kinds, members
+from session_core.maintenance.apply import recovery
+from session_core.maintenance.apply.step_items import PartRun, StepPrefetch
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.members import (
-    PART_ORDER,
     ConcurrentWrite,
     MemberOutdated,
-    Part,
     PartExecutor,
     PlanProgress,
     StepDraft,
-    get_session_ids,
 )
-from session_core.maintenance.planner import PLUGINS_WARNING
-from session_core.maintenance.restore.restore import BATCH_KIND
-from session_core.maintenance.restore.step import StepUndoer
-from session_core.maintenance.types import ApplyResult, SkippedItem
-from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
 
 _ACTIVITY_TTL_S = 0.5
@@ -58,24 +49,21 @@ _MAX_STEP_MEMBERS = 1000
 class PlanRun:
     """One call that applies a plan."""
 
-    def __init__(
-        self, context: ApplyContext, restorer: PartialMemberRestorer, batch: Batch, plan: StoredPlan
-    ) -> None:
-        self._context = context
-        self._restorer = restorer
-        self._batch = batch
+    def __init__(self, home: HomeContext, plan: StoredPlan) -> None:
+        self._home = home
+        self._batch = plan.batch_id
         self._handle = plan.handle
         # The activity snapshot, and the monotonic time until which it is used.
         self._activity: tuple[float, ActivitySnapshot] | None = None
         self._tries = 0
         # The number of members to try one by one, since a step with several of them failed.
         self._alone = 0
-        self._executors: dict[Part, PartExecutor] = {}
-        self._prefetch = StepPrefetch(context.ledger, batch.id)
+        self._executors: dict[str, PartExecutor] = {}
+        self._prefetch = StepPrefetch(home.ledger, self._batch)
         self._progress = PlanProgress()
         # The restore in progress of the first partial member.
         self._restoring: Iterator[None] | None = None
-        self._load_plan()
+        self._set_plan(plan)
 
     def is_done(self, *, wait: bool) -> bool:
         """Return True if no member is left to be decided or restored.
@@ -84,7 +72,7 @@ class PlanRun:
         """
         while not (any(self._queues.values()) or self._partials):
             self._prefetch.discard()
-            if not list_running_steps(self._context.ledger, self._batch.id, self._context.settle):
+            if not list_running_steps(self._home.ledger, self._batch, self._settle):
                 return True
             if not wait:
                 return False
@@ -99,7 +87,7 @@ class PlanRun:
             self._restore_next_part(self._partials[0])
             return
         # A part begins only when the parts before it are finished.
-        part = next(part for part in PART_ORDER if self._queues[part])
+        part = next(part for part in kinds.PART_ORDER if self._queues[part])
         queue = self._queues[part]
         candidates = _take_first(queue, 1 if self._alone else _MAX_STEP_MEMBERS)
         try:
@@ -135,9 +123,9 @@ class PlanRun:
             return draft.change(db)
 
         return run_step(
-            self._context.db,
-            self._context.ledger,
-            self._batch.id,
+            self._home.db,
+            self._home.ledger,
+            self._batch,
             before=lambda _: draft.kept,
             change=change,
             members=draft.members,
@@ -147,7 +135,7 @@ class PlanRun:
     def _require_members_open(self, continued: Sequence[Member]) -> None:
         """Require that no other process is restoring a member whose removal continues."""
         for member in continued:
-            if not self._context.ledger.is_member_open(self._handle, member.id):
+            if not self._home.ledger.is_member_open(self._handle, member.id):
                 raise Conflict(f"another process has skipped {members.get_name(member)}")
 
     def _skip_outdated(self, error: MemberOutdated) -> None:
@@ -181,13 +169,13 @@ class PlanRun:
         """Skip a member; restore next the part of it that is gone."""
         self._prefetch.discard()  # it may have the rest of the member
         is_partial = self._progress.has_begun(member)
-        self._context.ledger.skip_members(self._handle, [member.id], reason, half=is_partial)
+        self._home.ledger.skip_members(self._handle, [member.id], reason, half=is_partial)
         if is_partial:
-            self._partials.append(PartialMember(self._handle, self._batch.id, member))
+            self._partials.append(PartialMember(self._handle, self._batch, member))
 
     def _restore_next_part(self, partial: PartialMember) -> None:
         """Restore the next part of a member, unless another process is about to."""
-        self._restoring = self._restoring or self._restorer.restore_member(partial)
+        self._restoring = self._restoring or recovery.restore_member(self._home, partial)
         try:
             next(self._restoring)
         except StopIteration:
@@ -210,34 +198,40 @@ class PlanRun:
 
     def _wait_for_others(self) -> None:
         self._prefetch.discard()  # other processes would wait in vain for a prepared step
-        wait_for_steps(self._context.ledger, self._batch.id, self._context.settle)
+        wait_for_steps(self._home.ledger, self._batch, self._settle)
+
+    def _settle(self) -> None:
+        recovery.settle_steps(self._home)
 
     def _load_plan(self) -> None:
-        plan = self._context.ledger.get_plan(self._handle)
+        self._set_plan(self._home.ledger.get_plan(self._handle))
+
+    def _set_plan(self, plan: StoredPlan) -> None:
         self._plan = plan
         self._progress.after, self._progress.gone = {}, set()
-        for step in self._context.ledger.list_steps(self._batch.id):
+        for step in self._home.ledger.list_steps(self._batch):
             self._progress.add_result(step.result or {})
         # The ledger has the partial members that a crashed call has left too.
         self._partials = deque(
-            PartialMember(self._handle, self._batch.id, member) for member in plan.partial_members
+            PartialMember(self._handle, self._batch, member) for member in plan.partial_members
         )
-        self._queues: dict[Part, deque[Member]] = {part: deque() for part in PART_ORDER}
+        self._queues: dict[str, deque[Member]] = {part: deque() for part in kinds.PART_ORDER}
         for member in plan.remaining:
             if members.get_part(member) in self._queues:
                 self._queues[_find_part(member)].append(member)
 
-    def _get_executor(self, part: Part) -> PartExecutor:
+    def _get_executor(self, part: str) -> PartExecutor:
         if part not in self._executors:
-            self._executors[part] = self._context.create_executor(
-                part, self._plan, self._progress, self._get_activity, self._prefetch
+            run = PartRun(
+                self._home, self._plan, self._progress, self._get_activity, self._prefetch
             )
+            self._executors[part] = kinds.create_executor(part, run)
         return self._executors[part]
 
     def _get_activity(self) -> ActivitySnapshot:
         began_at = time.monotonic()
         if self._activity is None or began_at > self._activity[0]:
-            activity = self._context.gather_activity()
+            activity = self._home.gather_activity()
             now = time.monotonic()
             factor = min(max((now - began_at) / _SLOW_LOOK_S, 1), _MAX_TTL_FACTOR)
             self._activity = now + factor * _ACTIVITY_TTL_S, activity
@@ -249,8 +243,8 @@ def _take_first(queue: deque[Member], limit: int) -> list[Member]:
     return list(islice(queue, limit))
 
 
-def _find_part(member: Member) -> Part:
-    return next(part for part in PART_ORDER if part == members.get_part(member))
+def _find_part(member: Member) -> str:
+    return next(part for part in kinds.PART_ORDER if part == members.get_part(member))
 
 
 def _has_other_progress(member: Member, before: PlanProgress, after: PlanProgress) -> bool:
@@ -258,164 +252,3 @@ def _has_other_progress(member: Member, before: PlanProgress, after: PlanProgres
     ids = members.get_session_ids(member)
     earlier, later = ((x.gone & ids, {i: x.after.get(i) for i in ids}) for x in (before, after))
     return earlier != later
-
-
-NOT_RESET_WARNING = "could not start a new session; it does with its next message"
-
-VACUUM_KEY = "room"
-"""The key in a step's result with the outcome of the vacuum."""
-
-_NOT_REMOVED_REASON = "it could not be removed, or was used just then"
-
-
-class PlanOutcomes:
-    """Computes the results of the plans of one home."""
-
-    def __init__(self, db: StateDatabase, ledger: Ledger, store: SessionStore | None) -> None:
-        self._db = db
-        self._ledger = ledger
-        self._store = store
-
-    def build_result(self, batch: Batch, plan: StoredPlan) -> ApplyResult:
-        """Return the result of a plan so far."""
-        skipped = [
-            SkippedItem(members.get_name(member), member.skipped)
-            for member in plan.members
-            if member.skipped is not None and not member.half
-        ]
-        unfinished = self._find_unfinished_steps(batch)
-        finished = [
-            member
-            for member in plan.members
-            if member.step not in {None, *unfinished} and members.get_part(member) != "index"
-        ]
-        still_present = [member for member in finished if self._is_still_present(member)]
-        skipped += [
-            SkippedItem(members.get_name(member), _NOT_REMOVED_REASON) for member in still_present
-        ]
-        ended = sum(members.get_part(member) == "ended" for member in finished)
-        warnings = [PLUGINS_WARNING] if self._db.kind == "hermes" and ended else []
-        if plan.about["wanted"]["start_new"]:
-            warnings += [
-                f"{key} {NOT_RESET_WARNING}"
-                for member in finished
-                for key in self._list_chats_not_reset(member)
-            ]
-        warnings += self._warn_of_remaining_files(batch, plan)
-        in_progress = sum(member.step in unfinished for member in plan.members)
-        remaining = len(plan.remaining) + len(plan.partial_members) + in_progress
-        vacuumed = self._get_vacuum_result(plan)
-        if vacuumed is not None and vacuumed["in_the_way"] is not None:
-            warnings.append(vacuumed["in_the_way"])
-        return ApplyResult(
-            outcome="partial" if remaining else "applied",
-            plan=plan.handle,
-            batch=batch.id,
-            removed=len(finished) - ended - len(still_present),
-            finalized=ended,
-            skipped=tuple(skipped),
-            remaining=remaining,
-            warnings=tuple(warnings),
-        )
-
-    def _find_unfinished_steps(self, batch: Batch) -> set[str]:
-        """Return the steps another process has started but not finished; it may abort them."""
-        return {
-            step.id
-            for step in self._ledger.list_unsettled_steps()
-            if step.batch == batch.id and step.state in ("writing", "prepared")
-        }
-
-    def _warn_of_remaining_files(self, batch: Batch, plan: StoredPlan) -> list[str]:
-        """Return warnings about files of removed sessions that still exist."""
-        folder = health.get_session_folder(self._db, self._store)
-        if folder is None:
-            return []
-        skipped = (member for member in plan.members if member.skipped is not None)
-        ids = {session_id for member in skipped for session_id in members.get_session_ids(member)}
-        return files.warn_of_remaining_files(self._ledger.list_steps(batch.id), folder, exempt=ids)
-
-    def sum_deleted_file_bytes(self, batch: Batch, plan: StoredPlan) -> int:
-        """Return the size of the deleted files that the plan lists."""
-        unfinished = self._find_unfinished_steps(batch)
-        return sum(
-            member.revision["bytes"]
-            for member in plan.members
-            if members.get_part(member) == "files"
-            and member.step not in {None, *unfinished}
-            and not self._is_still_present(member)
-        )
-
-    def _get_vacuum_result(self, plan: StoredPlan) -> dict[str, Any] | None:
-        """Return the outcome of the vacuum if the plan has run one."""
-        step = next((m.step for m in plan.members if members.get_part(m) == "index"), None)
-        result = None if step is None else self._ledger.get_step(step).result
-        return None if result is None else dict(result[VACUUM_KEY])
-
-    def _list_chats_not_reset(self, member: Member) -> list[str]:
-        """Return the chats that are still routed to the finalized sessions."""
-        if self._store is None or members.get_part(member) != "ended":
-            return []
-        session_by_chat: dict[str, str] = member.revision["routes"]
-        return [
-            key
-            for key, session_id in session_by_chat.items()
-            if self._store.peek_session_id(key) == session_id
-        ]
-
-    def _is_still_present(self, member: Member) -> bool:
-        """Return True if a route or a file still exists although it was to be removed."""
-        part, record = members.get_part(member), member.revision
-        if part == "files":
-            folder = health.get_session_folder(self._db, self._store)
-            return folder is not None and (folder / members.get_name(member)).exists()
-        if part != "routes" or self._store is None or record["scope"]:
-            return False
-        session_id = self._store.peek_session_id(record["key"])
-        return session_id is not None and session_id == record["session"]
-
-
-RESTORED_SUFFIX = "; its removed part was restored"
-
-
-class PartialMemberRestorer:
-    """Restores partly removed members of the plans of one home."""
-
-    def __init__(self, ledger: Ledger, undoer: StepUndoer, settle: Callable[[], None]) -> None:
-        self._ledger = ledger
-        self._undoer = undoer
-        self._settle = settle
-
-    def restore_member(self, partial: PartialMember) -> Iterator[None]:
-        """Restore a member, its newest removal step first; yield after each step.
-
-        Raises:
-            Conflict: another process is restoring it.
-        """
-        ids = get_session_ids(partial.member)
-        wait_for_steps(self._ledger, partial.batch, self._settle)
-        refused = 0
-        removals = [
-            step for step in self._ledger.list_steps(partial.batch) if _has_removed(step, ids)
-        ]
-        batch = self._ledger.add_batch(BATCH_KIND).id if removals else ""
-        for step in reversed(removals):
-            try:
-                result = self._undoer.undo_part(batch, step, ids)
-            except Corrupt:
-                refused += 1
-            else:
-                refused += 0 if result is None else len(result["unfit"])
-            yield
-        note = (
-            f" except items that do not fit: restore {partial.batch} lists them" if refused else ""
-        )
-        self._ledger.finish_partial(partial.plan, partial.member.id, RESTORED_SUFFIX + note)
-
-
-def _has_removed(step: Step, ids: frozenset[str]) -> bool:
-    """Return True if a step that is not undone has removed something of these sessions."""
-    result = step.result or {}
-    return step.undone_at is None and not ids.isdisjoint(
-        {*result.get("after", ()), *result.get("sessions", ())}
-    )

@@ -8,7 +8,7 @@ discarded if the current one fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -24,14 +24,13 @@ from session_core.maintenance.apply.step_items import (
     IMAGES,
     OF,
     SESSION_BYTES,
+    PartRun,
     StepItems,
-    StepPrefetch,
     estimate_size,
 )
 from session_core.maintenance.members import (
     ConcurrentWrite,
     MemberOutdated,
-    PlanProgress,
     RowChange,
     SessionGroup,
     StepDraft,
@@ -46,23 +45,14 @@ from session_core.types import RawText, RowImages
 class SessionRemover:
     """Removes sessions, one step at a time."""
 
-    def __init__(
-        self,
-        db: StateDatabase,
-        get_activity: Callable[[], ActivitySnapshot],
-        progress: PlanProgress,
-        folder: Path | None,
-        prefetch: StepPrefetch,
-        *,
-        pinned: Callable[[], Collection[str]],
-    ) -> None:
-        self._db = db
-        self._prefetch = prefetch
-        self._pinned = pinned
-        self._get_activity = get_activity
-        self._progress = progress
+    def __init__(self, run: PartRun) -> None:
+        self._db = run.home.db
+        self._prefetch = run.prefetch
+        self._list_pinned = run.home.list_pinned
+        self._get_activity = run.get_activity
+        self._progress = run.progress
         self._batch_size = BatchSize()
-        self._folder = folder
+        self._folder = run.home.session_folder
         self._files: Mapping[str, list[Path]] = {}
         self._searched_members: set[str] = set()
 
@@ -243,7 +233,9 @@ class SessionRemover:
     ) -> dict[str, Any]:
         """Remove the drafted rows if they are unchanged."""
         self._batch_size.begin()
-        preconditions.require_not_in_use(db, items.members_by_session, activity, self._pinned())
+        preconditions.require_not_in_use(
+            db, items.members_by_session, activity, self._list_pinned()
+        )
         messages = {
             session_id: (ids, self._progress.get_expected_revision(group, session_id))
             for session_id, (ids, group) in items.messages.items()

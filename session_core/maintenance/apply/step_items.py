@@ -7,11 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from session_core.activity import ActivitySnapshot
 from session_core.ledger.execute import PreparedStep, discard_step
 from session_core.ledger.execute import prepare_step as prepare
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.types import TrashItem
-from session_core.maintenance.members import RowChange, SessionGroup
+from session_core.ledger.types import StoredPlan, TrashItem
+from session_core.maintenance.context import HomeContext
+from session_core.maintenance.members import PlanProgress, RowChange, SessionGroup
 from session_core.types import RawText, Revision, RowImages
 
 IMAGES, OF = "images", "of"
@@ -140,3 +142,15 @@ class StepPrefetch:
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PartRun:
+    """One call that applies a plan, as the executor of a part sees it."""
+
+    home: HomeContext
+    plan: StoredPlan
+    progress: PlanProgress
+    get_activity: Callable[[], ActivitySnapshot]
+    """Return the activity of the home, gathered a moment ago."""
+    prefetch: StepPrefetch

@@ -7,9 +7,10 @@ only that, again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
@@ -19,15 +20,15 @@ from session_core.ledger.execute import (
     suppress_note_errors,
     wait_for_steps,
 )
-from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import Batch, Member, Step, TrashItem
 from session_core.maintenance import disk, members
+from session_core.maintenance.apply import recovery
 from session_core.maintenance.apply.step_items import IMAGES
-from session_core.maintenance.edits import PIN_KIND
-from session_core.maintenance.members import CHANGE_KIND, RowChange
+from session_core.maintenance.context import HomeContext
+from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
+from session_core.maintenance.restore import step as step_undo
 from session_core.maintenance.restore.remainder import Remainder, is_first_try
 from session_core.maintenance.restore.rows import TrashContents
-from session_core.maintenance.restore.step import StepUndoer
 from session_core.maintenance.types import (
     Bytes,
     PlanItem,
@@ -38,7 +39,6 @@ from session_core.maintenance.types import (
     RestoreResult,
     StopFn,
 )
-from session_core.state.protocol import StateDatabase
 from session_core.types import RowImages
 
 
@@ -106,174 +106,163 @@ class RestoreTally:
         return not own_names.isdisjoint(names)
 
 
-BATCH_KIND = "restore"
-
 _YES_OR_NO = {True: "yes", False: "no"}
 
 
-class BatchRestorer:
-    """Restores batches of one home."""
+def restore_batch(
+    home: HomeContext,
+    batch_id: str,
+    for_s: float,
+    *,
+    client: str,
+    progress: RestoreProgressFn | None,
+    stop: StopFn | None,
+) -> RestoreResult:
+    """Restore a batch, or continue that."""
+    deadline = time.monotonic() + for_s
+    batch = home.ledger.get_undoable_batch(batch_id)
+    _check_writable(home, _list_steps(home, batch))
+    trash_bytes, files = home.ledger.count_disk_bytes(), disk.measure_files(home.db)
+    open_steps = _list_open_steps(home, batch)
+    tally = RestoreTally(
+        batch, _load_members(home, batch), sum(is_first_try(tried) for _, tried in open_steps)
+    )
+    undo_batch = home.ledger.add_batch(step_undo.RESTORE_KIND).id if open_steps else ""
+    damaged: Corrupt | None = None
+    for step, tried in open_steps:
+        try:
+            contents = step_undo.read_contents(home, step, tried)
+        except Corrupt as error:  # the trash of other steps may be intact
+            damaged = error
+            tally.add_failed_step(step, tried, str(error))
+        except Conflict:  # another process has just restored the batch and deleted its trash
+            if home.ledger.get_batch(batch_id).undone_at is None:
+                raise
+            tally.add_step(step, tried, {"rows": 0, "unfit": ()})
+        else:
+            tally.add_step(step, *_undo_step(home, undo_batch, step, tried, contents))
+        if time.monotonic() >= deadline or (stop is not None and stop()):
+            break
+        if progress is not None:
+            progress(tally.build_result())
+    clear_marks(home.db, home.ledger)
+    if damaged is not None and not tally.any_back:
+        raise damaged
+    result = tally.build_result()
+    if not result.remaining:
+        home.ledger.finish_partials(batch_id)
+    counts = {"restored": result.restored, "rows": result.rows}
+    counts |= {"unfit": len(result.unfit), "remaining": result.remaining}
+    with suppress_note_errors(f"the restore of {batch_id}"):
+        home.ledger.add_audit_entry(client, f"restore {batch_id}", None, counts)
+    delete_content(home.ledger)
+    return replace(result, bytes=_measure_bytes(home, batch_id, trash_bytes, files))
 
-    def __init__(
-        self,
-        db: StateDatabase,
-        ledger: Ledger,
-        undoer: StepUndoer,
-        *,
-        client: str,
-        stop_plan: Callable[[str], None],
-        settle: Callable[[], None],
-    ) -> None:
-        self._db = db
-        self._ledger = ledger
-        self._undoer = undoer
-        self._client = client
-        self._stop_plan = stop_plan
-        self._settle = settle
 
-    def restore_batch(
-        self, batch_id: str, for_s: float, progress: RestoreProgressFn | None, stop: StopFn | None
-    ) -> RestoreResult:
-        """Restore a batch, or continue that."""
-        deadline = time.monotonic() + for_s
-        batch = self._ledger.get_undoable_batch(batch_id)
-        self._check_writable(self._list_steps(batch))
-        trash_bytes, files = self._ledger.count_disk_bytes(), disk.measure_files(self._db)
-        open_steps = self._list_open_steps(batch)
-        tally = RestoreTally(
-            batch, self._load_members(batch), sum(is_first_try(tried) for _, tried in open_steps)
-        )
-        undo_batch = self._ledger.add_batch(BATCH_KIND).id if open_steps else ""
-        damaged: Corrupt | None = None
-        for step, tried in open_steps:
-            try:
-                contents = self._undoer.read_contents(step, tried)
-            except Corrupt as error:  # the trash of other steps may be intact
-                damaged = error
-                tally.add_failed_step(step, tried, str(error))
-            except Conflict:  # another process has just restored the batch and deleted its trash
-                if self._ledger.get_batch(batch_id).undone_at is None:
-                    raise
-                tally.add_step(step, tried, {"rows": 0, "unfit": ()})
-            else:
-                tally.add_step(step, *self._undo_step(undo_batch, step, tried, contents))
-            if time.monotonic() >= deadline or (stop is not None and stop()):
-                break
-            if progress is not None:
-                progress(tally.build_result())
-        clear_marks(self._db, self._ledger)
-        if damaged is not None and not tally.any_back:
-            raise damaged
-        result = tally.build_result()
-        if not result.remaining:
-            self._ledger.finish_partials(batch_id)
-        counts = {"restored": result.restored, "rows": result.rows}
-        counts |= {"unfit": len(result.unfit), "remaining": result.remaining}
-        with suppress_note_errors(f"the restore of {batch_id}"):
-            self._ledger.add_audit_entry(self._client, f"restore {batch_id}", None, counts)
-        delete_content(self._ledger)
-        return replace(result, bytes=self._measure_bytes(batch_id, trash_bytes, files))
+def _measure_bytes(home: HomeContext, batch_id: str, size: int, files: Mapping[str, int]) -> Bytes:
+    """Return the growth of the database and the bytes freed in the trash."""
+    returned = max(size - home.ledger.count_disk_bytes(), 0)
+    trash = home.ledger.get_batch(batch_id).bytes
+    freed = Bytes(returned_to_disk=returned, trash=trash)
+    with suppress_note_errors("how much room there is"):
+        grown = disk.measure_change(files, home.db.admin.measure_sizes(tables=False)).needed_now
+        return replace(freed, needed_now=grown)
+    return freed
 
-    def _measure_bytes(self, batch_id: str, size: int, files: Mapping[str, int]) -> Bytes:
-        """Return the growth of the database and the bytes freed in the trash."""
-        returned = max(size - self._ledger.count_disk_bytes(), 0)
-        trash = self._ledger.get_batch(batch_id).bytes
-        freed = Bytes(returned_to_disk=returned, trash=trash)
-        with suppress_note_errors("how much room there is"):
-            grown = disk.measure_change(files, self._db.admin.measure_sizes()).needed_now
-            return replace(freed, needed_now=grown)
-        return freed
 
-    def preview_batch(self, batch_id: str) -> RestorePreview:
-        """Return the items that a restore would bring back."""
-        batch = self._ledger.get_undoable_batch(batch_id)
-        open_steps = [step for step in self._list_steps(batch) if step.undone_at is None]
-        self._check_writable(open_steps)
-        if batch.plan is None:
-            trash_items = [item for step in open_steps for item in self._ledger.read_trash(step.id)]
-            edited = tuple(_iter_edited_items(trash_items))
-            return RestorePreview(batch, len(edited), edited)
-        names = {
-            members.get_name(member): None
-            for step in open_steps
-            for member in step.members
-            if members.get_part(member) != "index"
-        }
-        items: tuple[PlanItem, ...] = ()
-        with suppress(Conflict, NotFound):  # the plan was deleted
-            items = PlanPreview.from_plan(self._ledger.get_plan(batch.plan)).items
-        return RestorePreview(
-            batch, len(names), tuple(member for member in items if member.id in names)
-        )
+def preview_batch(home: HomeContext, batch_id: str) -> RestorePreview:
+    """Return the items that a restore would bring back."""
+    batch = home.ledger.get_undoable_batch(batch_id)
+    open_steps = [step for step in _list_steps(home, batch) if step.undone_at is None]
+    _check_writable(home, open_steps)
+    if batch.plan is None:
+        trash_items = [item for step in open_steps for item in home.ledger.read_trash(step.id)]
+        edited = tuple(_iter_edited_items(trash_items))
+        return RestorePreview(batch, len(edited), edited)
+    names = {
+        members.get_name(member): None
+        for step in open_steps
+        for member in step.members
+        if members.get_part(member) != "index"
+    }
+    items: tuple[PlanItem, ...] = ()
+    with suppress(Conflict, NotFound):  # the plan was deleted
+        items = PlanPreview.from_plan(home.ledger.get_plan(batch.plan)).items
+    return RestorePreview(
+        batch, len(names), tuple(member for member in items if member.id in names)
+    )
 
-    def _undo_step(
-        self, undo_batch: str, step: Step, tried: Remainder | None, contents: TrashContents
-    ) -> tuple[Remainder | None, dict[str, Any]]:
-        """Undo a step; if another process restores a part of it, undo the rest."""
-        while True:
-            try:
-                return tried, self._undoer.undo_step(undo_batch, step, tried, contents)
-            except Conflict:
-                wait_for_steps(self._ledger, step.batch, self._settle)
-                current = next(
-                    candidate
-                    for candidate in self._ledger.list_steps(step.batch)
-                    if candidate.id == step.id
-                )
-                left = Remainder.from_result(self._ledger.get_last_attempt(step.id))
-                if current.undone_at is not None:
-                    return tried, {"rows": 0, "unfit": ()}
-                # The conflict has another cause: raising it ends the loop.
-                if left == tried:
-                    raise
-                tried, contents = left, self._undoer.read_contents(step, left)
 
-    def _list_open_steps(self, batch: Batch) -> list[tuple[Step, Remainder | None]]:
-        """Return the steps that are not undone with their remainders; partly undone ones come last.
-
-        No process begins another step of the batch once its plan is stopped.
-        """
-        if batch.plan is not None:
-            with suppress(Conflict):  # the plan has ended, or the runner did not apply it
-                self._stop_plan(batch.plan)
-            wait_for_steps(self._ledger, batch.id, self._settle)
-        open_steps = [step for step in reversed(self._list_steps(batch)) if step.undone_at is None]
-        attempts = [
-            (step, Remainder.from_result(self._ledger.get_last_attempt(step.id)))
-            for step in open_steps
-        ]
-        return sorted(attempts, key=lambda attempt: not is_first_try(attempt[1]))
-
-    def _check_writable(self, steps: Iterable[Step]) -> None:
-        """Refuse a restore before any change if an index cannot be updated for its rows.
-
-        Raises:
-            Unsupported: an index needs an extension that is not loaded.
-        """
-        if not self._db.admin.list_blocked_indexes():
-            return  # avoid reading the trash
-        for step in steps:
-            trash_items = self._ledger.read_trash(step.id) if step.undone_at is None else ()
-            with suppress(Corrupt):  # the other steps may be whole
-                for item in trash_items:
-                    if item.what == IMAGES:
-                        self._db.rows.check_rows_writable([RowImages.unpack(item.value).table])
-
-    def _list_steps(self, batch: Batch) -> list[Step]:
-        """Return the steps of a batch; refuse a batch that is itself a restore."""
-        steps = self._ledger.list_steps(batch.id)
-        if any(step.undoes is not None for step in steps):
-            raise InvalidInput(
-                f"batch {batch.id} is itself a restore and cannot be restored; make the change "
-                "again"
+def _undo_step(
+    home: HomeContext, undo_batch: str, step: Step, tried: Remainder | None, contents: TrashContents
+) -> tuple[Remainder | None, dict[str, Any]]:
+    """Undo a step; if another process restores a part of it, undo the rest."""
+    while True:
+        try:
+            return tried, step_undo.undo_step(home, undo_batch, step, tried, contents)
+        except Conflict:
+            wait_for_steps(home.ledger, step.batch, partial(recovery.settle_steps, home))
+            current = next(
+                candidate
+                for candidate in home.ledger.list_steps(step.batch)
+                if candidate.id == step.id
             )
-        return steps
+            left = Remainder.from_result(home.ledger.get_last_attempt(step.id))
+            if current.undone_at is not None:
+                return tried, {"rows": 0, "unfit": ()}
+            # The conflict has another cause: raising it ends the loop.
+            if left == tried:
+                raise
+            tried, contents = left, step_undo.read_contents(home, step, left)
 
-    def _load_members(self, batch: Batch) -> dict[str, Member]:
-        if batch.plan is not None:
-            with suppress(Conflict, NotFound):  # the plan was deleted
-                return {member.id: member for member in self._ledger.get_plan(batch.plan).members}
-        return {}
+
+def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, Remainder | None]]:
+    """Return the steps that are not undone with their remainders; partly undone ones come last.
+
+    No process begins another step of the batch once its plan is stopped.
+    """
+    if batch.plan is not None:
+        with suppress(Conflict):  # the plan has ended, or the runner did not apply it
+            recovery.stop_plan(home, batch.plan)
+        wait_for_steps(home.ledger, batch.id, partial(recovery.settle_steps, home))
+    open_steps = [step for step in reversed(_list_steps(home, batch)) if step.undone_at is None]
+    attempts = [
+        (step, Remainder.from_result(home.ledger.get_last_attempt(step.id))) for step in open_steps
+    ]
+    return sorted(attempts, key=lambda attempt: not is_first_try(attempt[1]))
+
+
+def _check_writable(home: HomeContext, steps: Iterable[Step]) -> None:
+    """Refuse a restore before any change if an index cannot be updated for its rows.
+
+    Raises:
+        Unsupported: an index needs an extension that is not loaded.
+    """
+    if not home.db.admin.list_blocked_indexes():
+        return  # avoid reading the trash
+    for step in steps:
+        trash_items = home.ledger.read_trash(step.id) if step.undone_at is None else ()
+        with suppress(Corrupt):  # the other steps may be whole
+            for item in trash_items:
+                if item.what == IMAGES:
+                    home.db.rows.check_rows_writable([RowImages.unpack(item.value).table])
+
+
+def _list_steps(home: HomeContext, batch: Batch) -> list[Step]:
+    """Return the steps of a batch; refuse a batch that is itself a restore."""
+    steps = home.ledger.list_steps(batch.id)
+    if any(step.undoes is not None for step in steps):
+        raise InvalidInput(
+            f"batch {batch.id} is itself a restore and cannot be restored; make the change again"
+        )
+    return steps
+
+
+def _load_members(home: HomeContext, batch: Batch) -> dict[str, Member]:
+    if batch.plan is not None:
+        with suppress(Conflict, NotFound):  # the plan was deleted
+            return {member.id: member for member in home.ledger.get_plan(batch.plan).members}
+    return {}
 
 
 def _iter_edited_items(trash_items: Iterable[TrashItem]) -> Iterator[PlanItem]:

@@ -12,8 +12,7 @@ from session_core.ledger.types import TrashItem
 from session_core.maintenance.apply import files
 from session_core.maintenance.apply.routes import ROUTE_KIND
 from session_core.maintenance.apply.step_items import IMAGES, OF
-from session_core.maintenance.edits import PIN_KIND
-from session_core.maintenance.members import CHANGE_KIND, RowChange
+from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
 from session_core.maintenance.restore.remainder import Remainder
 from session_core.maintenance.select import orphans
 from session_core.state.protocol import StateDatabase

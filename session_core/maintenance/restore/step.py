@@ -6,7 +6,7 @@ step left them. Items that do not fit are reported and stay in the trash, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,20 +14,20 @@ from typing import Any
 
 from session_core.activity import ActivitySnapshot
 from session_core.errors import Changed
-from session_core.hooks import Hooks
 from session_core.ledger.execute import run_step
-from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import Step
 from session_core.maintenance.apply import files, preconditions, routes
 from session_core.maintenance.apply.orphans import UNLINKED_KEY
-from session_core.maintenance.health import get_session_folder
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.members import MemberOutdated, RowChange
 from session_core.maintenance.restore.remainder import Remainder
 from session_core.maintenance.restore.rows import SESSIONS, RefusedPairs, RowRestorer, TrashContents
 from session_core.maintenance.types import ProtectionReason
-from session_core.routing.store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import Revision
+
+RESTORE_KIND = "restore"
+"""The kind of the batches of restores."""
 
 _PIN_REASONS: tuple[ProtectionReason, ...] = ("pinned",)
 
@@ -50,214 +50,209 @@ class _StepUndo:
         return self.step.result or {}
 
 
-class StepUndoer:
-    """Undoes steps of one home."""
+def read_contents(home: HomeContext, step: Step, tried: Remainder | None) -> TrashContents:
+    """Return the trash of a step, or the items that an earlier try has left.
 
-    def __init__(
-        self,
-        db: StateDatabase,
-        ledger: Ledger,
-        store: SessionStore | None,
-        hooks: Hooks,
-        gather_activity: Callable[[], ActivitySnapshot],
-    ) -> None:
-        self._db = db
-        self._ledger = ledger
-        self._store = store
-        self._hooks = hooks
-        self._gather_activity = gather_activity
+    Raises:
+        Corrupt: the trash is damaged.
+    """
+    return TrashContents.from_trash(home.ledger.read_trash(step.id), tried)
 
-    def read_contents(self, step: Step, tried: Remainder | None) -> TrashContents:
-        """Return the trash of a step, or the items that an earlier try has left.
 
-        Raises:
-            Corrupt: the trash is damaged.
-        """
-        return TrashContents.from_trash(self._ledger.read_trash(step.id), tried)
+def undo_step(
+    home: HomeContext, batch: str, step: Step, tried: Remainder | None, contents: TrashContents
+) -> dict[str, Any]:
+    """Undo a step as a part of a batch."""
+    return _run_undo(home, batch, _StepUndo(step, tried, contents))
 
-    def undo_step(
-        self, batch: str, step: Step, tried: Remainder | None, contents: TrashContents
-    ) -> dict[str, Any]:
-        """Undo a step as a part of a batch."""
-        return self._run_undo(batch, _StepUndo(step, tried, contents))
 
-    def undo_part(self, batch: str, step: Step, ids: Collection[str]) -> dict[str, Any] | None:
-        """Undo the changes of a step to some sessions; return None if none remain.
+def undo_part(
+    home: HomeContext, batch: str, step: Step, ids: Collection[str]
+) -> dict[str, Any] | None:
+    """Undo the changes of a step to some sessions; return None if none remain.
 
-        Raises:
-            Changed: another process is doing that.
-        """
-        tried = Remainder.from_result(self._ledger.get_last_attempt(step.id))
-        contents = TrashContents.from_trash(self._ledger.read_trash(step.id), tried)
-        selected, others = contents.split_by_sessions(ids)
-        if selected == Remainder():
-            return None
-        contents = TrashContents.from_trash(self._ledger.read_trash(step.id), selected)
-        return self._run_undo(batch, _StepUndo(step, tried, contents, others))
+    Raises:
+        Changed: another process is doing that.
+    """
+    tried = Remainder.from_result(home.ledger.get_last_attempt(step.id))
+    contents = TrashContents.from_trash(home.ledger.read_trash(step.id), tried)
+    selected, others = contents.split_by_sessions(ids)
+    if selected == Remainder():
+        return None
+    contents = TrashContents.from_trash(home.ledger.read_trash(step.id), selected)
+    return _run_undo(home, batch, _StepUndo(step, tried, contents, others))
 
-    def _run_undo(self, batch: str, undo: _StepUndo) -> dict[str, Any]:
-        activity = self._gather_activity() if undo.contents.list_sessions_to_end() else None
-        result = run_step(
-            self._db,
-            self._ledger,
-            batch,
-            before=lambda _: (),
-            change=partial(self._restore_contents, undo, activity),
-            undoes=undo.step.id,
-            within=partial(self._wrap_step, undo),
-        )
-        return dict(result)
 
-    @contextmanager
-    def _wrap_step(self, undo: _StepUndo) -> Iterator[None]:
-        """Restore files before the step, and update state outside the database after it."""
-        contents = undo.contents
-        # Several processes may restore one step: only one of them may undo each part.
-        if Remainder.from_result(self._ledger.get_last_attempt(undo.step.id)) != undo.tried:
-            raise Changed("another process has just restored a part of this step; try again")
-        if contents.files:
-            contents.lost += self._restore_files(undo)
-        # An interrupted restore is repeated if it stops here, but not after the commit.
-        self._restore_pins(contents)
-        # Rows without a session refer to missing rows, which a normal transaction refuses.
-        with ExitStack() as stack:
-            if undo.result.get(UNLINKED_KEY):
-                stack.enter_context(self._db.transaction(linked=False))
-            elif contents.routes and self._store is not None:
-                stack.enter_context(
-                    self._store.transaction(*routes.list_route_keys(contents.routes))
-                )
-            yield
-        self._call_hooks(undo)
+def _run_undo(home: HomeContext, batch: str, undo: _StepUndo) -> dict[str, Any]:
+    activity = home.gather_activity() if undo.contents.list_sessions_to_end() else None
+    result = run_step(
+        home.db,
+        home.ledger,
+        batch,
+        before=lambda _: (),
+        change=partial(_restore_contents, home, undo, activity),
+        undoes=undo.step.id,
+        within=partial(_wrap_step, home, undo),
+    )
+    return dict(result)
 
-    def _call_hooks(self, undo: _StepUndo) -> None:
-        """Inform the hooks of reopened sessions."""
-        changes, refused = undo.contents.changes, undo.left.changes
-        reopened = {
-            change.key.get("id") for place, change in changes.items() if place not in refused
+
+@contextmanager
+def _wrap_step(home: HomeContext, undo: _StepUndo) -> Iterator[None]:
+    """Restore files before the step, and update state outside the database after it."""
+    contents = undo.contents
+    # Several processes may restore one step: only one of them may undo each part.
+    if Remainder.from_result(home.ledger.get_last_attempt(undo.step.id)) != undo.tried:
+        raise Changed("another process has just restored a part of this step; try again")
+    if contents.files:
+        contents.lost += _restore_files(home, undo)
+    # An interrupted restore is repeated if it stops here, but not after the commit.
+    _restore_pins(home, contents)
+    # Rows without a session refer to missing rows, which a normal transaction refuses.
+    with ExitStack() as stack:
+        if undo.result.get(UNLINKED_KEY):
+            stack.enter_context(home.db.transaction(linked=False))
+        elif contents.routes and home.store is not None:
+            stack.enter_context(home.store.transaction(*routes.list_route_keys(contents.routes)))
+        yield
+    _call_hooks(home, undo)
+
+
+def _call_hooks(home: HomeContext, undo: _StepUndo) -> None:
+    """Inform the hooks of reopened sessions."""
+    changes, refused = undo.contents.changes, undo.left.changes
+    reopened = {change.key.get("id") for place, change in changes.items() if place not in refused}
+    for end in undo.result.get("ended", ()):
+        if end["session_id"] in reopened:
+            home.hooks.mark_reopened(end["session_id"])
+            if home.store is not None and home.db.kind == "hermes":
+                home.store.marks.forget(end["session_id"])
+
+
+def _restore_contents(
+    home: HomeContext, undo: _StepUndo, activity: ActivitySnapshot | None, db: StateDatabase
+) -> dict[str, Any]:
+    contents, left = undo.contents, undo.left
+    refused = [(f"the file {name}", "another file has its name by now") for name in contents.lost]
+    left.files += contents.lost
+    rows = RowRestorer(
+        db, contents, left, refused, home.ledger.find_batch_of_session
+    ).restore_rows()
+    # Undo in the reverse order of the writes.
+    for place, change in reversed(contents.changes.items()):
+        reason = _restore_columns(home, db, undo, change, activity)
+        if reason is not None:
+            label = f"{', '.join(change.after)} of {change.name} in {change.table}"
+            refused.append((label, reason))
+            left.changes[place] = change.name
+    _restore_routes(home, db, undo, refused)
+    remainder = left if undo.others is None else left.merge_untried(undo.others)
+    return {"rows": rows, "unfit": refused, "left": remainder.to_json()}
+
+
+def _restore_columns(
+    home: HomeContext,
+    db: StateDatabase,
+    undo: _StepUndo,
+    change: RowChange,
+    activity: ActivitySnapshot | None,
+) -> str | None:
+    """Change columns back; return the reason if they have changed since."""
+    session_id = change.key.get("id")
+    was_ended = change.table == SESSIONS and change.before.get("ended_at") is not None
+    if activity is not None and was_ended and change.after.get("ended_at", 0) is None:
+        reason = _find_reason_open(home, db, str(session_id), undo, activity)
+        if reason is not None:
+            return reason
+    try:
+        change.reverse().write_row(db)
+    except Changed:
+        return "it was changed again since"
+    return None
+
+
+def _restore_routes(
+    home: HomeContext, db: StateDatabase, undo: _StepUndo, refused: RefusedPairs
+) -> None:
+    route_texts: dict[str, str | None] = dict(undo.result.get("led", {}))
+    for end in undo.result.get("ended", ()) if home.store is not None else ():
+        route_texts |= {
+            key: routes.read_unused_route_text(db, home.store, key) for key in end["later"]
         }
-        for end in undo.result.get("ended", ()):
-            if end["session_id"] in reopened:
-                self._hooks.mark_reopened(end["session_id"])
-                if self._store is not None and self._db.kind == "hermes":
-                    self._store.marks.forget(end["session_id"])
-
-    def _restore_contents(
-        self, undo: _StepUndo, activity: ActivitySnapshot | None, db: StateDatabase
-    ) -> dict[str, Any]:
-        contents, left = undo.contents, undo.left
-        refused = [
-            (f"the file {name}", "another file has its name by now") for name in contents.lost
-        ]
-        left.files += contents.lost
-        rows = RowRestorer(
-            db, contents, left, refused, self._ledger.find_batch_of_session
-        ).restore_rows()
-        # Undo in the reverse order of the writes.
-        for place, change in reversed(contents.changes.items()):
-            reason = self._restore_columns(db, undo, change, activity)
-            if reason is not None:
-                label = f"{', '.join(change.after)} of {change.name} in {change.table}"
-                refused.append((label, reason))
-                left.changes[place] = change.name
-        self._restore_routes(db, undo, refused)
-        remainder = left if undo.others is None else left.merge_untried(undo.others)
-        return {"rows": rows, "unfit": refused, "left": remainder.to_json()}
-
-    def _restore_columns(
-        self,
-        db: StateDatabase,
-        undo: _StepUndo,
-        change: RowChange,
-        activity: ActivitySnapshot | None,
-    ) -> str | None:
-        """Change columns back; return the reason if they have changed since."""
-        session_id = change.key.get("id")
-        was_ended = change.table == SESSIONS and change.before.get("ended_at") is not None
-        if activity is not None and was_ended and change.after.get("ended_at", 0) is None:
-            reason = self._find_reason_open(db, str(session_id), undo, activity)
-            if reason is not None:
-                return reason
-        try:
-            change.reverse().write_row(db)
-        except Changed:
-            return "it was changed again since"
-        return None
-
-    def _restore_routes(self, db: StateDatabase, undo: _StepUndo, refused: RefusedPairs) -> None:
-        route_texts: dict[str, str | None] = dict(undo.result.get("led", {}))
-        for end in undo.result.get("ended", ()) if self._store is not None else ():
-            route_texts |= {
-                key: routes.read_unused_route_text(db, self._store, key) for key in end["later"]
-            }
-        for value in undo.contents.routes:
-            reason = (
-                "this home has no routes"
-                if self._store is None
-                else routes.restore_route(db, self._store, value, route_texts.get(value["key"]))
-            )
-            if reason is not None:
-                refused.append((f"the route of {value['key']}", reason))
-                undo.left.routes.append(value["key"])
-
-    def _restore_files(self, undo: _StepUndo) -> Iterator[str]:
-        """Restore files; yield those with a name that another file has by now."""
-        trash_items, store = (
-            self._ledger.read_trash(undo.step.id),
-            get_session_folder(self._db, self._store),
+    for value in undo.contents.routes:
+        reason = (
+            "this home has no routes"
+            if home.store is None
+            else routes.restore_route(db, home.store, value, route_texts.get(value["key"]))
         )
-        for item in trash_items:
-            if item.what != files.FILE_KIND or self._db.folder is None:
-                continue
-            name = item.value["name"]
-            if (
-                undo.contents.is_wanted_file(name)
-                and files.restore_file(item.value, trash_items, self._db.folder, store) == "taken"
-            ):
-                yield name
+        if reason is not None:
+            refused.append((f"the route of {value['key']}", reason))
+            undo.left.routes.append(value["key"])
 
-    def _restore_pins(self, contents: TrashContents) -> None:
-        if contents.pins:
-            pins = self._ledger.pins
-            pinned = pins.list_pinned()
-            unchanged = {
-                id_: before
-                for id_, (before, after) in contents.pins.items()
-                if (id_ in pinned) == after
-            }
-            pins.set_pins(unchanged)
 
-    def _find_reason_open(
-        self, db: StateDatabase, session_id: str, undo: _StepUndo, activity: ActivitySnapshot
-    ) -> str | None:
-        """Return the reason not to end a reopened session again: it is in use or was used since."""
-        row = db.get_session(session_id)
-        if row is None:
-            return None
-        reopened = undo.result.get("reopened", {}).get(session_id)
-        # The edit recorded the revision that it left behind.
-        if reopened is not None and not preconditions.is_at_revision(
-            db, session_id, Revision(*reopened)
+def _restore_files(home: HomeContext, undo: _StepUndo) -> Iterator[str]:
+    """Restore files; yield those with a name that another file has by now."""
+    trash_items, store = (
+        home.ledger.read_trash(undo.step.id),
+        home.session_folder,
+    )
+    for item in trash_items:
+        if item.what != files.FILE_KIND or home.db.folder is None:
+            continue
+        name = item.value["name"]
+        if (
+            undo.contents.is_wanted_file(name)
+            and files.restore_file(item.value, trash_items, home.db.folder, store) == "taken"
         ):
-            return "it was used since; end it by a plan"
-        revision = db.get_revision(session_id)
-        # A chat that was routed to it all the time has not used it.
-        is_as_it_was = reopened is not None and self._has_same_chats(db, session_id, undo)
-        exempt: tuple[ProtectionReason, ...] = (
-            (*_PIN_REASONS, "routed") if is_as_it_was else _PIN_REASONS
-        )
-        try:
-            preconditions.require_unprotected(
-                session_id, row, revision, activity, removed=False, exempt=exempt
-            )
-            preconditions.require_not_in_use(
-                db, {session_id: session_id}, activity, (), exempt=exempt
-            )
-        except MemberOutdated as error:
-            return str(error)
-        return None
+            yield name
 
-    def _has_same_chats(self, db: StateDatabase, session_id: str, undo: _StepUndo) -> bool:
-        """Return True if only chats that were in a session when it was reopened are in it now."""
-        chats_before = undo.result.get("routed", {}).get(session_id, ())
-        return set(routes.list_session_chats(db, self._store, session_id)) <= set(chats_before)
+
+def _restore_pins(home: HomeContext, contents: TrashContents) -> None:
+    if contents.pins:
+        pins = home.ledger.pins
+        pinned = pins.list_pinned()
+        unchanged = {
+            id_: before
+            for id_, (before, after) in contents.pins.items()
+            if (id_ in pinned) == after
+        }
+        pins.set_pins(unchanged)
+
+
+def _find_reason_open(
+    home: HomeContext,
+    db: StateDatabase,
+    session_id: str,
+    undo: _StepUndo,
+    activity: ActivitySnapshot,
+) -> str | None:
+    """Return the reason not to end a reopened session again: it is in use or was used since."""
+    row = db.get_session(session_id)
+    if row is None:
+        return None
+    reopened = undo.result.get("reopened", {}).get(session_id)
+    # The edit recorded the revision that it left behind.
+    if reopened is not None and not preconditions.is_at_revision(
+        db, session_id, Revision(*reopened)
+    ):
+        return "it was used since; end it by a plan"
+    revision = db.get_revision(session_id)
+    # A chat that was routed to it all the time has not used it.
+    is_as_it_was = reopened is not None and _has_same_chats(home, db, session_id, undo)
+    exempt: tuple[ProtectionReason, ...] = (
+        (*_PIN_REASONS, "routed") if is_as_it_was else _PIN_REASONS
+    )
+    try:
+        preconditions.require_unprotected(
+            session_id, row, revision, activity, removed=False, exempt=exempt
+        )
+        preconditions.require_not_in_use(db, {session_id: session_id}, activity, (), exempt=exempt)
+    except MemberOutdated as error:
+        return str(error)
+    return None
+
+
+def _has_same_chats(home: HomeContext, db: StateDatabase, session_id: str, undo: _StepUndo) -> bool:
+    """Return True if only chats that were in a session when it was reopened are in it now."""
+    chats_before = undo.result.get("routed", {}).get(session_id, ())
+    return set(routes.list_session_chats(db, home.store, session_id)) <= set(chats_before)

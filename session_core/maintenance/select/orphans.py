@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from session_core.ledger.state_folder import translate_os_errors
+from session_core.maintenance.context import get_session_folder
+from session_core.maintenance.draft import PlanDraft
 from session_core.maintenance.select import protection
 from session_core.maintenance.select.snapshot import NO_FILTER, MaintenanceSnapshot
 from session_core.maintenance.types import (
@@ -166,6 +168,53 @@ def select_orphaned_files(
             OrphanedFile(path.name, reason, path, file_stat.st_size, file_stat.st_mtime_ns)
         )
     return Selection.from_items(selected, protected)
+
+
+def add_orphans(draft: PlanDraft, request: PlanRequest) -> None:
+    """Add the rows, locks, links and files of missing sessions to a plan."""
+    facts = draft.snapshot.db.admin.read_health_facts()
+    _add_rows(draft, "rows", select_orphaned_rows(draft.snapshot, facts, request))
+    locks = select_dead_locks(draft.snapshot, facts, request)
+    # A lock is removed with its session.
+    remaining = tuple(lock for lock in locks.items if lock.session_id not in draft.sessions)
+    _add_rows(draft, "locks", Selection(remaining, locks.protected))
+    _add_links(draft, request)
+    _add_files(draft, request)
+
+
+def _add_rows(draft: PlanDraft, part: str, selected: Selection[OrphanedRows]) -> None:
+    for rows in selected.items:
+        record = {
+            "table": rows.table,
+            "column": rows.column,
+            "session": rows.session_id,
+            "rows": rows.rows,
+        }
+        draft.add_member(part, rows.id, record, rows.why)
+        draft.rows += rows.rows if rows.table == "messages" else 0
+    draft.protected.update(selected.protected)
+
+
+def _add_links(draft: PlanDraft, request: PlanRequest) -> None:
+    selected = select_broken_links(draft.snapshot, request)
+    for link in selected.items:
+        if link.id in draft.sessions or link.id in draft.left_behind:
+            continue  # the session or its parent is removed
+        parent = draft.snapshot.conversations.sessions[link.id].parent_id
+        draft.add_member("links", link.id, parent, link.why, link.title)
+    draft.protected.update(selected.protected)
+
+
+def _add_files(draft: PlanDraft, request: PlanRequest) -> None:
+    folder = get_session_folder(draft.snapshot.db, draft.snapshot.store)
+    if folder is None:
+        return
+    selected = select_orphaned_files(draft.snapshot, folder, request)
+    for file in selected.items:
+        record = {"bytes": file.bytes, "modified_ns": file.modified_ns}
+        draft.add_member("files", file.id, record, file.why)
+        draft.file_bytes += file.bytes
+    draft.protected.update(selected.protected)
 
 
 def find_session_files(folder: Path, session_ids: Collection[str]) -> dict[str, list[Path]]:

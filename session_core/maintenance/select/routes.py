@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Literal
 
 from session_core.errors import NotFound, SessionError
+from session_core.maintenance.draft import PlanDraft
 from session_core.maintenance.select import protection
 from session_core.maintenance.select.snapshot import NO_FILTER, MaintenanceSnapshot
 from session_core.maintenance.types import LostRoute, PlanRequest, ProtectionReason, Selection
@@ -59,6 +60,21 @@ def select_lost_routes(snapshot: MaintenanceSnapshot, request: PlanRequest) -> S
     return Selection.from_items(
         [*selected, *_iter_gone_folder_routes(snapshot, request)], protected
     )
+
+
+def add_lost_routes(draft: PlanDraft, request: PlanRequest) -> None:
+    """Add the lost routes to a plan."""
+    selected = select_lost_routes(draft.snapshot, request)
+    for route in selected.items:
+        name = f"{route.scope}/{route.id}" if route.scope else route.id
+        record = {
+            "key": route.id,
+            "session": route.session_id,
+            "scope": route.scope,
+            "stored": route.stored if route.entry is None else route.entry.stored,
+        }
+        draft.add_member("routes", name, record, route.why, route.title)
+    draft.protected.update(selected.protected)
 
 
 def _select_requested(

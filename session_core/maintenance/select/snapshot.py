@@ -18,6 +18,7 @@ from session_core.activity import ActivitySnapshot
 from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance import disk
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.select.conversations import Conversation, ConversationIndex
 from session_core.maintenance.types import PlanRequest
 from session_core.routing.store import SessionStore
@@ -90,6 +91,14 @@ class MaintenanceSnapshot:
         return lambda session: session.id in ids
 
 
+def take_snapshot(home: HomeContext) -> MaintenanceSnapshot:
+    """Return a snapshot of the home."""
+    activity = home.gather_activity()
+    return MaintenanceSnapshot(
+        home.db, ConversationIndex(home.db.admin.list_inventory()), activity, home.store
+    )
+
+
 def iter_matching(
     db: StateDatabase, conversations: ConversationIndex, where: SessionFilter
 ) -> Iterable[Conversation]:
@@ -129,7 +138,7 @@ _KEPT_S = GROWTH_WEEKS * 7 * 86_400.0
 
 
 def measure_message_bytes(
-    ledger: Ledger, snapshot: MaintenanceSnapshot, sizes: Sizes | None
+    ledger: Ledger, snapshot: MaintenanceSnapshot, measure_sizes: Callable[[], Sizes | None]
 ) -> dict[str, Any]:
     """Return the bytes of an average message, and the time of the measurement."""
     recorded = ledger.find_recorded_value(MEASUREMENT_NAME)
@@ -137,6 +146,6 @@ def measure_message_bytes(
         return dict(recorded)
     rows = snapshot.rows
     return {
-        "bytes": snapshot.estimate_bytes(rows, sizes) / rows if rows else 0.0,
+        "bytes": snapshot.estimate_bytes(rows, measure_sizes()) / rows if rows else 0.0,
         "at": snapshot.now,
     }

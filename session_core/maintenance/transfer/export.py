@@ -24,8 +24,8 @@ from session_core.compression import chat_messages
 from session_core.compression.rebuild import condense_messages, describe_call
 from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.ledger.execute import suppress_note_errors
-from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import translate_os_errors
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.select.conversations import ConversationIndex
 from session_core.maintenance.select.snapshot import iter_matching
 from session_core.maintenance.transfer import format as transfer_format
@@ -103,9 +103,9 @@ EXPORT_ALL = ExportRequest()
 class Exporter:
     """Exports sessions of one home."""
 
-    def __init__(self, db: StateDatabase, ledger: Ledger, *, client: str) -> None:
-        self._db = db
-        self._ledger = ledger
+    def __init__(self, home: HomeContext, client: str) -> None:
+        self._db = home.db
+        self._ledger = home.ledger
         self._client = client
 
     def write_sessions(

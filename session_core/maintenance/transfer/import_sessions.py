@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Literal
 
 from session_core.errors import InvalidInput, NotFound
 from session_core.ledger.execute import resume_steps, suppress_note_errors
-from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import translate_os_errors
+from session_core.maintenance.context import HomeContext
 from session_core.maintenance.transfer import scan
 from session_core.maintenance.transfer.format import MESSAGES_KEY
 from session_core.maintenance.transfer.scan import SESSIONS, BrokenLine, ScannedSession
@@ -46,11 +46,11 @@ _PARENT_GONE_REASON = "parent_session_id: the row that it refers to is gone"
 class Importer:
     """Imports sessions into one home."""
 
-    def __init__(self, db: StateDatabase, ledger: Ledger, *, client: str) -> None:
-        self._db = db
-        self._ledger = ledger
+    def __init__(self, home: HomeContext, client: str) -> None:
+        self._db = home.db
+        self._ledger = home.ledger
         self._client = client
-        self._writer = ImportWriter(db)
+        self._writer = ImportWriter(home.db)
 
     def import_file(
         self,

@@ -341,7 +341,7 @@ class ImportBatch:
             IMPORT_KIND, [Member(line.id) for line in self._lines], {"digest": digest}
         )
         self._open = {member.id for member in self._plan.remaining}
-        self.id = self._ledger.begin_plan(self._plan.handle).id
+        self.id = self._ledger.begin_plan(self._plan.handle).batch_id
         return self.id
 
 

@@ -129,9 +129,16 @@ class SqliteAdmin(SqliteVacuum):
         """Return the search indexes that this process cannot write."""
         return self._read(opening.list_blocked_indexes)
 
-    def measure_sizes(self, *, exact: bool = False, step: StepCallback | None = None) -> Sizes:
-        """Return bytes by table: quick estimates, or exact counts from a child process."""
-        estimated = self._read(lambda handle: sizes.estimate_sizes(handle, self._store.path))
+    def measure_sizes(
+        self, *, exact: bool = False, tables: bool = True, step: StepCallback | None = None
+    ) -> Sizes:
+        """Return bytes by table: quick estimates, or exact counts from a child process.
+
+        Without `tables`, the sizes are those of the file and of the dead part of its indexes only.
+        """
+        estimated = self._read(
+            lambda handle: sizes.estimate_sizes(handle, self._store.path, tables=tables or exact)
+        )
         if not exact:
             return estimated
         return sizes.count_sizes(estimated, self._read(sizes.read_layout), self._store.path, step)

@@ -73,14 +73,26 @@ def read_layout(handle: Connection) -> TableLayout:
     return TableLayout({tree: shadows.get(table, table) for tree, table in trees}, indexes)
 
 
-def estimate_sizes(handle: Connection, path: Path) -> Sizes:
-    """Return approximate sizes of the file and its parts."""
+def estimate_sizes(handle: Connection, path: Path, *, tables: bool = True) -> Sizes:
+    """Return approximate sizes of the file and its parts, without the parts unless `tables`."""
     if not _get_file_bytes(path):
         return Sizes(db=0, wal=0, free=0, index=0)
     page, pages, free = (
         int(handle.fetch_value(f"PRAGMA {name}"))
         for name in ("page_size", "page_count", "freelist_count")
     )
+    dead = page * sum(
+        estimate_dead_blocks(handle, f"{name}_data") for name in list_usable_indexes(handle)
+    )
+    sizes = Sizes(
+        db=pages * page,
+        wal=_get_file_bytes(get_sidecar_path(path, "-wal")),
+        free=free * page,
+        index=0,
+        index_dead=round(dead),
+    )
+    if not tables:
+        return sizes
     layout = read_layout(handle)
     shadows = {f"{index}_data" for index in layout.indexes}
     parts = {
@@ -91,17 +103,8 @@ def estimate_sizes(handle: Connection, path: Path) -> Sizes:
     }
     parts["sqlite_schema"] = max(int(handle.fetch_value(SQL["get_schema_bytes"]) or 0), page)
     scale = (pages - free) * page / (sum(parts.values()) or 1)
-    sizes = Sizes(
-        db=pages * page,
-        wal=_get_file_bytes(get_sidecar_path(path, "-wal")),
-        free=free * page,
-        index=0,
-    )
     scaled = {table: size * scale for table, size in parts.items()}
-    dead = page * sum(
-        estimate_dead_blocks(handle, f"{name}_data") for name in list_usable_indexes(handle)
-    )
-    return replace(layout.fill_sizes(sizes, scaled, exact=False), index_dead=round(dead))
+    return layout.fill_sizes(sizes, scaled, exact=False)
 
 
 def count_sizes(

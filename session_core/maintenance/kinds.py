@@ -1,0 +1,258 @@
+"""The table of plan kinds: for each its selector, executor, default age and words.
+
+Functions are named by their paths below this package and loaded on first use, so that the names of
+the kinds can be read without loading maintenance. Nothing else lists the kinds or their parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from session_core.compression.types import COMPRESS, UNDO
+from session_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from session_core.maintenance.apply.step_items import PartRun
+    from session_core.maintenance.members import PartExecutor
+
+Tool = Literal["prune", "finalize", "compress", "restore"]
+
+UNDO_IMPORT = "undo an import"
+
+MAKE_PLAN = "planner:make_plan"
+APPLY_PLAN = "apply.runner:apply_plan"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKind:
+    """A kind of plan.
+
+    `plan(home, request)` makes a plan and `apply(home, plan, request)` applies it. By default,
+    `select(snapshot, request)` returns the sessions that become members of `part`; without a part,
+    `select(draft, request)` adds the members itself.
+    """
+
+    name: str
+    tool: Tool
+    """The tool that applies it."""
+    action: str
+    noun: str
+    """`action` and `noun` describe a plan: Remove 3 routes."""
+    summary: str = ""
+    """One line of help; empty if callers cannot request the kind."""
+    select: str = ""
+    part: str = ""
+    plan: str = MAKE_PLAN
+    apply: str = APPLY_PLAN
+    age_days: float = 0
+    """The default minimum number of days since the last activity."""
+    takes_ids: bool = False
+    is_in_all: bool = False
+    """True if a plan of all kinds includes it."""
+    deletes_rows: bool = False
+    rewrites_file: bool = False
+    has_undo: bool = True
+    finding: tuple[str, str] | None = None
+    """The code and the words of the finding that a report has for its items."""
+
+    @property
+    def what(self) -> str:
+        """The name without the verb, as a request has it."""
+        return self.name.partition(" ")[2]
+
+
+_ROWS = (
+    PlanKind(
+        "prune sessions",
+        "prune",
+        "Remove",
+        "conversation",
+        "ended conversations, inactive for 90 days (change with --older-than)",
+        select="select.sessions:select_old_sessions",
+        part="sessions",
+        age_days=90,
+        takes_ids=True,
+        is_in_all=True,
+        deletes_rows=True,
+        finding=("old_sessions", "conversations that ended and were not active for 90 days"),
+    ),
+    PlanKind(
+        "prune ghosts",
+        "prune",
+        "Remove",
+        "empty session",
+        "sessions that were opened and left empty",
+        select="select.ghosts:select_ghosts",
+        part="ghosts",
+        age_days=1,
+        is_in_all=True,
+        deletes_rows=True,
+        finding=("ghosts", "empty sessions"),
+    ),
+    PlanKind(
+        "prune routes",
+        "prune",
+        "Remove",
+        "route",
+        "chats whose session is gone or has ended",
+        select="select.routes:add_lost_routes",
+        age_days=1,
+        takes_ids=True,
+        is_in_all=True,
+    ),
+    PlanKind(
+        "prune orphans",
+        "prune",
+        "Remove",
+        "leftover",
+        "rows and files of missing sessions",
+        select="select.orphans:add_orphans",
+        age_days=1,
+        is_in_all=True,
+    ),
+    PlanKind(
+        "prune index",
+        "prune",
+        "Merge",
+        "search index",
+        "merge the search index and return free space to the disk",
+        select="vacuum:add_index",
+        plan="vacuum:make_plan",
+        apply="vacuum:apply_plan",
+        is_in_all=True,
+        rewrites_file=True,
+        has_undo=False,
+    ),
+    PlanKind(
+        "prune trash",
+        "prune",
+        "Permanently delete",
+        "batch",
+        "expired batches in the trash; cannot be undone",
+        plan="trash:make_plan",
+        apply="trash:apply_plan",
+        takes_ids=True,
+        has_undo=False,
+    ),
+    PlanKind(
+        "prune all",
+        "prune",
+        "Remove",
+        "item",
+        "all of these except the trash",
+        select="planner:add_all_kinds",
+        deletes_rows=True,
+        rewrites_file=True,
+    ),
+    PlanKind(
+        "finalize sessions",
+        "finalize",
+        "End",
+        "session",
+        "the sessions named by --session",
+        select="select.sessions:select_named",
+        part="ended",
+        takes_ids=True,
+    ),
+    PlanKind(
+        "finalize expired",
+        "finalize",
+        "End",
+        "expired session",
+        "sessions that the reset policy of their chat will end",
+        select="select.sessions:select_expired",
+        part="ended",
+        finding=("expired", "sessions of chats that their policy has ended"),
+    ),
+    PlanKind(
+        "finalize orphaned",
+        "finalize",
+        "End",
+        "orphaned continuation",
+        "continuations that never ran, 7 days old",
+        select="select.sessions:select_orphaned",
+        part="ended",
+        age_days=7,
+        finding=("orphaned_continuations", "continuations that never ran"),
+    ),
+    PlanKind(
+        "finalize abandoned",
+        "finalize",
+        "End",
+        "abandoned session",
+        "sessions that never ended, inactive for 30 days",
+        select="select.sessions:select_abandoned",
+        part="ended",
+        age_days=30,
+        finding=("abandoned", "conversations that never ended and were not active for 30 days"),
+    ),
+    PlanKind(COMPRESS, "compress", "Compress", "message", apply=""),
+    PlanKind(
+        UNDO,
+        "restore",
+        "Undo a compression by dropping",
+        "session",
+        apply="compressions:apply_plan",
+        has_undo=False,
+    ),
+    PlanKind(
+        UNDO_IMPORT,
+        "restore",
+        "Undo an import by removing",
+        "conversation",
+        apply="transfer.import_undo:apply_plan",
+        deletes_rows=True,
+    ),
+)
+
+PLAN_KINDS: Mapping[str, PlanKind] = {kind.name: kind for kind in _ROWS}
+"""Every kind of plan by its name, as plans, batches and the audit log have it."""
+
+_EXECUTORS: Mapping[str, str] = {
+    "sessions": "apply.sessions:SessionRemover",
+    "ghosts": "apply.sessions:SessionRemover",
+    "ended": "apply.finalize:SessionFinalizer",
+    # Files come before routes, since the process that writes the mirror also cleans up its folder.
+    "files": "apply.orphans:OrphanedFileRemover",
+    "routes": "apply.routes:LostRouteRemover",
+    "rows": "apply.orphans:OrphanedRowRemover",
+    "locks": "apply.orphans:DeadLockRemover",
+    "links": "apply.orphans:BrokenLinkRemover",
+}
+
+PART_ORDER: tuple[str, ...] = tuple(_EXECUTORS)
+"""The order in which parts are applied. The index is no part of it: it comes last, outside any
+transaction."""
+
+
+def list_requestable(tool: str | None = None) -> Iterator[PlanKind]:
+    """Yield the kinds that callers can request, those of one tool if it is given."""
+    return (kind for kind in _ROWS if kind.summary and tool in (None, kind.tool))
+
+
+def get_requested_kind(name: str) -> PlanKind:
+    """Return a kind that callers can request.
+
+    Raises:
+        InvalidInput: the kind is unknown.
+    """
+    kind = PLAN_KINDS.get(name)
+    if kind is None or not kind.summary:
+        known = ", ".join(sorted(kind.name for kind in list_requestable()))
+        raise InvalidInput(f"unknown kind of plan {name!r}; known kinds: {known}")
+    return kind
+
+
+def create_executor(part: str, run: PartRun) -> PartExecutor:
+    """Return the executor of a part of a plan."""
+    executor: PartExecutor = load_function(_EXECUTORS[part])(run)
+    return executor
+
+
+def load_function(path: str) -> Any:
+    """Return the function or class of a path such as `select.ghosts:select_ghosts`."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(f"session_core.maintenance.{module}"), name)

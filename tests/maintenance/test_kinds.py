@@ -1,0 +1,45 @@
+"""The table of plan kinds is complete: every function exists, and every part has an executor."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core.errors import InvalidInput
+from session_core.ledger.ledger import Ledger
+from session_core.maintenance import kinds
+from session_core.maintenance.kinds import PLAN_KINDS, PlanKind
+from session_core.maintenance.types import PlanRequest
+from tests.maintenance.changing import Changing
+
+
+@pytest.mark.parametrize("kind", list(PLAN_KINDS.values()), ids=lambda kind: kind.name)
+def test_functions_of_kind_exist(kind: PlanKind) -> None:
+    paths = [kind.select, kind.apply, kind.plan if kind.summary else ""]
+    assert all(callable(kinds.load_function(path)) for path in paths if path)
+
+
+@pytest.mark.parametrize("kind", list(kinds.list_requestable()), ids=lambda kind: kind.name)
+def test_requestable_kind_is_complete(kind: PlanKind) -> None:
+    assert kind.name == PlanRequest(kind.what, kind.tool).kind == f"{kind.tool} {kind.what}"
+    assert kind.select or kind.plan != kinds.MAKE_PLAN
+    assert not kind.part or kind.part in kinds.PART_ORDER
+
+
+@pytest.mark.parametrize("part", kinds.PART_ORDER)
+def test_executor_of_part_drafts_steps(part: str) -> None:
+    assert hasattr(kinds.load_function(kinds._EXECUTORS[part]), "draft_step")
+
+
+def test_unknown_kind_is_refused(changed: Changing) -> None:
+    with pytest.raises(InvalidInput, match=r"'prune cats'; known kinds: finalize abandoned, "):
+        changed.maintenance.plan(PlanRequest("cats"))
+    with pytest.raises(InvalidInput, match="unknown kind of plan 'compress '"):
+        changed.maintenance.plan(PlanRequest("", "compress"))  # type: ignore[arg-type]
+
+
+def test_foreign_plan_is_applied_elsewhere(changed: Changing) -> None:
+    ledger: Ledger = changed.ledger
+    for kind in ("compress", "import", "cats"):
+        handle = ledger.add_plan(kind, [], {}).handle
+        with pytest.raises(InvalidInput, match=f"has the kind '{kind}'; apply it where it was"):
+            changed.maintenance.apply(handle)
