@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.types import CallToolResult
 from pydantic import ValidationError
@@ -16,6 +17,9 @@ from mcp_serve.cursors import PagedQuery
 from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import CallContext, run_in_thread
 from mcp_serve.tools.spec import ToolSpec
+
+if TYPE_CHECKING:
+    from mcp_serve.homes import ServedHome
 
 
 class ToolDispatcher:
@@ -71,7 +75,17 @@ class ToolDispatcher:
     def _bind_call(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the call of a tool with its home and arguments bound."""
         validated, page_query = resolve_arguments(spec, arguments, self._served)
-        return partial(spec.run, self._served.get_home(validated.profile), validated, page_query)
+        return partial(
+            run_tool, spec, self._served.get_home(validated.profile), validated, page_query
+        )
+
+
+def run_tool(
+    spec: ToolSpec, home: ServedHome, arguments: Any, page_query: PagedQuery, *work: object
+) -> Any:
+    """Run a tool; a reading one sees one moment of the home for its whole answer."""
+    with home.db.snapshot() if spec.snapshot else nullcontext():
+        return spec.run(home, arguments, page_query, *work)
 
 
 def _add_profile(spec: ToolSpec, answer: dict[str, Any], profile: str | None) -> dict[str, Any]:

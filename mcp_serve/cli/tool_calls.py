@@ -17,7 +17,7 @@ from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import page_output, print_json
 from mcp_serve.cli.progress import TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
-from mcp_serve.dispatch import resolve_arguments
+from mcp_serve.dispatch import resolve_arguments, run_tool
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
 from mcp_serve.profiles import ServedProfiles, ServerOptions
@@ -88,7 +88,8 @@ class ToolCaller:
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         with _translate_argument_errors(spec):
             arguments, asked = resolve_arguments(spec, chosen, self._served)
-        answer: Answer = spec.run(self._served.get_home(arguments.profile), arguments, asked, *work)
+        home = self._served.get_home(arguments.profile)
+        answer: Answer = run_tool(spec, home, arguments, asked, *work)
         return answer
 
     def validate_arguments(self, spec: ToolSpec, given: Answer) -> Any:

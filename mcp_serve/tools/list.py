@@ -96,4 +96,5 @@ SPEC = ToolSpec(
     arguments=ListArguments,
     answers=schemas.SessionsPage,
     run=list_sessions,
+    snapshot=True,
 )

@@ -352,5 +352,6 @@ SPEC = ToolSpec(
     arguments=ReadArguments,
     answers=schemas.MessagesPage,
     run=read_session,
+    snapshot=True,
     place=tuple[str, tuple[str, Direction, arguments.MessageId | None, NonNegativeInt]],
 )

@@ -90,5 +90,6 @@ SPEC = ToolSpec(
     arguments=RoutesArguments,
     answers=schemas.RoutesPage,
     run=list_routes,
+    snapshot=True,
     place=tuple[FiniteFloat, str],
 )

@@ -147,4 +147,5 @@ SPEC = ToolSpec(
     arguments=SearchArguments,
     answers=schemas.HitsPage,
     run=search_messages,
+    snapshot=True,
 )

@@ -32,6 +32,8 @@ class ToolSpec:
     place: Any = str
     # The argument that makes a reading tool run like a change, with progress.
     takes_long: str = ""
+    # All reads of the home for an answer see one moment.
+    snapshot: bool = False
     # Waits for events, and ends when its client leaves.
     waits: bool = False
     # Arguments that may be passed with a plan.

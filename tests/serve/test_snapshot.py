@@ -1,0 +1,46 @@
+"""One answer shows one moment of the home, also if another process commits meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from mcp_serve.dispatch import resolve_arguments, run_tool
+from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.registry import SPECS
+
+APPEND = """
+import sys
+from session_core import SessionDB
+with SessionDB(sys.argv[1]) as db:
+    db.append_message("s1", "user", "from another process")
+    db.set_session_title("s1", "Later")
+"""
+
+
+@pytest.mark.requirement("serving:snapshot")
+def test_answer_shows_one_moment(db, home_path, monkeypatch):
+    for number in range(3):
+        db.append_message("s1", "user", f"line {number}", create={"source": "cli"})
+    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    home = served.get_home()
+    summarize = home.db.summarize_session
+
+    def summarize_then_append(session_id):
+        summary = summarize(session_id)
+        # Between two parts of the answer, another process commits.
+        subprocess.run([sys.executable, "-c", APPEND, str(home.db_path)], check=True)
+        return summary
+
+    monkeypatch.setattr(home.db, "summarize_session", summarize_then_append)
+    (spec,) = (spec for spec in SPECS if spec.name == "sessions_read")
+    _, page_query = resolve_arguments(spec, {"session": "s1"}, served)
+    read = partial(run_tool, spec, home, spec.arguments.read({"session": "s1"}), page_query)
+    for count, title in ((3, None), (4, "Later")):
+        answer = read()
+        assert (answer["session"]["messages"], answer["session"]["title"]) == (count, title)
+        assert len(answer["messages"]) == count
+    served.close()
