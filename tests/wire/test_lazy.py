@@ -59,6 +59,7 @@ def test_startup_loads_few_modules(tmp_path):
         "mcp_serve.server",
         "mcp_serve.subscriptions",
         "session_core",
+        "session_core._lazy",
         "session_core.errors",
         "session_core.home",
     ]
