@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from session_core.chats import (
     Platform,
@@ -22,11 +22,6 @@ from session_core.chats import (
     parse_platform,
 )
 from session_core.errors import InvalidInput
-from session_core.routing.recovery import CONTINUABLE_REASONS
-
-if TYPE_CHECKING:
-    from session_core.routing.store import SessionStore
-
 
 _OVERRIDE_FIELDS = ("model", "provider", "base_url")
 _COUNT_FIELDS = (
@@ -274,27 +269,4 @@ def _drop_secrets(override: Any) -> dict[str, str] | None:
 
 
 RouteState = Literal["active", "suspended", "resume_pending", "expired", "stale", "dangling"]
-
-
-def find_route_state(store: SessionStore, entry: SessionEntry) -> RouteState:
-    """Return the state of a route; a route that the next message repairs is not lost."""
-    lost = _find_lost_state(store, entry)
-    if lost is not None:
-        return lost
-    if entry.suspended:
-        return "suspended"
-    if entry.resume_pending:
-        return "resume_pending"
-    return "expired" if store.find_expiry_reason(entry) else "active"
-
-
-def _find_lost_state(store: SessionStore, entry: SessionEntry) -> RouteState | None:
-    if store.db is None:
-        return None
-    row = store.db.get_session(entry.session_id)
-    if row is None:
-        return "dangling"
-    if row["end_reason"] == "compression":
-        row = store.db.get_session(store.db.get_compression_tip(entry.session_id)) or row
-    has_ended = row["end_reason"] is not None and row["end_reason"] not in CONTINUABLE_REASONS
-    return "stale" if has_ended and not store.is_ended_elsewhere(entry) else None
+"""The states of a route (see `ResetPolicies.find_route_state`)."""

@@ -23,6 +23,9 @@ Entries = dict[str, SessionEntry]
 class JsonBackend:
     """Entries in one file."""
 
+    is_transactional = False
+    """The session changes first, then the file."""
+
     def __init__(
         self,
         folder: Path,

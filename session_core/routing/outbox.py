@@ -3,7 +3,7 @@
 Two hooks report the boundaries of a session: `on_session_finalize` (the old session has ended) and
 `on_session_reset` (the chat is in a new session). There are two kinds of deliveries.
 
-**Boundary of a chat** (`BoundaryOutbox`). A reset, a switch or a policy moves a chat from session A
+**Boundary of a chat** (`HookOutbox`). A reset, a switch or a policy moves a chat from session A
 to session B. The entry of the chat stores a `PendingBoundary` in the commit that stores B: either
 both are stored or neither. The states are
 
@@ -28,46 +28,52 @@ stores the next state just before each call, in a compare-and-swap of the entry:
 or processes only one calls the hook. `Hooks` remembers the deliveries of its process and makes
 other threads wait for a running one.
 
-A reset runs through `_add_boundary` (inside the commit), `_deliver_boundary` (after it),
+A reset runs through `add_boundary` (inside the commit), `_deliver_boundary` (after it),
 `Hooks.call_boundary` and, before each hook, `_begin_delivery`. The end of an expired session runs
 through `claim_expiry`, `begin_end_delivery`, the hook and `set_expiry_finalized`.
 
 **After a crash.** Before the commit, nothing was changed and nothing is pending. After it, the
 holder of the boundary is dead, and the next process takes the boundary over: at its start, at a
 tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat
-(`_schedule_orphaned`). A claim of a dead process is void and can be taken again. A holder counts as
+(`schedule_orphaned`). A claim of a dead process is void and can be taken again. A holder counts as
 dead if its process is gone, or an hour after it took the delivery. A call that has begun counts as
 delivered and is not repeated. If the next state cannot be written (a full disk), the hook is called
 anyway: a second call is better than none.
 
 **Hermes homes.** Entries of a Hermes home carry no record of an end, because Hermes' own watcher
 would then skip its plugins. The claim, the begun use and the delivered uses are in a `Mark` outside
-the home, in `SessionStore.marks`.
+the home, in `SessionEnds.marks`.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from session_core.chats import check_session_id, get_key_platform
 from session_core.errors import InvalidInput, SessionError
 from session_core.hooks.specs import FINALIZE, RESET
-from session_core.routing.decisions import DatabaseChange, SessionStoreBase
 from session_core.routing.entries import PENDING_FIELD, SessionEntry, to_local_time
-from session_core.routing.json_backend import JsonBackend
 from session_core.routing.leases import (
     BEGUN_FIELD,
     END_CLAIM,
+    DeliveryMarks,
     Mark,
     create_token,
     find_live_holder,
     format_token,
 )
 from session_core.routing.recovery import is_finally_ended
+
+if TYPE_CHECKING:
+    from session_core.routing.decisions import DatabaseChange, RouteDecision, RouteDecisions
+    from session_core.routing.policies import ResetPolicies
+    from session_core.routing.settings import StoreSettings
+    from session_core.state.protocol import StateDatabase
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,42 +187,58 @@ _MAX_MARKED_USES = 8
 """The number of chats in one session whose uses a mark can hold."""
 
 
-class SessionEnds(SessionStoreBase):
+class SessionEnds:
     """Deliveries of ends without a successor: claim, begin, delivered."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        decisions: RouteDecisions,
+        policies: ResetPolicies,
+        marks: DeliveryMarks | None = None,
+    ) -> None:
+        self.marks = marks or DeliveryMarks()
+        self._settings = settings
+        self._decisions = decisions
+        self._policies = policies
+        self._nonce = uuid.uuid4().hex[:8]
 
     def is_end_delivered(self, entry: SessionEntry) -> bool:
         """Return True if the end of the current use of a session was delivered."""
-        if entry.expiry_finalized or not self._is_hermes:
+        if entry.expiry_finalized or not self._settings.is_hermes:
             return entry.expiry_finalized
         mark = self.marks.get(entry.session_id)
         return bool(mark) and is_marked_delivered(
-            entry, mark, is_open=self._is_session_open(entry.session_id)
+            entry, mark, is_open=self.is_session_open(entry.session_id)
         )
 
     def claim_end(self, session_key: str, session_id: str) -> bool:
-        """Claim the end of a chat's session, whatever its reset policy is.
-
-        A claim of another process is replaced unless its hook has begun: the session does end now.
-        """
-        is_open = self._is_session_open(session_id)
+        """Claim the end of a chat's session, whatever its reset policy is."""
+        is_open = self.is_session_open(session_id)
         change = partial(self._take_claim, is_open=is_open, ends_now=True)
         return self._change_end_record(session_key, session_id, change)
 
-    def begin_end_delivery(self, session_key: str, session_id: str) -> bool:
-        """Record that the hook of an end claimed here is called now, and counts as delivered.
-
-        Return False if the hook has begun already, or if the claim was lost. If the record cannot
-        be written, return True: a second call is better than none.
-        """
+    def claim_expiry(self, entry: SessionEntry) -> bool:
+        """Claim the end of an expired session, so that only one process delivers it."""
+        is_open = self.is_session_open(entry.session_id)
 
         def change(current: SessionEntry) -> bool:
-            is_ours = END_CLAIM.find_holder(current, self._now()) == self._token
+            is_expired = self._policies.find_expiry_reason(current) is not None
+            return is_expired and self._take_claim(current, is_open=is_open)
+
+        return self._change_end_record(entry.key, entry.session_id, change)
+
+    def begin_end_delivery(self, session_key: str, session_id: str) -> bool:
+        """Record that the hook of an end claimed here is called now; return whether to call it."""
+
+        def change(current: SessionEntry) -> bool:
+            is_ours = END_CLAIM.find_holder(current, self._settings.now()) == self._token
             if not is_ours or current.expiry_finalized or has_begun_delivery(current):
                 return False
             current.extra[BEGUN_FIELD] = get_last_use(current)
             return True
 
-        return self._try_begin_delivery(
+        return self.try_begin_delivery(
             partial(self._change_end_record, session_key, session_id, change)
         )
 
@@ -230,27 +252,114 @@ class SessionEnds(SessionStoreBase):
 
         return self._change_end_record(session_key, session_id, change)
 
+    def set_expiry_finalized(self, entry: SessionEntry, *, clear_model_override: bool) -> bool:
+        """Record, in the route and the session's row, that the hooks of an expired session ran."""
+        is_finalized = False
+
+        def change(current: SessionEntry) -> bool:
+            nonlocal is_finalized
+            is_finalized = self._policies.find_expiry_reason(current) is not None
+            if not END_CLAIM.clear(current, self._token):
+                is_finalized = False
+                return False
+            current.expiry_finalized = is_finalized
+            if is_finalized and clear_model_override:
+                current.model_override = None
+            return True
+
+        def end_session(db: StateDatabase) -> None:
+            if is_finalized:
+                db.set_expiry_finalized(entry.session_id)
+                db.promote_to_session_reset(entry.session_id, "session_reset")
+
+        return (
+            self._change_end_record(entry.key, entry.session_id, change, end_session)
+            and is_finalized
+        )
+
+    def mark_reopened(self, decision: RouteDecision, session_id: str) -> None:
+        """Forget the delivered end of a reopened session, once the decision is stored."""
+        if self._settings.is_hermes:
+            decision.after_commit.append(partial(self.marks.forget, session_id))
+        if self._settings.hooks is not None:
+            decision.after_commit.append(partial(self._settings.hooks.mark_reopened, session_id))
+
     def forget_stale_marks(self) -> None:
         """Remove the marks of sessions that no chat of a Hermes home is in any more."""
-        if self._is_hermes:
-            self.marks.keep_only(
-                {entry.session_id for entry in self._copies.list_entries().values()}
-            )
+        if self._settings.is_hermes:
+            entries = self._decisions.backend.list_entries().values()
+            self.marks.keep_only({entry.session_id for entry in entries})
+
+    def is_end_pending(self, old: SessionEntry) -> bool:
+        """Return True if the end of a session that its chat leaves has not begun delivery."""
+        # A claim alone does not count: its holder finds the chat gone and calls no hook.
+        is_open = self.is_session_open(old.session_id)
+        if self._has_delivered_end(old.session_id, is_open=is_open) or self._is_finally_ended(
+            old.session_id
+        ):
+            return False
+        if not self._settings.is_hermes:
+            return not (old.expiry_finalized or has_begun_delivery(old))
+        mark = self.marks.get(old.session_id)
+        return not (
+            is_marked_delivered(old, mark, is_open=is_open)
+            or mark.get(BEGUN_FIELD) == get_last_use(old)
+        )
+
+    def is_claimed_here(self, entry: SessionEntry) -> bool:
+        """Return True if this store holds the claim of an end."""
+        is_hermes = self._settings.is_hermes
+        record = self.marks.get(entry.session_id) if is_hermes else entry.extra
+        return record.get(END_CLAIM.names[0]) == self._token
+
+    def mark_begun(self, boundary: PendingBoundary) -> bool:
+        """Record in a mark that an end is delivered; return False if a watcher has begun it."""
+
+        def change_mark(mark: Mark) -> Mark | None:
+            delivered_uses = mark.get("told", [])
+            use = boundary.used_at
+            is_begun = use in {mark.get(BEGUN_FIELD), *delivered_uses}
+            # With this boundary's id, a process died between this mark and the entry: not begun.
+            if is_begun and mark.get(END_CLAIM.names[0]) != boundary.id:
+                return None
+            claim = dict(zip(END_CLAIM.names, (boundary.id, boundary.since, use), strict=True))
+            # The delivered use informs other chats in that session.
+            delivered_uses = add_delivered_use(delivered_uses, use)
+            return {**mark, **claim, "used_at": use, "told": delivered_uses}
+
+        old_session_id = boundary.old_session_id
+        return old_session_id is not None and self.marks.change(old_session_id, change_mark)
+
+    def try_begin_delivery(self, record: Callable[[], bool]) -> bool:
+        """Return whether to call a hook, as recorded; True if the record cannot be written."""
+        try:
+            return record()
+        except (SessionError, OSError) as error:
+            self._settings.report("a hook call could not be recorded and may be repeated", error)
+            return True
+
+    def is_session_open(self, session_id: str) -> bool:
+        """Return True if a session is open, or is ended by the transaction of this thread."""
+        if self._decisions.is_ending(session_id):
+            return True
+        db = self._settings.db
+        row = None if db is None else db.get_session(session_id)
+        return row is None or row["ended_at"] is None
 
     def _take_claim(self, current: SessionEntry, *, is_open: bool, ends_now: bool = False) -> bool:
         """Write a claim unless the end was delivered or another live process holds it."""
-        now, token = self._now(), self._token
+        now, token, hooks = self._settings.now(), self._token, self._settings.hooks
         holder = END_CLAIM.find_holder(current, now)
         is_free = holder in {None, token} or (ends_now and not has_begun_delivery(current))
         if current.expiry_finalized or not is_free:
             return False
-        if holder is None and is_open and self.hooks is not None:
+        if holder is None and is_open and hooks is not None:
             # The stored state wins over the memory of this process: nothing was delivered.
-            self.hooks.mark_reopened(current.session_id)
+            hooks.mark_reopened(current.session_id)
         if not has_begun_delivery(current):
             END_CLAIM.clear(current)
         END_CLAIM.put(current, token, now)
-        is_ended = not self._is_hermes and self._is_finally_ended(current.session_id)
+        is_ended = not self._settings.is_hermes and self._is_finally_ended(current.session_id)
         if is_ended or self._has_delivered_end(current.session_id, is_open=is_open):
             # The hook was called on another path; only `expiry_finalized` is left to set.
             current.extra[BEGUN_FIELD] = get_last_use(current)
@@ -258,19 +367,21 @@ class SessionEnds(SessionStoreBase):
 
     def _has_delivered_end(self, session_id: str, *, is_open: bool) -> bool:
         """Return True if this process has delivered the end, for another chat or by session id."""
-        return not is_open and self.hooks is not None and self.hooks.has_finalized(session_id)
+        hooks = self._settings.hooks
+        return not is_open and hooks is not None and hooks.has_finalized(session_id)
 
     def _is_finally_ended(self, session_id: str) -> bool:
         """Return True if a session ended for good, so that its end is delivered by its ender."""
+        db = self._settings.db
         if (
-            self.db is None
+            db is None
             # Routes in a file do not change in one commit with their sessions: the change that
             # ended this one may have been interrupted before it stored a boundary.
-            or isinstance(self._copies, JsonBackend)
-            or self._is_session_open(session_id)
+            or not self._decisions.backend.is_transactional
+            or self.is_session_open(session_id)
         ):
             return False
-        return is_finally_ended(self.db.get_session(session_id))
+        return is_finally_ended(db.get_session(session_id))
 
     def _change_end_record(
         self,
@@ -280,15 +391,17 @@ class SessionEnds(SessionStoreBase):
         database_change: DatabaseChange | None = None,
     ) -> bool:
         """Change the record of an end: in the entry, or in the mark of a Hermes home."""
+        decisions = self._decisions
 
         def change_if_current(current: SessionEntry) -> bool:
             return current.session_id == session_id and change(current)
 
-        if not self._is_hermes:
-            return self._change_entry(session_key, change_if_current, database_change) is not None
-        is_open = self._is_session_open(session_id)
-        with self._key_locks.hold_lock(session_key):
-            current = self._copies.get(session_key)
+        if not self._settings.is_hermes:
+            changed = decisions.change_entry(session_key, change_if_current, database_change)
+            return changed is not None
+        is_open = self.is_session_open(session_id)
+        with decisions.locks.hold_lock(session_key):
+            current = decisions.backend.get(session_key)
             return current is not None and self._change_mark(
                 current, change_if_current, is_open=is_open
             )
@@ -309,37 +422,10 @@ class SessionEnds(SessionStoreBase):
 
         return self.marks.change(entry.session_id, change_mark)
 
-    def _mark_reopened(self, session_id: str) -> None:
-        """Forget the delivered end of a reopened session, once the change is stored."""
-        if self._is_hermes:
-            self._thread_state.after_commit.append(partial(self.marks.forget, session_id))
-        if self.hooks is not None:
-            self._thread_state.after_commit.append(partial(self.hooks.mark_reopened, session_id))
-
-    @property
-    def _is_hermes(self) -> bool:
-        return self.db is not None and self.db.kind == "hermes"
-
     @property
     def _token(self) -> str:
         """The token of the claims of this store."""
         return format_token(self._nonce)
-
-    def _try_begin_delivery(self, record: Callable[[], bool]) -> bool:
-        """Return whether to call a hook, as recorded; True if the record cannot be written."""
-        try:
-            return record()
-        except (SessionError, OSError) as error:
-            self.report("a hook call could not be recorded and may be repeated", error)
-            return True
-
-    def _is_session_open(self, session_id: str) -> bool:
-        """Return True if a session is open, or is ended by the transaction of this thread."""
-        transaction = self._thread_state.open_transaction
-        if transaction is not None and session_id in transaction.ending:
-            return True
-        row = None if self.db is None else self.db.get_session(session_id)
-        return row is None or row["ended_at"] is None
 
 
 def has_begun_delivery(entry: SessionEntry) -> bool:
@@ -374,60 +460,68 @@ def _build_mark(entry: SessionEntry, mark: Mark) -> Mark:
     return {**claim, "used_at": get_last_use(entry), "told": delivered_uses}
 
 
-class BoundaryOutbox(SessionEnds):
+class HookOutbox:
     """Deliveries of boundaries: store, call, take over from dead processes."""
 
-    def deliver_pending_hooks(self, session_key: str | None = None) -> None:
-        """Deliver the hook calls left pending by crashed processes, for all chats or for one.
+    def __init__(
+        self, settings: StoreSettings, decisions: RouteDecisions, ends: SessionEnds
+    ) -> None:
+        self._settings = settings
+        self._decisions = decisions
+        self._ends = ends
 
-        Raises:
-            Denied: a live gateway holds the routes, so the delivery cannot be recorded.
-        """
-        if not self._has_listeners:
-            return
-        if session_key is None:
-            entries = self._copies.list_entries(having=PENDING_FIELD)
-        else:
-            entry = self._copies.get(session_key)
-            entries = {} if entry is None else {session_key: entry}
-        for key, entry in entries.items():
-            for boundary in self._list_orphaned(entry):
-                self._deliver_orphaned(key, entry, boundary)
-
-    def _add_boundary(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
+    def add_boundary(
+        self, decision: RouteDecision, old: SessionEntry, new: SessionEntry, reason: str
+    ) -> None:
         """Add a pending boundary to the entry to be stored, and deliver it after the commit."""
-        if self.hooks is None:
+        hooks = self._settings.hooks
+        if hooks is None:
             return
         # Runs inside the commit that ends the old session: of several chats that leave it, only
         # the first finds it open, and its boundary includes the end.
-        is_end_pending = self._is_end_pending(old)
-        if self._thread_state.open_transaction is not None:
-            self._thread_state.open_transaction.ending.discard(old.session_id)
+        is_end_pending = self._ends.is_end_pending(old)
+        if decision.transaction is not None:
+            decision.transaction.ending.discard(old.session_id)
         token = create_token()
         boundary = PendingBoundary(
             id=token,
             holder=token,
-            since=to_local_time(self._now()).isoformat(),
+            since=to_local_time(self._settings.now()).isoformat(),
             new_session_id=new.session_id,
             reason=reason,
             old_session_id=old.session_id if is_end_pending else None,
             used_at=get_last_use(old),
         )
-        is_stored = self.hooks.has_listeners()
+        is_stored = hooks.has_listeners()
         if is_stored:
             add_pending(new, boundary)
-        ended_id = old.session_id if is_end_pending or self._is_claimed_here(old) else None
+        ended_id = old.session_id if is_end_pending or self._ends.is_claimed_here(old) else None
         deliver = partial(
             self._deliver_boundary, old.key, new, boundary, ended_id, is_stored=is_stored
         )
-        self._thread_state.after_commit.append(deliver)
+        decision.after_commit.append(deliver)
 
-    def _schedule_orphaned(self, key: str, entry: SessionEntry) -> None:
-        """Deliver the boundaries of dead processes, before any callback of this decision."""
-        for boundary in self._list_orphaned(entry):
-            self._thread_state.after_commit.append(
-                partial(self._deliver_orphaned, key, entry, boundary)
-            )
+    def schedule_orphaned(self, decision: RouteDecision) -> None:
+        """Deliver the boundaries of dead processes, before any other call of this decision."""
+        if decision.entry is not None:
+            decision.after_commit += [
+                partial(self._deliver_orphaned, decision.key, decision.entry, boundary)
+                for boundary in self._list_orphaned(decision.entry)
+            ]
+
+    def deliver_pending_hooks(self, session_key: str | None) -> None:
+        """Deliver the hook calls left pending by crashed processes, for all chats or for one."""
+        if not self._has_listeners():
+            return
+        backend = self._decisions.backend
+        if session_key is None:
+            entries = backend.list_entries(having=PENDING_FIELD)
+        else:
+            entry = backend.get(session_key)
+            entries = {} if entry is None else {session_key: entry}
+        for key, entry in entries.items():
+            for boundary in self._list_orphaned(entry):
+                self._deliver_orphaned(key, entry, boundary)
 
     def _deliver_boundary(
         self,
@@ -439,27 +533,27 @@ class BoundaryOutbox(SessionEnds):
         is_stored: bool = True,
     ) -> None:
         """Call the hooks of a boundary; wait for calls of it that another thread has begun."""
-        if self.hooks is None:
+        if self._settings.hooks is None:
             return
         platform = str(entry.platform or get_key_platform(entry.session_key))
         begin = partial(self._begin_delivery, key, boundary) if is_stored else None
-        self.hooks.call_boundary(
+        self._settings.hooks.call_boundary(
             ended_id, boundary.new_session_id, platform, boundary.reason, begin
         )
 
     def _deliver_orphaned(self, key: str, entry: SessionEntry, boundary: PendingBoundary) -> None:
         """Take over and deliver a boundary, unless another process was faster."""
-        since = to_local_time(self._now()).isoformat()
+        since = to_local_time(self._settings.now()).isoformat()
         transferred = replace(boundary, holder=create_token(), since=since)
         transfer = partial(transfer_pending, boundary=boundary, transferred=transferred)
-        if self._change_entry(key, transfer) is not None:
+        if self._decisions.change_entry(key, transfer) is not None:
             self._deliver_boundary(key, entry, transferred, transferred.old_session_id)
 
     def _list_orphaned(self, entry: SessionEntry) -> list[PendingBoundary]:
         """Return the boundaries whose holder is dead; none if this process has no listeners."""
-        if not self._has_listeners:
+        if PENDING_FIELD not in entry.extra or not self._has_listeners():
             return []
-        now = self._now()
+        now = self._settings.now()
         return [
             boundary
             for boundary in list_pending(entry)
@@ -470,58 +564,24 @@ class BoundaryOutbox(SessionEnds):
         """Record that a hook is called now; return False if it was called before."""
         begin = begin_reset if hook == RESET else begin_finalize
 
-        def decide(entry: SessionEntry | None) -> bool:
+        def decide(decision: RouteDecision) -> bool:
+            entry = decision.entry
             if entry is None:  # removed with its boundaries: no other process delivers them
                 return True
             if not begin(entry, boundary):
                 return False
-            self._store_entry(key, entry, urgent=False)
+            decision.store_entry(entry)
             return True
 
         def record() -> bool:
-            is_refused = hook == FINALIZE and self._is_hermes and not self._mark_begun(boundary)
-            return self._run_decision(key, decide) and not is_refused
+            is_refused = (
+                hook == FINALIZE
+                and self._settings.is_hermes
+                and not self._ends.mark_begun(boundary)
+            )
+            return self._decisions.run(key, decide) and not is_refused
 
-        return self._try_begin_delivery(record)
+        return self._ends.try_begin_delivery(record)
 
-    def _mark_begun(self, boundary: PendingBoundary) -> bool:
-        """Record in a mark that an end is delivered; return False if a watcher has begun it."""
-
-        def change_mark(mark: Mark) -> Mark | None:
-            delivered_uses = mark.get("told", [])
-            use = boundary.used_at
-            is_begun = use in {mark.get(BEGUN_FIELD), *delivered_uses}
-            # With this boundary's id, a process died between this mark and the entry: not begun.
-            if is_begun and mark.get(END_CLAIM.names[0]) != boundary.id:
-                return None
-            claim = dict(zip(END_CLAIM.names, (boundary.id, boundary.since, use), strict=True))
-            # The delivered use informs other chats in that session.
-            delivered_uses = add_delivered_use(delivered_uses, use)
-            return {**mark, **claim, "used_at": use, "told": delivered_uses}
-
-        old_session_id = boundary.old_session_id
-        return old_session_id is not None and self.marks.change(old_session_id, change_mark)
-
-    @property
     def _has_listeners(self) -> bool:
-        return self.hooks is not None and self.hooks.has_listeners()
-
-    def _is_end_pending(self, old: SessionEntry) -> bool:
-        """Return True if the end of a session that its chat leaves has not begun delivery."""
-        # A claim alone does not count: its holder finds the chat gone and calls no hook.
-        is_open = self._is_session_open(old.session_id)
-        if self._has_delivered_end(old.session_id, is_open=is_open) or self._is_finally_ended(
-            old.session_id
-        ):
-            return False
-        if not self._is_hermes:
-            return not (old.expiry_finalized or has_begun_delivery(old))
-        mark = self.marks.get(old.session_id)
-        return not (
-            is_marked_delivered(old, mark, is_open=is_open)
-            or mark.get(BEGUN_FIELD) == get_last_use(old)
-        )
-
-    def _is_claimed_here(self, old: SessionEntry) -> bool:
-        record = self.marks.get(old.session_id) if self._is_hermes else old.extra
-        return record.get(END_CLAIM.names[0]) == self._token
+        return self._settings.hooks is not None and self._settings.hooks.has_listeners()

@@ -1,4 +1,7 @@
-"""Reset policies: when a session ends by the clock and when an entry is pruned. Pure decisions.
+"""Reset policies: when a session ends by the clock and when an entry is pruned.
+
+`ResetPolicies` answers for the chats of one store; the functions are pure decisions. Nothing is
+stored here.
 
 Times are naive local times, as entries store them. Elapsed time is real time, even if the clock was
 changed meanwhile; of an hour that occurs twice the later one counts, so that no session ends early.
@@ -12,15 +15,102 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from session_core.routing.entries import SessionEntry, to_local_time
+from session_core.chats import get_key_platform
+from session_core.routing.entries import RouteState, SessionEntry, to_local_time
+from session_core.routing.leases import TURN_LEASE
+from session_core.routing.recovery import CONTINUABLE_REASONS, is_ended_by_policy
+from session_core.routing.settings import StoreSettings
 
 if TYPE_CHECKING:
     from session_core.config import SessionResetPolicy
+    from session_core.types import SessionRow
 
 HasActiveProcesses = Callable[[str], bool]
 """Returns True if a process of the chat with this session key is at work."""
 
 _RESETTING_MODES = ("idle", "daily", "both")
+
+
+class ResetPolicies:
+    """The reset policies of the chats of a store, and the states of their routes."""
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
+
+    def has_active_turn(self, entry: SessionEntry) -> bool:
+        """Return True if a live process runs a turn in the session; a turn counts for six hours."""
+        return TURN_LEASE.find_holder(entry, self._settings.now()) is not None
+
+    def is_session_finalizable(self, entry: SessionEntry) -> bool:
+        """Return True if the policy of this chat can end its session."""
+        return self._get_policy(entry).mode in _RESETTING_MODES
+
+    def find_expiry_reason(self, entry: SessionEntry) -> str | None:
+        """Return the reason for which the policy ends a session now; None during a turn."""
+        if self.has_active_turn(entry):
+            return None
+        return find_reset_reason(
+            entry,
+            self._get_policy(entry),
+            self._settings.now(),
+            has_active_processes=self._settings.has_active_processes,
+        )
+
+    def find_message_reset(self, entry: SessionEntry) -> str | None:
+        """Return the reason for which a message that arrives now starts a new session."""
+        if entry.suspended:
+            return "suspended"
+        reason = self.find_expiry_reason(entry)
+        if reason is None and entry.resume_pending:
+            settings = self._settings
+            freshness_s = settings.config.auto_continue_freshness_s
+            if is_resume_expired(entry, self._get_policy(entry), settings.now(), freshness_s):
+                return "resume_pending_expired"
+        return reason
+
+    def is_ended_elsewhere(self, entry: SessionEntry) -> bool:
+        """Return True if another chat's policy ended the session and this chat's would not.
+
+        Several chats can share a session, each with its own clock.
+        """
+        db = self._settings.db
+        row = None if db is None else db.get_session(entry.session_id)
+        if row is None or entry.expiry_finalized or not is_ended_by_policy(row):
+            return False
+        return self.find_expiry_reason(entry) is None
+
+    def is_prunable(self, entry: SessionEntry, max_age_days: int) -> bool:
+        """Return True if an entry is old enough to be pruned."""
+        settings = self._settings
+        return is_prunable(entry, max_age_days, settings.now(), settings.has_active_processes)
+
+    def find_route_state(self, entry: SessionEntry) -> RouteState:
+        """Return the state of a route; a route that the next message repairs is not lost."""
+        lost = self._find_lost_state(entry)
+        if lost is not None:
+            return lost
+        if entry.suspended:
+            return "suspended"
+        if entry.resume_pending:
+            return "resume_pending"
+        return "expired" if self.find_expiry_reason(entry) else "active"
+
+    def _find_lost_state(self, entry: SessionEntry) -> RouteState | None:
+        db = self._settings.db
+        if db is None:
+            return None
+        row: SessionRow | None = db.get_session(entry.session_id)
+        if row is None:
+            return "dangling"
+        if row["end_reason"] == "compression":
+            row = db.get_session(db.get_compression_tip(entry.session_id)) or row
+        has_ended = row["end_reason"] is not None and row["end_reason"] not in CONTINUABLE_REASONS
+        return "stale" if has_ended and not self.is_ended_elsewhere(entry) else None
+
+    def _get_policy(self, entry: SessionEntry) -> SessionResetPolicy:
+        """Return the reset policy of the chat."""
+        platform = entry.platform or get_key_platform(entry.session_key) or None
+        return self._settings.config.get_reset_policy(platform, entry.chat_type)
 
 
 def find_reset_reason(

@@ -42,6 +42,9 @@ Entries = dict[str, SessionEntry]
 class SqlBackend:
     """Entries in the table, with a mirror."""
 
+    is_transactional = True
+    """An entry and its session change in one commit."""
+
     def __init__(
         self,
         db: StateDatabase,

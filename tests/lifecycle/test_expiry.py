@@ -87,7 +87,7 @@ def test_policy_none_finalizes_nothing(home_path: Path) -> None:
 def test_chat_with_active_process_is_not_finalized(expiring: World) -> None:
     expiring.say()
     expiring.clock.advance(hours=2)
-    expiring.store._has_active_processes = lambda _: True
+    expiring.store.settings.has_active_processes = lambda _: True
     assert watcher(expiring).tick() == []
 
 
@@ -107,7 +107,7 @@ def test_chat_in_turn_is_not_finalized(expiring: World) -> None:
 @pytest.mark.requirement("watcher:once")
 def test_chat_in_foreign_turn_is_not_finalized(expiring: World, home_path: Path) -> None:
     other = World(home_path, config=IDLE)
-    other.clock = other.store._now = expiring.clock
+    other.clock = other.store.settings.now = expiring.clock
     watch = watcher(other)
 
     def agent(run: AgentTurn, message: Any) -> str:

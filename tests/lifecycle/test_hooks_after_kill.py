@@ -49,7 +49,7 @@ for hook in ("finalize", "reset"):
 if where == "before":
     Hooks.call_boundary = Hooks.call_once = die
 elif where == "just before":
-    world.store._begin_delivery = world.store.begin_end_delivery = die
+    world.store.outbox._begin_delivery = world.store.begin_end_delivery = die
 {
     "reset": lambda: world.runtime.reset(KEY),
     "switch": lambda: world.runtime.switch(KEY, "target"),
@@ -263,7 +263,7 @@ def test_route_without_listeners_records_no_hooks(
     store, _ = open_bare_store()
     for name in store.hooks.list_names():
         store.hooks.remove(name)
-    store._begin_delivery = None
+    store.outbox._begin_delivery = None
     store.reset_session(KEY)
     assert list_pending(home_path) == []
 
@@ -320,14 +320,14 @@ def test_unreadable_pending_hooks_are_ignored(
 
 def test_route_removed_before_reset_delivery_is_delivered(start: Any, session_id: str) -> None:
     world = start()
-    began = world.store._begin_delivery
+    began = world.store.outbox._begin_delivery
 
     def begins(key: str, owed: Any, hook: str) -> bool:
         world.store.remove(world.store.load_entries())
         hook_calls: bool = began(key, owed, hook)
         return hook_calls
 
-    world.store._begin_delivery = begins
+    world.store.outbox._begin_delivery = begins
     world.runtime.reset(KEY)
     assert [hook for hook, _ in world.boundaries] == ["finalize", "reset"]
 

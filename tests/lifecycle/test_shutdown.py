@@ -29,7 +29,7 @@ def test_shutdown_leaves_current_mirror(world: World) -> None:
     world.say()
     world.store.suspend_session(KEY)
     world.runtime.shutdown()
-    assert world.store._copies._later._timer is None
+    assert world.store.backend._later._timer is None
     assert file_entries(world.folder)[KEY]["suspended"]
 
 

@@ -127,7 +127,7 @@ def test_concurrent_messages_share_session(make: Any, db: SessionDB, with_db: bo
     entries = run_concurrently(*[lambda: store.get_or_create_session(chat())] * THREADS)
     assert {entry.session_id for entry in entries} == {"s1"}
     assert len(created_ids) == 1
-    assert store._key_locks._locks == {}
+    assert store.decisions.locks._locks == {}
 
 
 def test_concurrent_stores_share_session(make: Any, db: SessionDB) -> None:
@@ -147,7 +147,7 @@ def test_decision_does_not_block_chats(store: SessionStore) -> None:
         return opened.wait(30)
 
     store.get_or_create_session(chat())
-    thread = threading.Thread(target=store._change_entry, args=(KEY, hang))
+    thread = threading.Thread(target=store.decisions.change_entry, args=(KEY, hang))
     thread.start()
     entered.wait(30)
     assert store.get_or_create_session(chat(43)).session_key != KEY
@@ -187,7 +187,7 @@ def test_threads_lose_no_entry_update(store: SessionStore) -> None:
         entry.total_tokens += 1
         return True
 
-    run_concurrently(*[lambda: store._change_entry(KEY, count)] * THREADS)
+    run_concurrently(*[lambda: store.decisions.change_entry(KEY, count)] * THREADS)
     entry = store.get(KEY)
     assert entry is not None
     assert entry.total_tokens == THREADS
@@ -202,7 +202,9 @@ def test_stores_lose_no_entry_update(make: Any, db: SessionDB, home_path: Path) 
         entry.total_tokens += 1
         return True
 
-    run_concurrently(*(lambda store=store: store._change_entry(KEY, count) for store in stores * 8))
+    run_concurrently(
+        *(lambda store=store: store.decisions.change_entry(KEY, count) for store in stores * 8)
+    )
     entry = stores[0].get(KEY)
     assert entry is not None
     assert entry.total_tokens == 32
@@ -250,7 +252,7 @@ def test_stale_mirror_never_replaces_newer_mirror(
     slow, quick = make(db), make(db)
     slow.get_or_create_session(chat())
     read, opened = threading.Event(), threading.Event()
-    write = slow._copies._mirror.write
+    write = slow.backend._mirror.write
 
     def write_late(members: Any, **options: Any) -> None:
         member_list = list(members)
@@ -258,7 +260,7 @@ def test_stale_mirror_never_replaces_newer_mirror(
         assert opened.wait(30)
         write(member_list, **options)
 
-    monkeypatch.setattr(slow._copies._mirror, "write", write_late)
+    monkeypatch.setattr(slow.backend._mirror, "write", write_late)
     threads = [
         threading.Thread(target=slow.reset_session, args=(KEY,)),
         threading.Thread(target=quick.get_or_create_session, args=(chat("quick"),)),
@@ -300,10 +302,10 @@ def test_concurrent_force_new_creates_single_session(
         session_ids.append(store.get_or_create_session(chat(), force_new=True).session_id)
 
     threads = [threading.Thread(target=force) for _ in range(8)]
-    with store._key_locks.hold_lock(KEY):
+    with store.decisions.locks.hold_lock(KEY):
         for thread in threads:
             thread.start()
-        wait_until(lambda: store._key_locks._locks[KEY][1] == 9)
+        wait_until(lambda: store.decisions.locks._locks[KEY][1] == 9)
     for thread in threads:
         thread.join()
     assert session_ids == [store.peek_session_id(KEY)] * 8

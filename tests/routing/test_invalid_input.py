@@ -98,7 +98,7 @@ def test_nested_change_calls_hooks_once(make: Any, db: SessionDB, clock: Clock) 
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
     hook_calls: list[tuple[Any, ...]] = []
-    store._deliver_boundary = lambda key, _new, boundary, *_, **__: hook_calls.append(
+    store.outbox._deliver_boundary = lambda key, _new, boundary, *_, **__: hook_calls.append(
         (key, boundary.reason)
     )
     clock.advance(hours=2)

@@ -44,7 +44,7 @@ def test_changed_entry_writes_single_row(make: Any, db: SessionDB, hold_mirror: 
     key = "agent:main:telegram:dm:7"
     store.get_or_create_session(chat(7))
     assert pop_written_rows(db) == []  # nothing about it has changed
-    store._now.advance(seconds=1)
+    store.settings.now.advance(seconds=1)
     for change in (
         lambda: store.get_or_create_session(chat(7)),
         lambda: store.suspend_session(key),
@@ -103,7 +103,8 @@ def save_moved_entry(store: SessionStore) -> bool:
         pytest.param(save_moved_entry, id="a saved entry"),
         pytest.param(lambda store: store.remove({KEY: store.get(KEY)}), id="a removal"),
         pytest.param(
-            lambda store: store._now.advance(days=9) or store.prune_old_entries(3), id="a pruning"
+            lambda store: store.settings.now.advance(days=9) or store.prune_old_entries(3),
+            id="a pruning",
         ),
     ],
 )
@@ -133,7 +134,7 @@ def test_ordinary_change_updates_mirror_soon(
     store = make(db)
     store.get_or_create_session(chat())
     store.suspend_session(KEY)
-    timer = store._copies._later._timer
+    timer = store.backend._later._timer
     if timer is not None:
         timer.join(10)
     assert file_entries(folder)[KEY]["suspended"]
@@ -147,7 +148,7 @@ def test_close_updates_mirror(make: Any, db: SessionDB, folder: Path, hold_mirro
     assert not file_entries(folder)[KEY]["suspended"]
     store.close()
     assert file_entries(folder)[KEY]["suspended"]
-    assert store._copies._later._timer is None
+    assert store.backend._later._timer is None
 
 
 @pytest.mark.requirement("copies:mirror")

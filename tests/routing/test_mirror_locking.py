@@ -48,7 +48,7 @@ def test_waiting_changes_write_mirror_once(
     store = make(db)
     for number in range(6):
         store.get_or_create_session(chat(number))
-    copies, writes = store._copies, []
+    copies, writes = store.backend, []
     write, before = copies._mirror.write, copies._changes
     monkeypatch.setattr(
         copies._mirror, "write", lambda *args, **named: writes.append(write(*args, **named))
@@ -106,7 +106,7 @@ def test_concurrent_resets_share_mirror_timeout(
     store = make(db)
     for number in range(6):
         store.get_or_create_session(chat(number))
-    copies, tries = store._copies, []
+    copies, tries = store.backend, []
     lock_file, queue = copies._mirror.lock_file, Queue(copies._mirroring)
 
     def try_lock(patience_s: float | None = None) -> Any:

@@ -55,12 +55,12 @@ def test_requested_reset_calls_hooks_in_order(
 @pytest.mark.parametrize(
     ("config", "prepare", "reason"),
     [
-        (IDLE, lambda store: store._now.advance(hours=2), "idle"),
-        (DAILY, lambda store: store._now.advance(days=2), "daily"),
+        (IDLE, lambda store: store.settings.now.advance(hours=2), "idle"),
+        (DAILY, lambda store: store.settings.now.advance(days=2), "daily"),
         (NONE, lambda store: store.suspend_session(KEY), "suspended"),
         (
             DAILY,
-            lambda store: store.mark_resume_pending(KEY) and store._now.advance(hours=2),
+            lambda store: store.mark_resume_pending(KEY) and store.settings.now.advance(hours=2),
             "resume_pending_expired",
         ),
     ],
@@ -86,7 +86,7 @@ def test_expired_session_is_not_finalized_again(
 ) -> None:
     first = make(db, config=IDLE)
     begin_session(first, db)
-    first._now.advance(hours=2)
+    first.settings.now.advance(hours=2)
     assert first.claim_expiry(first.get(KEY))
     assert first.set_expiry_finalized(first.get(KEY))
     store = make(db, config=IDLE, hooks=hooks)
@@ -186,7 +186,7 @@ def test_retry_calls_boundary_hooks_once(
     """Another process writes between the read and the write."""
     store = make(db, hooks=hooks)
     begin_session(store, db)
-    real, calls = store._follow_compression, []
+    real, calls = store.router._follow_compression, []
 
     def heal(entry: Any) -> bool:
         calls.append(entry)
@@ -194,7 +194,7 @@ def test_retry_calls_boundary_hooks_once(
             put_row(db, folder, read_rows(db, folder)[KEY] | {"total_tokens": 7})
         return real(entry)
 
-    store._follow_compression = heal
+    store.router._follow_compression = heal
     store.reset_session(KEY)
     assert [hook for hook, *_ in hook_calls] == ["finalize", "reset"]
     assert len(calls) == 2
@@ -207,7 +207,7 @@ def test_entry_after_boundary_can_be_saved(
     store = make(db, config=IDLE, hooks=hooks)
     begin_session(store, db)
     db.create_session("target", "cli")
-    store._now.advance(hours=2 if way == "arrival" else 0)
+    store.settings.now.advance(hours=2 if way == "arrival" else 0)
     ways = {
         "reset": lambda: store.reset_session(KEY),
         "arrival": lambda: store.get_or_create_session(chat()),

@@ -380,7 +380,7 @@ def test_recovered_entry_is_built_from_message(store: SessionStore, db: SessionD
     add_session(db, "s1", "agent_close")
     entry = store.get_or_create_session(chat(chat_name="Ann"))
     assert entry.created_at.timestamp() == STARTED
-    assert entry.updated_at == store._now()
+    assert entry.updated_at == store.settings.now()
     assert (entry.display_name, entry.origin) == ("Ann", chat(chat_name="Ann"))
     assert not entry.was_auto_reset
 
@@ -391,7 +391,7 @@ def test_out_of_range_start_time_is_harmless(
 ) -> None:
     add_session(db, "s1", started_at=started_at)
     entry = store.get_or_create_session(chat())
-    assert (entry.session_id, entry.created_at) == ("s1", store._now())
+    assert (entry.session_id, entry.created_at) == ("s1", store.settings.now())
 
 
 def test_recovered_session_can_end_again(make: Any, db: SessionDB) -> None:

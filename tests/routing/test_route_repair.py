@@ -30,9 +30,9 @@ def rotate_session(db: SessionDB, parent: str, child: str = "child") -> None:
 
 def test_repair_keeps_route_of_open_session(store: SessionStore, db: SessionDB) -> None:
     begin_session(store, db)
-    before = read_rows(db, store._folder)
+    before = read_rows(db, store.folder)
     assert store.repair_routes() == []
-    assert read_rows(db, store._folder) == before
+    assert read_rows(db, store.folder) == before
 
 
 def test_repair_keeps_route_without_session_row(store: SessionStore) -> None:
@@ -62,7 +62,7 @@ def test_repair_follows_interrupted_rotation(store: SessionStore, db: SessionDB)
         "7",
         "Ann",
     )
-    assert file_entries(store._folder) == read_rows(db, store._folder)
+    assert file_entries(store.folder) == read_rows(db, store.folder)
     assert store.repair_routes() == []
 
 
@@ -124,7 +124,7 @@ def test_repair_removes_dangling_route(store: SessionStore, db: SessionDB) -> No
     db.end_session(store.peek_session_id(KEY), "session_reset")
     assert store.repair_routes() == [KEY]
     left = ["agent:main:telegram:dm:43"]
-    assert list(read_rows(db, store._folder)) == list(file_entries(store._folder)) == left
+    assert list(read_rows(db, store.folder)) == list(file_entries(store.folder)) == left
 
 
 def test_repair_removes_ended_route_without_origin(
@@ -229,7 +229,7 @@ def test_repair_retries_concurrently_changed_route(
 ) -> None:
     parent = begin_session(store, db)
     rotate_session(db, parent)
-    real, calls = store._follow_compression, []
+    real, calls = store.router._follow_compression, []
 
     def heal(entry: Any) -> bool:
         calls.append(entry)
@@ -237,7 +237,7 @@ def test_repair_retries_concurrently_changed_route(
             put_row(db, folder, read_rows(db, folder)[KEY] | {"total_tokens": 7})
         return real(entry)
 
-    store._follow_compression = heal
+    store.router._follow_compression = heal
     assert store.repair_routes() == [KEY]
     entry = store.get(KEY)
     assert entry is not None

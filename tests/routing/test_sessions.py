@@ -132,7 +132,7 @@ def test_session_continues_after_agent_close(store: SessionStore, db: SessionDB)
 
 def test_recovery_keeps_entry_fields(store: SessionStore, db: SessionDB) -> None:
     first = begin_session(store, db)
-    put_row(db, store._folder, read_rows(db, store._folder)[KEY] | {"future": 1, "total_tokens": 5})
+    put_row(db, store.folder, read_rows(db, store.folder)[KEY] | {"future": 1, "total_tokens": 5})
     store.set_model_override(KEY, {"model": "m"})
     db.end_session(first, "agent_close")
     entry = store.get_or_create_session(chat())

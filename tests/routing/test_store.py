@@ -142,7 +142,7 @@ def test_live_gateway_makes_routes_read_only(
         store.repair_routes,
     )
     entry.total_tokens = 9
-    store._now.advance(days=30)
+    store.settings.now.advance(days=30)
     for change in changes:
         with pytest.raises(Denied, match=rf"gateway \(pid {gateway.pid}\).*stop it"):
             change()

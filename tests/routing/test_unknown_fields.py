@@ -105,7 +105,7 @@ def test_entry_can_have_different_storage_key(
     assert (entry.session_id, entry.session_key) == ("s1", own)
     entry.total_tokens = 3
     store.save(entry)
-    store._now.advance(minutes=61)
+    store.settings.now.advance(minutes=61)
     assert store.claim_expiry(entry)
     assert store.set_expiry_finalized(entry)
     assert store.suspend_session(KEY)
@@ -114,6 +114,6 @@ def test_entry_can_have_different_storage_key(
     store.close()
     assert list(file_entries(folder)) == [KEY]
     assert get_session_ids(store) == {KEY: reset.session_id}
-    store._now.advance(days=10)
+    store.settings.now.advance(days=10)
     assert store.prune_old_entries(5) == 1
     assert file_entries(folder) == {}

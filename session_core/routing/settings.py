@@ -1,0 +1,104 @@
+"""`StoreSettings`: the home, configuration, hooks and clock that the parts of a store share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from session_core import presence
+from session_core.chats import SessionSource, build_session_key, get_key_platform
+from session_core.errors import InvalidInput
+from session_core.hooks import Hooks
+from session_core.hooks.calls import Reporter, log_fault
+from session_core.routing.entries import SessionEntry
+from session_core.routing.whatsapp import WhatsAppAliases
+from session_core.state.protocol import StateDatabase
+
+if TYPE_CHECKING:
+    from session_core.config import GatewayConfig
+
+ActiveFn = Callable[[str], bool]
+
+
+class StoreSettings:
+    """The settings of a store; `config`, `hooks` and `report` may be replaced at any time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: GatewayConfig,
+        db: StateDatabase | None,
+        *,
+        hooks: Hooks | None = None,
+        has_active_processes: ActiveFn | None = None,
+        now: Callable[[], datetime] = datetime.now,
+        new_id: Callable[[datetime], str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.config = config
+        self.db = db
+        self.hooks = hooks
+        self.report: Reporter = log_fault
+        self.has_active_processes = has_active_processes
+        self.now = now
+        self.new_id = new_id or _make_session_id
+        self.homes = presence.list_route_homes(folder, db.folder if db else None)
+        home = self.homes[-1]
+        is_own_profile = home.parent.name == "profiles" and not config.multiplex_profiles
+        self.profile = home.name if is_own_profile else ""
+        self._aliases = WhatsAppAliases(home)
+
+    @property
+    def is_hermes(self) -> bool:
+        """True if the routes belong to a Hermes home, whose own watcher reads its entries."""
+        return self.db is not None and self.db.kind == "hermes"
+
+    def get_session_key(self, source: SessionSource) -> str:
+        """Return the key of a chat.
+
+        Raises:
+            InvalidInput: the argument is not a SessionSource.
+        """
+        if not isinstance(source, SessionSource):
+            raise InvalidInput(f"source must be a SessionSource, got {type(source).__name__}")
+        return build_session_key(
+            source,
+            group_sessions_per_user=self.config.group_sessions_per_user,
+            thread_sessions_per_user=self.config.thread_sessions_per_user,
+            profile=source.profile if self.config.multiplex_profiles else None,
+            canonical_id=self._aliases.find_canonical,
+        )
+
+
+def build_session_fields(entry: SessionEntry) -> dict[str, Any]:
+    """Return the fields of a chat for `append_message(create=...)`."""
+    origin = entry.origin
+    fields: dict[str, Any] = {
+        "source": str(entry.platform or get_key_platform(entry.session_key) or "unknown"),
+        "session_key": entry.session_key,
+        "chat_type": entry.chat_type,
+        "display_name": entry.display_name,
+    }
+    if origin is not None:
+        fields |= {
+            "user_id": origin.user_id,
+            "chat_id": origin.chat_id,
+            "thread_id": origin.thread_id,
+            "profile_name": origin.profile,
+            "origin_json": origin.to_dict(),
+        }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def build_peer_fields(entry: SessionEntry) -> dict[str, Any]:
+    """Return the fields of a chat for `record_gateway_session_peer`."""
+    fields = build_session_fields(entry)
+    fields.pop("profile_name", None)
+    return fields
+
+
+def _make_session_id(now: datetime) -> str:
+    return f"{now:%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"
