@@ -84,6 +84,8 @@ class AgentTurn:
         store: SessionStore,
         db: StateDatabase,
         source: SessionSource | None = None,
+        *,
+        has_session: bool,
     ) -> None:
         self._entry = entry
         self._session_id = entry.session_id
@@ -100,7 +102,7 @@ class AgentTurn:
         self._has_created = False
         self._store = store
         self._db = db
-        self._stored = db.get_session(self.session_id) is not None
+        self._stored = has_session
 
     @property
     def session_id(self) -> str:
@@ -130,8 +132,8 @@ class AgentTurn:
         """
         self._warn_on_loop("append")
         return self._append_to_tip(
-            lambda: self._db.append_message(
-                self.session_id, role, content, create=self._get_session_fields(), **columns
+            lambda create: self._db.append_message(
+                self.session_id, role, content, create=create, **columns
             )
         )
 
@@ -140,9 +142,7 @@ class AgentTurn:
         self._warn_on_loop("append_many")
         batch = list(messages)
         return self._append_to_tip(
-            lambda: self._db.append_messages(
-                self.session_id, batch, create=self._get_session_fields()
-            )
+            lambda create: self._db.append_messages(self.session_id, batch, create=create)
         )
 
     def follow(self, new_session_id: str) -> None:
@@ -171,7 +171,7 @@ class AgentTurn:
 
         The agent is dropped after this turn: it does not know the summary of the new session.
         """
-        tip = self._find_tip()
+        tip = self._find_tip(self._db.get_session(self.session_id))
         if tip != self.session_id:
             self._move_to_session(tip)
             if self.turn is not None:
@@ -291,14 +291,18 @@ class AgentTurn:
             stacklevel=3,
         )
 
-    def _append_to_tip(self, append: Callable[[], A]) -> A:
-        """Append inside a transaction in which the session is not compressed by another process."""
+    def _append_to_tip(self, append: Callable[[dict[str, Any] | None], A]) -> A:
+        """Append inside a transaction in which the session is not compressed by another process.
+
+        `append` receives the fields of the session if it does not exist.
+        """
         while True:
             # In one transaction: another process must not compress the session in between.
             with self._db.transaction():
-                is_tip = self._find_tip() == self.session_id
+                row = self._db.get_session(self.session_id)
+                is_tip = self._find_tip(row) == self.session_id
                 if is_tip:
-                    appended = append()
+                    appended = append(None if row is not None else self._get_session_fields())
             if is_tip:
                 self._stored = True
                 self._note_append(appended)
@@ -307,8 +311,8 @@ class AgentTurn:
                 return appended
             self.catch_up()
 
-    def _find_tip(self) -> str:
-        row = self._db.get_session(self.session_id)
+    def _find_tip(self, row: SessionRow | None) -> str:
+        """Return the session that continues this one, whose row was just read."""
         if row is None and self._stored:
             return self._find_routed_session()
         if row is None or row["end_reason"] != "compression":

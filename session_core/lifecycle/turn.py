@@ -364,9 +364,10 @@ class TurnRunner(TurnFinisher):
         number = self._at_work.register_message()
         # The token is stored with the route, so that watchers of other processes see the turn.
         token = create_token()
-        entry = self.store.get_or_create_session(source, turn=token)
+        routed = self.store.router.route_message(source, turn=token)
+        entry = routed.entry
         try:
-            run = AgentTurn(entry, self.store, self.db, source)
+            run = AgentTurn(entry, self.store, self.db, source, has_session=routed.has_session)
             run.token, run.number = token, number
             self._prepare_start(run, entry)
         except BaseException:

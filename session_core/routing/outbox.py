@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from session_core.routing.policies import ResetPolicies
     from session_core.routing.settings import StoreSettings
     from session_core.state.protocol import StateDatabase
+    from session_core.types import SessionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,9 +294,10 @@ class SessionEnds:
     def is_end_pending(self, old: SessionEntry) -> bool:
         """Return True if the end of a session that its chat leaves has not begun delivery."""
         # A claim alone does not count: its holder finds the chat gone and calls no hook.
-        is_open = self.is_session_open(old.session_id)
+        row = self._get_row(old.session_id)
+        is_open = self._is_open(old.session_id, row)
         if self._has_delivered_end(old.session_id, is_open=is_open) or self._is_finally_ended(
-            old.session_id
+            old.session_id, row
         ):
             return False
         if not self._settings.is_hermes:
@@ -340,11 +342,7 @@ class SessionEnds:
 
     def is_session_open(self, session_id: str) -> bool:
         """Return True if a session is open, or is ended by the transaction of this thread."""
-        if self._decisions.is_ending(session_id):
-            return True
-        db = self._settings.db
-        row = None if db is None else db.get_session(session_id)
-        return row is None or row["ended_at"] is None
+        return self._is_open(session_id, self._get_row(session_id))
 
     def _take_claim(self, current: SessionEntry, *, is_open: bool, ends_now: bool = False) -> bool:
         """Write a claim unless the end was delivered or another live process holds it."""
@@ -359,7 +357,9 @@ class SessionEnds:
         if not has_begun_delivery(current):
             END_CLAIM.clear(current)
         END_CLAIM.put(current, token, now)
-        is_ended = not self._settings.is_hermes and self._is_finally_ended(current.session_id)
+        is_ended = not self._settings.is_hermes and self._is_finally_ended(
+            current.session_id, self._get_row(current.session_id)
+        )
         if is_ended or self._has_delivered_end(current.session_id, is_open=is_open):
             # The hook was called on another path; only `expiry_finalized` is left to set.
             current.extra[BEGUN_FIELD] = get_last_use(current)
@@ -370,18 +370,19 @@ class SessionEnds:
         hooks = self._settings.hooks
         return not is_open and hooks is not None and hooks.has_finalized(session_id)
 
-    def _is_finally_ended(self, session_id: str) -> bool:
+    def _is_finally_ended(self, session_id: str, row: SessionRow | None) -> bool:
         """Return True if a session ended for good, so that its end is delivered by its ender."""
-        db = self._settings.db
-        if (
-            db is None
-            # Routes in a file do not change in one commit with their sessions: the change that
-            # ended this one may have been interrupted before it stored a boundary.
-            or not self._decisions.backend.is_transactional
-            or self.is_session_open(session_id)
-        ):
+        # Routes in a file do not change in one commit with their sessions: the change that ended
+        # this one may have been interrupted before it stored a boundary.
+        if not self._decisions.backend.is_transactional or self._is_open(session_id, row):
             return False
-        return is_finally_ended(db.get_session(session_id))
+        return is_finally_ended(row)
+
+    def _is_open(self, session_id: str, row: SessionRow | None) -> bool:
+        return row is None or row["ended_at"] is None or self._decisions.is_ending(session_id)
+
+    def _get_row(self, session_id: str) -> SessionRow | None:
+        return None if self._settings.db is None else self._settings.db.get_session(session_id)
 
     def _change_end_record(
         self,

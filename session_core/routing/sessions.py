@@ -7,6 +7,7 @@ transaction. A change of session is stored together with the boundary whose hook
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 _RESET_REASON = "session_reset"
 
 
+@dataclass(frozen=True, slots=True)
+class RoutedMessage:
+    """The entry of a chat for a message, and whether its session existed when it was routed."""
+
+    entry: SessionEntry
+    has_session: bool = False
+
+
 class SessionRouter:
     """Routing of messages: find, create, reset, switch and repair the session of a chat."""
 
@@ -46,18 +55,20 @@ class SessionRouter:
         self._outbox = outbox
 
     def route_message(
-        self, source: SessionSource, *, force_new: bool, turn: str | None
-    ) -> SessionEntry:
+        self, source: SessionSource, *, force_new: bool = False, turn: str | None = None
+    ) -> RoutedMessage:
         """Return the entry of a chat for a message, in a new session if a reset is due."""
         key = self._settings.get_session_key(source)
         arrived_at = self._settings.now()
         before = self._decisions.backend.get(key) if force_new else None
 
-        def decide(decision: RouteDecision) -> SessionEntry:
+        def decide(decision: RouteDecision) -> RoutedMessage:
             entry = decision.entry
             if entry is None:
                 recovered = None if force_new else self._recover_session(decision, source)
-                return recovered or self._store_first_entry(decision, source)
+                if recovered is not None:
+                    return RoutedMessage(recovered, has_session=True)
+                return RoutedMessage(self._store_first_entry(decision, source))
             # First, so that the boundaries of a chat are delivered in order.
             self._outbox.schedule_orphaned(decision)
             # Another message that arrived at the same moment may have created a new session.
@@ -145,7 +156,8 @@ class SessionRouter:
             return False  # its next message calls the hooks, or its turn moves the route
         routed_id = entry.session_id
         try:
-            if not self._follow_compression(entry):
+            row = self._follow_compression(entry)
+            if row is None or row["end_reason"] is None:
                 has_moved = entry.session_id != routed_id
                 if has_moved:
                     decision.store_entry(entry, _build_peer_change(entry), urgent=True)
@@ -169,17 +181,19 @@ class SessionRouter:
         entry: SessionEntry,
         *,
         force_new: bool,
-    ) -> SessionEntry:
+    ) -> RoutedMessage:
         routed_id = entry.session_id
-        has_ended = self._follow_compression(entry)
+        row = self._follow_compression(entry)
         if force_new:
-            return self._reset_on_request(decision, entry, source)
+            return RoutedMessage(self._reset_on_request(decision, entry, source))
         reason = self._policies.find_message_reset(entry)
         if reason is not None:
-            return self._reset_by_policy(decision, entry, reason, source)
-        if has_ended:
+            return RoutedMessage(self._reset_by_policy(decision, entry, reason, source))
+        if row is not None and row["end_reason"] is not None:
             recovered = self._recover_session(decision, source, entry)
-            return recovered or self._replace_ended(decision, entry, source)
+            if recovered is not None:
+                return RoutedMessage(recovered, has_session=True)
+            return RoutedMessage(self._replace_ended(decision, entry, source))
         entry.updated_at = self._settings.now()
         if not self._settings.is_hermes:
             entry.expiry_finalized = False  # the session continues; its next end is delivered again
@@ -187,18 +201,18 @@ class SessionRouter:
         decision.store_entry(
             entry, _build_peer_change(entry) if has_moved else None, urgent=has_moved
         )
-        return entry
+        return RoutedMessage(entry, has_session=row is not None)
 
-    def _follow_compression(self, entry: SessionEntry) -> bool:
-        """Follow a compression that the route has missed; return True if the session has ended."""
+    def _follow_compression(self, entry: SessionEntry) -> SessionRow | None:
+        """Follow a compression that the route has missed; return the row of the session."""
         db = self._settings.db
         if db is None:
-            return False
+            return None
         row = db.get_session(entry.session_id)
         if row is not None and row["end_reason"] == "compression":
             entry.session_id = db.get_compression_tip(entry.session_id)
             row = db.get_session(entry.session_id)
-        return row is not None and row["end_reason"] is not None
+        return row
 
     def _recover_session(
         self,

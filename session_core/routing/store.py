@@ -231,7 +231,7 @@ class SessionStore:
         Messages that force a new session at the same moment share one. With the token of a `turn`,
         the same commit records the turn as `begin_turn` does.
         """
-        return self.router.route_message(source, force_new=force_new, turn=turn)
+        return self.router.route_message(source, force_new=force_new, turn=turn).entry
 
     def reset_session(
         self, session_key: str, display_name: str | None = None

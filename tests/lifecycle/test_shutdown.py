@@ -45,14 +45,14 @@ def test_message_racing_shutdown_is_refused_whole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shutdown lists active turns between the check and the registration of the turn."""
-    real = world.store.get_or_create_session
+    real = world.store.router.route_message
 
     def arrive(source: Any, **options: Any) -> Any:
         entry = real(source, **options)
         world.runtime.shutdown()
         return entry
 
-    monkeypatch.setattr(world.store, "get_or_create_session", arrive)
+    monkeypatch.setattr(world.store.router, "route_message", arrive)
     with pytest.raises(Denied):
         world.say()
     assert world.runtime.running == []
