@@ -199,7 +199,7 @@ class TurnFinisher:
         if run.superseded:
             return
         tokens, token = outcome.get("last_prompt_tokens"), run.token
-        if not self.store.end_turn(
+        if not self.store.turns.end_turn(
             run.session_key, run.session_id, tokens, finished=whole, token=token
         ):
             run.superseded = True

@@ -67,17 +67,18 @@ class OpenTransaction(threading.local):
             return None
         return self._transaction
 
-    def check_task(self) -> None:
-        """Raise if another task of this thread has a transaction open.
+    def find_for_change(self) -> RouteTransaction | None:
+        """Return the transaction that a change of the current task is a part of.
 
         Raises:
-            Busy: another task has one open; waiting for it would block both.
+            Busy: another task of this thread has one open; waiting for it would block both.
         """
         if self._transaction is not None and self._task != get_current_task():
             raise Busy(
                 "another task of this thread has `store.transaction(...)` open; "
                 "run the transaction in one function: await AsyncSessionStore(store).run(step)"
             )
+        return self._transaction
 
     @contextmanager
     def enter(self, transaction: RouteTransaction) -> Iterator[None]:
@@ -123,7 +124,7 @@ class RouteDecision:
         decisions: RouteDecisions,
         key: str,
         transaction: RouteTransaction | None,
-        turn_token: str | None,
+        turn_token: str | None = None,
     ) -> None:
         self.key = key
         self.entry = decisions.backend.get(key)
@@ -141,16 +142,24 @@ class RouteDecision:
     ) -> None:
         """Store an entry and run a change of the database in the same transaction.
 
+        The mirror is written after the commit: before this returns if `urgent`, else soon.
+
         Raises:
             Conflict: the entry was changed since it was read.
         """
+        settings, backend = self._decisions.settings, self._decisions.backend
         if self._turn_token is not None:
-            TURN_LEASE.put(entry, self._turn_token, self._decisions.settings.now())
+            TURN_LEASE.put(entry, self._turn_token, settings.now())
             # The session is in use again: a claimed end is void.
             END_CLAIM.clear(entry)
-        self._decisions.put_entry(
-            self.key, entry, database_change, urgent=urgent, transaction=self.transaction
+        change = (
+            None
+            if database_change is None or settings.db is None
+            else partial(_run_in_transaction, database_change, settings.db)
         )
+        if backend.put(self.key, entry, change):
+            update_mirror = partial(backend.request_mirror_update, urgent=urgent)
+            self._decisions.call_after_commit(update_mirror, self.transaction)
 
 
 class RouteDecisions:
@@ -176,11 +185,21 @@ class RouteDecisions:
         """
         check_key_type(key)
         transaction = self.prepare_change(key)
+        attempts = 1 if transaction else _MAX_ATTEMPTS
         with self.locks.hold_lock(key):
-            decision, decided = self._retry(key, decide, transaction, turn_token)
+            while True:
+                attempts -= 1
+                try:
+                    decision = RouteDecision(self, key, transaction, turn_token)
+                    decided = decide(decision)
+                    break
+                except Conflict:  # another process has changed the entry
+                    if not attempts:
+                        raise
+                time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
         # After the lock is released: the next caller does not wait for the hooks of this one.
         for callback in decision.after_commit:
-            self._run_after_commit(callback, transaction)
+            self.call_after_commit(callback, transaction)
         return decided
 
     def change_entry(
@@ -200,29 +219,18 @@ class RouteDecisions:
 
         return self.run(key, decide)
 
-    def put_entry(
-        self,
-        key: str,
-        entry: SessionEntry,
-        database_change: DatabaseChange | None = None,
-        *,
-        urgent: bool,
-        transaction: RouteTransaction | None,
-    ) -> None:
-        """Store an entry, and its mirror after the commit.
+    def begin_unlocked(self, key: str) -> RouteDecision:
+        """Return a decision of the caller, which stores its entry once and does not retry."""
+        return RouteDecision(self, key, self.prepare_change(key))
 
-        Raises:
-            Conflict: the entry was changed since it was read.
-        """
-        db = self.settings.db
-        change = (
-            None
-            if database_change is None or db is None
-            else partial(_run_in_transaction, database_change, db)
-        )
-        if self.backend.put(key, entry, change):
-            update_mirror = partial(self.backend.request_mirror_update, urgent=urgent)
-            self._run_after_commit(update_mirror, transaction)
+    def call_after_commit(
+        self, callback: AfterCommit, transaction: RouteTransaction | None
+    ) -> None:
+        """Run a callback now, or after the commit of the transaction."""
+        if transaction is None:
+            self._run_callback(callback)
+        else:
+            transaction.after_commit.append(callback)
 
     def is_ending(self, session_id: str) -> bool:
         """Return True if the open transaction ends a session that no chat has left in it yet."""
@@ -251,8 +259,7 @@ class RouteDecisions:
         if db is not None and db.read_only:
             raise Denied("the database of these routes is open read-only; open it for writing")
         presence.refuse_if_gateway_runs(self.settings.homes)
-        self._open.check_task()
-        transaction = self._open.find()
+        transaction = self._open.find_for_change()
         if transaction is not None and session_key in transaction.session_keys:
             return transaction
         # Another thread may hold the lock of this chat and wait for the transaction open here.
@@ -264,37 +271,12 @@ class RouteDecisions:
         self.backend.prepare_changes()
         return None
 
-    def _retry(
-        self,
-        key: str,
-        decide: Callable[[RouteDecision], Decided],
-        transaction: RouteTransaction | None,
-        turn_token: str | None,
-    ) -> tuple[RouteDecision, Decided]:
-        for _ in range(0 if transaction else _MAX_ATTEMPTS - 1):
-            try:
-                decision = RouteDecision(self, key, transaction, turn_token)
-                return decision, decide(decision)
-            except Conflict:  # another process has changed the entry
-                time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
-        decision = RouteDecision(self, key, transaction, turn_token)
-        return decision, decide(decision)
-
     def _open_transaction(self) -> AbstractContextManager[None]:
         """Return a transaction over routes and sessions; routes in a file have none."""
         db = self.settings.db
         return (
             db.transaction() if db is not None and self.backend.is_transactional else nullcontext()
         )
-
-    def _run_after_commit(
-        self, callback: AfterCommit, transaction: RouteTransaction | None
-    ) -> None:
-        """Run a callback now, or after the commit of the open transaction."""
-        if transaction is None:
-            self._run_callback(callback)
-        else:
-            transaction.after_commit.append(callback)
 
     def _run_callback(self, callback: AfterCommit) -> None:
         """Run one callback of a change; report its exception, since the change is stored."""

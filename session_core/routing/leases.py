@@ -34,8 +34,10 @@ class EntryLease:
 
     def find_holder(self, entry: SessionEntry, now: datetime) -> str | None:
         """Return the token of the live holder, or None."""
-        token, since = entry.extra.get(self._name), entry.extra.get(self._since)
-        return find_live_holder(token, since, now, duration=self._duration)
+        token = entry.extra.get(self._name)
+        if token is None:
+            return None
+        return find_live_holder(token, entry.extra.get(self._since), now, duration=self._duration)
 
     def put(self, entry: SessionEntry, token: str, now: datetime) -> None:
         """Store a token as the holder from now on."""

@@ -302,13 +302,11 @@ class SessionStore:
             raise InvalidInput(
                 f"key {entry.key!r} begins with '_', which marks metadata; use another key"
             )
-        transaction = self.decisions.prepare_change(entry.key)
-        current = self.backend.get(entry.key)
+        decision = self.decisions.begin_unlocked(entry.key)
+        current = decision.entry
         if current is not None and current.stored != entry.stored:
             merge_pending(entry, current)
-        self.decisions.put_entry(
-            entry.key, entry, urgent=urgent or entry.has_new_session, transaction=transaction
-        )
+        decision.store_entry(entry, urgent=urgent or entry.has_new_session)
 
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None

@@ -150,7 +150,7 @@ def test_failing_write_back_is_reported_with_reply(
     def busy(*_: Any, **__: Any) -> None:
         raise Busy("the write lock is held")
 
-    monkeypatch.setattr(world.store, "end_turn", busy)
+    monkeypatch.setattr(world.store.turns, "end_turn", busy)
     assert world.say().text == "echo hello"
     assert any("not stored" in what for what in world.reported)
 
