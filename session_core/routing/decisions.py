@@ -152,11 +152,11 @@ class RouteDecision:
             TURN_LEASE.put(entry, self._turn_token, settings.now())
             # The session is in use again: a claimed end is void.
             END_CLAIM.clear(entry)
-        change = (
-            None
-            if database_change is None or settings.db is None
-            else partial(_run_in_transaction, database_change, settings.db)
-        )
+        change: Callable[[], object] | None = None
+        if database_change is not None and settings.db is not None:
+            change = partial(database_change, settings.db)
+            if not backend.is_transactional:
+                change = partial(_run_in_transaction, change, settings.db)
         if backend.put(self.key, entry, change):
             update_mirror = partial(backend.request_mirror_update, urgent=urgent)
             self._decisions.call_after_commit(update_mirror, self.transaction)
@@ -299,6 +299,6 @@ def check_key_type(session_key: str) -> None:
         )
 
 
-def _run_in_transaction(database_change: DatabaseChange, db: StateDatabase) -> None:
+def _run_in_transaction(change: Callable[[], object], db: StateDatabase) -> None:
     with db.transaction():
-        database_change(db)
+        change()

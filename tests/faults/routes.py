@@ -347,9 +347,11 @@ READING_NAMES = frozenset(
         "list_sessions",
         "load_entries",
         "lookup_by_session_id",
+        "marks",
         "open",
         "peek_session_id",
         "problems",
+        "report",
         "sessions_dir",
     }
 )
