@@ -12,8 +12,8 @@ from session_core.chats import get_key_platform
 from session_core.errors import InvalidInput, NotFound
 from session_core.event_loops import get_running_loop
 from session_core.lifecycle.agent_turn import AgentTurn
+from session_core.lifecycle.replies import Agent, AgentFactory, AgentResult, Reply
 from session_core.lifecycle.turn import TurnRunner
-from session_core.lifecycle.types import Agent, AgentFactory, AgentResult, Reply
 from session_core.routing.entries import SessionEntry
 from session_core.routing.recovery import is_finally_ended
 from session_core.routing.store import SessionStore
@@ -72,10 +72,10 @@ class SessionRuntime(TurnRunner):
 
         The title is then set after the next successful turn.
         """
-        self._titles.request_title(session_key, title)
+        self._finisher.titles.request_title(session_key, title)
         session_id = self.store.peek_session_id(session_key)
         if session_id is not None:
-            self._titles.apply_title(session_key, session_id)
+            self._finisher.titles.apply_title(session_key, session_id)
 
     def switch(self, session_key: str, target_session_id: str) -> SessionEntry:
         """Move a chat to the tip of another session, which is reopened.
@@ -87,7 +87,7 @@ class SessionRuntime(TurnRunner):
         entry = self.store.switch_session(session_key, target)
         if entry is None:
             raise NotFound(f"session key {session_key!r} has no route")
-        self._leave_session(session_key)
+        self._finisher.leave_session(session_key)
         return entry
 
     def resume(self, session_key: str, session: str) -> SessionEntry:
@@ -115,7 +115,7 @@ class SessionRuntime(TurnRunner):
         itself as an id. An end that was reported already, by any process, is not reported again. A
         closing `viewer` does not end the session of a chat platform and gets None.
         """
-        runs = self._at_work.list_runs(session_key)
+        runs = self._finisher.active_runs.list_runs(session_key)
         entry = self.store.get(session_key)
         session_id = runs[-1].session_id if runs else self._get_session_id(session_key, entry)
         row = self.db.get_session(session_id)
@@ -127,7 +127,7 @@ class SessionRuntime(TurnRunner):
         self._end_interrupted_turns(runs)
         if not is_finally_ended(row):
             self._deliver_session_end(session_key, session_id, platform, end_reason)
-        self._leave_session(session_key)
+        self._finisher.leave_session(session_key)
         for run in runs:
             run.closed_as = end_reason
         self.db.end_session(session_id, end_reason)
@@ -146,11 +146,11 @@ class SessionRuntime(TurnRunner):
             InvalidInput: an event loop runs in this thread, and its agents could not end.
         """
         _refuse_in_event_loop("await ashutdown()")
-        self._at_work.stop()
+        self._finisher.active_runs.stop()
         wait(list(self._closings), _CLOSING_TIMEOUT_S)  # let turns finish that are ending now
         # Marked before the wait: a kill during the wait must not lose the interruption.
         marked = [key for key in self.running if self._mark_interrupted(key)]
-        interrupted = self._at_work.drain(drain_s)
+        interrupted = self._finisher.active_runs.drain(drain_s)
         for key, runs in interrupted.items():
             self._end_interrupted_turns(runs)
             session_id = runs[-1].session_id
@@ -207,7 +207,7 @@ class SessionRuntime(TurnRunner):
     def _end_interrupted_turns(self, runs: list[AgentTurn]) -> None:
         """Report the end of turns before the end of their session."""
         for run in runs:
-            self._end_turn(run, completed=False, interrupted=True)
+            self._finisher.end_turn(run, completed=False, interrupted=True)
 
     def _deliver_session_end(
         self, session_key: str, session_id: str, platform: str, reason: str
@@ -218,9 +218,11 @@ class SessionRuntime(TurnRunner):
         database cannot be asked, the end is reported: twice is better than never.
         """
         begins = None
-        with self._report_errors("pending hook calls will be delivered later"):
+        with self._finisher.report_errors("pending hook calls will be delivered later"):
             self.store.deliver_pending_hooks(session_key)
-        with self._report_errors(f"the session of {session_key} could be finalized a second time"):
+        with self._finisher.report_errors(
+            f"the session of {session_key} could be finalized a second time"
+        ):
             if self.store.peek_session_id(session_key) != session_id:
                 if is_finally_ended(self.db.get_session(session_id)):
                     return
@@ -233,21 +235,27 @@ class SessionRuntime(TurnRunner):
         )
 
     def _record_session_end(self, session_key: str, session_id: str) -> None:
-        with self._report_errors(f"the session of {session_key} could be finalized a second time"):
+        with self._finisher.report_errors(
+            f"the session of {session_key} could be finalized a second time"
+        ):
             self.store.set_end_delivered(session_key, session_id)
 
     def _mark_interrupted(self, session_key: str) -> bool:
         """Mark a chat as interrupted if one of its active turns is in its current session."""
-        with self._report_errors(f"{session_key} could not be marked as interrupted"):
+        with self._finisher.report_errors(f"{session_key} could not be marked as interrupted"):
             session_id = self._get_session_id(session_key, self.store.get(session_key))
-            runs = (run for run in self._at_work.list_runs(session_key) if not run.superseded)
+            runs = (
+                run
+                for run in self._finisher.active_runs.list_runs(session_key)
+                if not run.superseded
+            )
             if any(self.db.get_compression_tip(run.session_id) == session_id for run in runs):
                 return self.store.mark_resume_pending(session_key, _INTERRUPTED_REASON)
         return False
 
     def _clear_interrupted(self, session_key: str) -> None:
         """Remove the mark, which may have been set just after the turn had ended."""
-        with self._report_errors(f"{session_key} stays marked as interrupted"):
+        with self._finisher.report_errors(f"{session_key} stays marked as interrupted"):
             entry = self.store.get(session_key)
             if entry is not None and entry.resume_reason == _INTERRUPTED_REASON:
                 self.store.clear_resume_pending(session_key)

@@ -22,13 +22,14 @@ from session_core.lifecycle.active_runs import ActiveRuns
 from session_core.lifecycle.agent_cache import AgentCache
 from session_core.lifecycle.agent_turn import AgentTurn
 from session_core.lifecycle.cache_table import CachedTurn
-from session_core.lifecycle.replies import PendingTitles, normalize_empty_agent_response
-from session_core.lifecycle.types import (
+from session_core.lifecycle.replies import (
     Agent,
     AgentFactory,
     AgentResult,
+    PendingTitles,
     Reply,
     get_model,
+    normalize_empty_agent_response,
     normalize_result,
     pick_known,
 )
@@ -102,7 +103,132 @@ async def call_function(
 
 
 class TurnFinisher:
-    """Stores the results of turns, unless a later turn of the chat has begun."""
+    """Stores the results of turns, unless a later turn of the chat has begun.
+
+    It owns the registry of active turns and the titles that wait for their session.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        db: StateDatabase,
+        hooks: Hooks,
+        report: Reporter,
+        reset: Callable[[str], object],
+    ) -> None:
+        self.active_runs = ActiveRuns()
+        self.titles = PendingTitles(db, report)
+        self._store = store
+        self._db = db
+        self._hooks = hooks
+        self._report = report
+        self._reset = reset
+
+    def release_lease(self, run: AgentTurn) -> None:
+        """Release the lease of a turn, unless it is released or a later turn has replaced it."""
+        token, run.token = run.token, None
+        if token is not None:
+            with self.report_errors(f"the turn lease of {run.session_key} was not released"):
+                self._store.drop_turn(run.session_key, token)
+
+    def leave_session(self, session_key: str) -> None:
+        """Supersede the active turns of a chat that has left its session."""
+        self.titles.drop_title(session_key)
+        self.active_runs.supersede(session_key)
+
+    def finish_turn(self, run: AgentTurn, result: AgentResult) -> Reply:
+        """Store the results of a turn and return the reply."""
+        outcome = normalize_result(result)
+        failed = bool(outcome.get("failed"))
+        is_complete = not any(outcome.get(flag) for flag in ("failed", "partial", "interrupted"))
+        history_len = 0
+        with self.report_errors(f"the message count of {run.session_key} is not available"):
+            history_len = self._db.message_count(run.session_id) if failed else 0
+        text = normalize_empty_agent_response(
+            outcome, outcome.get("final_response"), history_len=history_len
+        )
+        # A reply is returned even if the results of the turn cannot be stored.
+        with self.report_errors(f"the results of a turn of {run.session_key} were not stored"):
+            self._write_back(run, outcome, whole=is_complete)
+        superseded = run.superseded
+        if outcome.get("compression_exhausted") and not superseded:
+            with self.report_errors(f"{run.session_key} could not be reset"):
+                self._reset(run.session_key)
+        self.end_turn(
+            run,
+            completed=is_complete,
+            interrupted=bool(outcome.get("interrupted")),
+            **pick_known(outcome, "model", "task_id", "turn_id"),
+        )
+        return Reply(text, run.session_id, run.session_key, superseded, failed)
+
+    def _write_back(self, run: AgentTurn, outcome: Mapping[str, Any], *, whole: bool) -> None:
+        with self.report_errors(f"{run.session_key} did not move to the session of its agent"):
+            self._follow_agent(run, outcome.get("session_id"))
+        if not run.superseded:
+            run.catch_up()
+        # Moving the route may have shown that a later turn owns the chat.
+        if run.superseded:
+            return
+        tokens, token = outcome.get("last_prompt_tokens"), run.token
+        if not self._store.turns.end_turn(
+            run.session_key, run.session_id, tokens, finished=whole, token=token
+        ):
+            run.superseded = True
+            return
+        run.token = None
+        if whole:
+            self.titles.apply_title(run.session_key, run.session_id)
+
+    def _follow_agent(self, run: AgentTurn, session_id: str | None) -> None:
+        """Move to the session that the agent names; drop the agent if that is not possible."""
+        if not session_id:
+            return
+        try:
+            if self._db.get_compression_tip(check_session_id(session_id)) != run.session_id:
+                run.follow(session_id)
+        except (InvalidInput, NotFound):
+            if run.turn is not None:
+                run.turn.forget_agent()
+            raise
+
+    @contextmanager
+    def report_errors(self, what: str) -> Iterator[None]:
+        """Report an error of the block instead of raising it."""
+        try:
+            yield
+        except (SessionError, OSError) as error:
+            self._report(what, error)
+
+    def end_turn(
+        self, run: AgentTurn, *, completed: bool, interrupted: bool = False, **details: Any
+    ) -> None:
+        """Report the end of a turn once, unless the shutdown has reported it."""
+        with self.report_errors(f"the start of {run.session_id} was not reported"):
+            run.announce_start()
+        self.release_lease(run)
+        if run.superseded and run.turn is not None:
+            run.turn.forget_agent()
+        if self.active_runs.claim_end(run):
+            self._hooks.call(
+                "on_session_end",
+                session_id=run.session_id,
+                platform=run.platform,
+                completed=completed,
+                interrupted=interrupted,
+                **details,
+            )
+
+
+T = TypeVar("T")
+
+
+class TurnRunner:
+    """Runs the agents of all chats and keeps track of active turns.
+
+    Only the agent call differs between sync and async; the steps before and after it are shared. A
+    superseded turn writes nothing back; the later turn has an agent of its own.
+    """
 
     def __init__(
         self,
@@ -129,138 +255,34 @@ class TurnFinisher:
         self.cache: AgentCache[Agent] = AgentCache(state, report=report) if cache is None else cache
         self._build = build
         self._signature = signature
-        self._report = store.report = report
-        self._at_work = ActiveRuns()
+        store.report = report
         self._closings: set[Future[Any]] = set()
-        self._titles = PendingTitles(state, report)
+        self._finisher = TurnFinisher(store, state, self.hooks, report, self.reset)
         if state.kind == "hermes":
             from session_core.ledger.hook_deliveries import persist_marks  # noqa: PLC0415 -- for Hermes homes only
 
             persist_marks(store, state, report)
-        with self._report_errors("pending hook calls will be delivered later"):
+        with self._finisher.report_errors("pending hook calls will be delivered later"):
             store.deliver_pending_hooks()
         if state.kind == "own":
-            with self._report_errors("the routes could not be compared with their sessions"):
+            with self._finisher.report_errors(
+                "the routes could not be compared with their sessions"
+            ):
                 store.repair_routes()
-
-    def reset(self, session_key: str) -> str:
-        """Start a new session for a chat on request and return the confirmation text."""
-        entry = self.store.reset_session(session_key)
-        self._leave_session(session_key)
-        self.cache.evict(session_key)
-        if entry is None:
-            return "New session: your next message begins it."
-        return f"Session reset. New session {entry.session_id} begins with your next message."
-
-    def _clear_turn_note(self, run: AgentTurn) -> None:
-        """Release the lease of a turn, unless it is released or a later turn has replaced it."""
-        token, run.token = run.token, None
-        if token is not None:
-            with self._report_errors(f"the turn lease of {run.session_key} was not released"):
-                self.store.drop_turn(run.session_key, token)
-
-    def _leave_session(self, session_key: str) -> None:
-        """Supersede the active turns of a chat that has left its session."""
-        self._titles.drop_title(session_key)
-        self._at_work.supersede(session_key)
-
-    def _finish_turn(self, run: AgentTurn, result: AgentResult) -> Reply:
-        """Store the results of a turn and return the reply."""
-        outcome = normalize_result(result)
-        failed = bool(outcome.get("failed"))
-        is_complete = not any(outcome.get(flag) for flag in ("failed", "partial", "interrupted"))
-        history_len = 0
-        with self._report_errors(f"the message count of {run.session_key} is not available"):
-            history_len = self.db.message_count(run.session_id) if failed else 0
-        text = normalize_empty_agent_response(
-            outcome, outcome.get("final_response"), history_len=history_len
-        )
-        # A reply is returned even if the results of the turn cannot be stored.
-        with self._report_errors(f"the results of a turn of {run.session_key} were not stored"):
-            self._write_back(run, outcome, whole=is_complete)
-        superseded = run.superseded
-        if outcome.get("compression_exhausted") and not superseded:
-            with self._report_errors(f"{run.session_key} could not be reset"):
-                self.reset(run.session_key)
-        self._end_turn(
-            run,
-            completed=is_complete,
-            interrupted=bool(outcome.get("interrupted")),
-            **pick_known(outcome, "model", "task_id", "turn_id"),
-        )
-        return Reply(text, run.session_id, run.session_key, superseded, failed)
-
-    def _write_back(self, run: AgentTurn, outcome: Mapping[str, Any], *, whole: bool) -> None:
-        with self._report_errors(f"{run.session_key} did not move to the session of its agent"):
-            self._follow_agent(run, outcome.get("session_id"))
-        if not run.superseded:
-            run.catch_up()
-        # Moving the route may have shown that a later turn owns the chat.
-        if run.superseded:
-            return
-        tokens, token = outcome.get("last_prompt_tokens"), run.token
-        if not self.store.turns.end_turn(
-            run.session_key, run.session_id, tokens, finished=whole, token=token
-        ):
-            run.superseded = True
-            return
-        run.token = None
-        if whole:
-            self._titles.apply_title(run.session_key, run.session_id)
-
-    def _follow_agent(self, run: AgentTurn, session_id: str | None) -> None:
-        """Move to the session that the agent names; drop the agent if that is not possible."""
-        if not session_id:
-            return
-        try:
-            if self.db.get_compression_tip(check_session_id(session_id)) != run.session_id:
-                run.follow(session_id)
-        except (InvalidInput, NotFound):
-            if run.turn is not None:
-                run.turn.forget_agent()
-            raise
-
-    @contextmanager
-    def _report_errors(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (SessionError, OSError) as error:
-            self._report(what, error)
-
-    def _end_turn(
-        self, run: AgentTurn, *, completed: bool, interrupted: bool = False, **details: Any
-    ) -> None:
-        """Report the end of a turn once, unless the shutdown has reported it."""
-        with self._report_errors(f"the start of {run.session_id} was not reported"):
-            run.announce_start()
-        self._clear_turn_note(run)
-        if run.superseded and run.turn is not None:
-            run.turn.forget_agent()
-        if self._at_work.claim_end(run):
-            self.hooks.call(
-                "on_session_end",
-                session_id=run.session_id,
-                platform=run.platform,
-                completed=completed,
-                interrupted=interrupted,
-                **details,
-            )
-
-
-T = TypeVar("T")
-
-
-class TurnRunner(TurnFinisher):
-    """Runs the agents of all chats and keeps track of active turns.
-
-    Only the agent call differs between sync and async; the steps before and after it are shared. A
-    superseded turn writes nothing back; the later turn has an agent of its own.
-    """
 
     @property
     def running(self) -> list[str]:
         """The session keys of the chats with an active turn."""
-        return self._at_work.list_session_keys()
+        return self._finisher.active_runs.list_session_keys()
+
+    def reset(self, session_key: str) -> str:
+        """Start a new session for a chat on request and return the confirmation text."""
+        entry = self.store.reset_session(session_key)
+        self._finisher.leave_session(session_key)
+        self.cache.evict(session_key)
+        if entry is None:
+            return "New session: your next message begins it."
+        return f"Session reset. New session {entry.session_id} begins with your next message."
 
     def handle(self, source: SessionSource, message: Any) -> Reply:
         """Answer a message of a chat; an async agent runs on a new event loop.
@@ -273,7 +295,7 @@ class TurnRunner(TurnFinisher):
             with self._enter_turn(run):
                 return self._answer_message(run, message)
         finally:
-            self._clear_turn_note(run)
+            self._finisher.release_lease(run)
 
     async def ahandle(self, source: SessionSource, message: Any) -> Reply:
         """Answer a message of a chat without blocking the event loop, also for a sync agent.
@@ -311,9 +333,9 @@ class TurnRunner(TurnFinisher):
                     agent = turn.keep_agent(check_agent(resolve_awaitable(self._build(run))))
                 result = check_result(resolve_awaitable(agent(run, message)))
                 run.make_current()
-                return self._finish_turn(run, result)
+                return self._finisher.finish_turn(run, result)
         except BaseException:
-            self._end_turn(run, completed=False)
+            self._finisher.end_turn(run, completed=False)
             raise
 
     async def _begin_turn_in_thread(
@@ -321,13 +343,15 @@ class TurnRunner(TurnFinisher):
     ) -> AgentTurn:
         def begin() -> AgentTurn:
             run = self._begin_turn(source)
-            ending.stack.callback(self._clear_turn_note, run)
+            ending.stack.callback(self._finisher.release_lease, run)
             return run
 
         ending.hold()
         run = await get_worker_threads(self, "calls").run(begin, on_end=ending.release)
-        ending.stack.enter_context(self._at_work.enter_run(run))
-        ending.stack.callback(self._end_turn, run, completed=False)  # no effect if already ended
+        ending.stack.enter_context(self._finisher.active_runs.enter_run(run))
+        ending.stack.callback(
+            self._finisher.end_turn, run, completed=False
+        )  # no effect if already ended
         return run
 
     async def _call_agent(
@@ -352,7 +376,7 @@ class TurnRunner(TurnFinisher):
         self, run: AgentTurn, result: AgentResult, ending: SharedExitStack
     ) -> Reply:
         try:
-            return self._finish_turn(run, result)
+            return self._finisher.finish_turn(run, result)
         finally:
             ending.release()
 
@@ -361,7 +385,7 @@ class TurnRunner(TurnFinisher):
 
         From then on no watcher, of any process, ends the session during the turn.
         """
-        number = self._at_work.register_message()
+        number = self._finisher.active_runs.register_message()
         # The token is stored with the route, so that watchers of other processes see the turn.
         token = create_token()
         routed = self.store.router.route_message(source, turn=token)
@@ -397,7 +421,7 @@ class TurnRunner(TurnFinisher):
 
     @contextmanager
     def _enter_turn(self, run: AgentTurn) -> Iterator[None]:
-        with self._at_work.enter_run(run), run.context():
+        with self._finisher.active_runs.enter_run(run), run.context():
             run.make_current()
             yield
 

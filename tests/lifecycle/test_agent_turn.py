@@ -312,7 +312,7 @@ async def test_shutdown_lets_cancelled_turns_end(world: World, gate: threading.E
             remaining.append(await world.runtime.ashutdown())
 
         group.start_soon(shut_down)
-        await becomes(lambda: world.runtime._at_work._stopping)
+        await becomes(lambda: world.runtime._finisher.active_runs._stopping)
         gate.set()
     assert remaining == [[]]
     assert world.names("finalize", "end") == [("end", world.agree())]

@@ -81,7 +81,7 @@ def test_later_message_follows_concurrent_rotation(
     with beside(lambda: world.say("A"), lambda: first.entered.wait(30) and world.say("B")) as got:
         later.entered.wait(30)
         first.opened.set()
-        until(lambda: len(world.runtime._at_work.list_runs(KEY)) == 1)
+        until(lambda: len(world.runtime._finisher.active_runs.list_runs(KEY)) == 1)
         later.opened.set()
     assert (got[0].superseded, got[1].superseded) == (True, False)
     assert got[1].session_id == world.agree() == "child"
