@@ -3,25 +3,29 @@
 Two hooks report the boundaries of a session: `on_session_finalize` (the old session has ended) and
 `on_session_reset` (the chat is in a new session). There are two kinds of deliveries.
 
-**Boundary of a chat** (`HookOutbox`). A reset, a switch or a policy moves a chat from session A
-to session B. The entry of the chat stores a `PendingBoundary` in the commit that stores B: either
-both are stored or neither. The states are
+**Boundary of a chat** (`HookOutbox`). A reset, a switch or a policy moves a chat from session A to
+session B. The commit that stores B stores a `PendingBoundary` in the entry of the chat: either both
+are stored or neither.
 
-1. *pending*: finalize(A) and reset(B) are to be called; `old_session_id` is A;
-2. *finalize begun*: `old_session_id` is None; only reset(B) is to be called;
-3. *reset begun*: the boundary is removed from the entry; the delivery is done.
+    state            stored as                            left by
+    pending          old_session_id is A                  begin_finalize, before finalize(A)
+    finalize begun   old_session_id is None               begin_reset, before reset(B)
+    reset begun      the boundary is removed              nothing: the delivery is done
+
+A boundary whose A was finalized already begins in the state "finalize begun".
 
 **End without a successor** (`SessionEnds`). The expiry watcher, or a caller that ends a session,
-reports the end of A while the chat stays in A. The states are
+reports the end of A while the chat stays in A.
 
-1. *open*: the entry has no claim;
-2. *claimed*: `END_CLAIM` holds the token of the process that will call finalize(A);
-3. *begun*: `BEGUN_FIELD` holds the use of A (its `updated_at`) for which the hook was called;
-4. *delivered*: `expiry_finalized` is set and the claim is removed.
+    state            stored as                            left by
+    open             no claim                             claim_expiry or claim_end
+    claimed          END_CLAIM: token of the process      begin_end_delivery, before finalize(A)
+    begun            BEGUN_FIELD: the use of A            set_expiry_finalized or set_end_delivered
+    delivered        expiry_finalized, no claim           the next message in A: open again
 
-If a message moves the chat to another session while its end is claimed but not begun, the boundary
-of the chat includes the end, and the claim finds the chat gone. A new message in A starts another
-use of A, and the next end is delivered again.
+A use of A is its `updated_at`. If a message moves the chat to another session while its end is
+claimed but not begun, the boundary of the chat includes the end, and the claim finds the chat gone.
+A message that stays in A starts another use of A, and its turn voids the claim.
 
 **Who delivers.** The thread that committed the change calls the hooks directly after the commit. It
 stores the next state just before each call, in a compare-and-swap of the entry: of several threads
