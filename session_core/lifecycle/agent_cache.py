@@ -207,10 +207,7 @@ class AgentCache(TupleMapping, Generic[A]):
         A build without `keep_agent` has failed, and the next waiting thread builds. If `how` is
         "switched", the agent must load the history of its new session.
         """
-
-        def enter() -> tuple[AgentSlot | None, ReuseReason]:
-            return self._open_turn(key, signature, session_id, alone=alone)
-
+        enter = partial(self._open_turn, key, signature, session_id, alone=alone)
         return CachedTurn(key, self._table, enter, self._evict_excess, self._sessions.get_revision)
 
     def begin_turn(self, key: str) -> CachedTurn[A]:

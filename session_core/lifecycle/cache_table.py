@@ -328,14 +328,9 @@ class SessionLookup:
 
     def get_revision(self, session_id: str | None) -> Revision | None:
         """Return the current revision of a session; a missing row counts as empty."""
-
-        def ask(db: StateDatabase, session_id: str) -> Revision:
-            try:
-                return db.get_revision(session_id)
-            except NotFound:
-                return EMPTY_REVISION
-
-        return self._query_db(ask, session_id)
+        return self._query_db(
+            lambda db, session_id: db.get_revision(session_id), session_id, missing=EMPTY_REVISION
+        )
 
     def get_message_count(self, session_id: str | None) -> int | None:
         """Return the message counter of a session."""
@@ -355,12 +350,18 @@ class SessionLookup:
         return self._query_db(lambda db, session_id: (db.get_session(session_id),), session_id)
 
     def _query_db(
-        self, query: Callable[[StateDatabase, str], T], session_id: str | None
+        self,
+        query: Callable[[StateDatabase, str], T],
+        session_id: str | None,
+        *,
+        missing: T | None = None,
     ) -> T | None:
         if self._db is None or session_id is None:
             return None
         try:
             return query(self._db, session_id)
+        except NotFound:
+            return missing
         except Exception as error:  # noqa: BLE001 -- the turn continues with the cached agent
             self._report(f"session {session_id} could not be looked up", error)
             return None
