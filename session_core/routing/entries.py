@@ -18,6 +18,7 @@ from session_core.chats import (
     SessionSource,
     check_session_id,
     check_session_key,
+    get_key_platform,
     normalize_text,
     parse_platform,
 )
@@ -220,6 +221,33 @@ class SessionEntry:
         elif origin is not None:  # not usable; kept as it is
             fields["origin"] = origin
         return cls(**values, extra=fields)
+
+
+def build_session_fields(entry: SessionEntry) -> dict[str, Any]:
+    """Return the fields of a chat for `append_message(create=...)`."""
+    origin = entry.origin
+    fields: dict[str, Any] = {
+        "source": str(entry.platform or get_key_platform(entry.session_key) or "unknown"),
+        "session_key": entry.session_key,
+        "chat_type": entry.chat_type,
+        "display_name": entry.display_name,
+    }
+    if origin is not None:
+        fields |= {
+            "user_id": origin.user_id,
+            "chat_id": origin.chat_id,
+            "thread_id": origin.thread_id,
+            "profile_name": origin.profile,
+            "origin_json": origin.to_dict(),
+        }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def build_peer_fields(entry: SessionEntry) -> dict[str, Any]:
+    """Return the fields of a chat for `record_gateway_session_peer`."""
+    fields = build_session_fields(entry)
+    fields.pop("profile_name", None)
+    return fields
 
 
 def to_local_time(time: datetime) -> datetime:

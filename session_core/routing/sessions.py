@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from session_core.chats import SessionSource, check_session_id
 from session_core.errors import Busy, Conflict, NotFound, SessionError
 from session_core.routing import recovery
-from session_core.routing.entries import SessionEntry
+from session_core.routing.entries import SessionEntry, build_peer_fields
 from session_core.routing.outbox import list_pending
-from session_core.routing.settings import build_peer_fields
 
 if TYPE_CHECKING:
     from session_core.routing.decisions import DatabaseChange, RouteDecision, RouteDecisions

@@ -6,14 +6,13 @@ import uuid
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from session_core import presence
-from session_core.chats import SessionSource, build_session_key, get_key_platform
+from session_core.chats import SessionSource, build_session_key
 from session_core.errors import InvalidInput
 from session_core.hooks import Hooks
 from session_core.hooks.calls import Reporter, log_fault
-from session_core.routing.entries import SessionEntry
 from session_core.routing.whatsapp import WhatsAppAliases
 from session_core.state.protocol import StateDatabase
 
@@ -71,33 +70,6 @@ class StoreSettings:
             profile=source.profile if self.config.multiplex_profiles else None,
             canonical_id=self._aliases.find_canonical,
         )
-
-
-def build_session_fields(entry: SessionEntry) -> dict[str, Any]:
-    """Return the fields of a chat for `append_message(create=...)`."""
-    origin = entry.origin
-    fields: dict[str, Any] = {
-        "source": str(entry.platform or get_key_platform(entry.session_key) or "unknown"),
-        "session_key": entry.session_key,
-        "chat_type": entry.chat_type,
-        "display_name": entry.display_name,
-    }
-    if origin is not None:
-        fields |= {
-            "user_id": origin.user_id,
-            "chat_id": origin.chat_id,
-            "thread_id": origin.thread_id,
-            "profile_name": origin.profile,
-            "origin_json": origin.to_dict(),
-        }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def build_peer_fields(entry: SessionEntry) -> dict[str, Any]:
-    """Return the fields of a chat for `record_gateway_session_peer`."""
-    fields = build_session_fields(entry)
-    fields.pop("profile_name", None)
-    return fields
 
 
 def _make_session_id(now: datetime) -> str:

@@ -17,7 +17,7 @@ from session_core.errors import InvalidInput
 from session_core.home import is_same_file
 from session_core.hooks import Hooks
 from session_core.hooks.calls import Reporter
-from session_core.routing import settings as store_settings
+from session_core.routing import entries as routing_entries
 from session_core.routing.decisions import RouteDecisions, check_key_type
 from session_core.routing.entries import RouteState, SessionEntry
 from session_core.routing.json_backend import JsonBackend
@@ -159,11 +159,11 @@ class SessionStore:
 
     def build_session_fields(self, entry: SessionEntry) -> dict[str, Any]:
         """Return the fields of a chat for `append_message(create=...)`."""
-        return store_settings.build_session_fields(entry)
+        return routing_entries.build_session_fields(entry)
 
     def build_peer_fields(self, entry: SessionEntry) -> dict[str, Any]:
         """Return the fields of a chat for `record_gateway_session_peer`."""
-        return store_settings.build_peer_fields(entry)
+        return routing_entries.build_peer_fields(entry)
 
     # -- reading -----------------------------------------------------------------------------
 
