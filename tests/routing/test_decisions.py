@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from session_core import Hooks, InvalidInput, SessionDB, SessionStore
-from tests.routing.chats import KEY, OTHER, append_text, chat, file_entries, read_rows
+from session_core import Conflict, Hooks, InvalidInput, SessionDB, SessionEntry, SessionStore
+from session_core.routing.decisions import RouteDecision
+from session_core.routing.leases import TURN_LEASE, create_token
+from tests.routing.chats import (
+    IDLE,
+    KEY,
+    OTHER,
+    Clock,
+    append_text,
+    chat,
+    file_entries,
+    read_rows,
+)
 
 
 @pytest.fixture
@@ -143,3 +155,45 @@ def test_store_works_after_transaction(store: SessionStore, session_id: str) -> 
         pass
     assert store.suspend_session(KEY)
     assert store.remove(store.load_entries()) == [KEY]
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_conflict_drops_calls_of_decision(store: SessionStore, attempts: int) -> None:
+    store.get_or_create_session(chat())
+    calls: list[int] = []
+    decisions: list[RouteDecision] = []
+
+    def decide(decision: RouteDecision) -> None:
+        decisions.append(decision)
+        decision.after_commit.append(partial(calls.append, len(decisions)))
+        if len(decisions) < attempts:
+            raise Conflict("another process was faster")
+
+    store.decisions.run(KEY, decide)
+    assert calls == [attempts]
+    assert len(decisions) == attempts
+
+
+def test_inner_decision_begins_no_turn(make: Any, db: SessionDB, clock: Clock) -> None:
+    """A callback of the application changes the chat while its message is routed."""
+
+    def is_busy(key: str) -> bool:
+        return bool(store.set_model_override(key, {"model": "small"}))
+
+    store = make(db, config=IDLE, has_active_processes_fn=is_busy)
+    store.get_or_create_session(chat())
+    clock.advance(hours=2)
+    seen_tokens: list[Any] = []
+    put = store.backend.put
+
+    def record_put(key: str, entry: SessionEntry, *change: Any) -> bool:
+        seen_tokens.append(entry.extra.get(TURN_LEASE.names[0]))
+        stored: bool = put(key, entry, *change)
+        return stored
+
+    store.backend.put = record_put
+    token = create_token()
+    entry = store.get_or_create_session(chat(), turn=token)
+    assert seen_tokens[0] is None
+    assert entry.model_override == {"model": "small"}
+    assert entry.extra[TURN_LEASE.names[0]] == token

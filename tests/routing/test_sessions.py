@@ -14,6 +14,7 @@ from tests.routing.chats import (
     IDLE,
     KEY,
     Clock,
+    append_text,
     begin_session,
     chat,
     get_end_reason,
@@ -42,6 +43,20 @@ def test_session_id_has_local_time_and_suffix(store: SessionStore) -> None:
 def test_session_row_missing_before_first_message(store: SessionStore, db: SessionDB) -> None:
     entry = store.get_or_create_session(chat())
     assert db.get_session(entry.session_id) is None
+
+
+def test_routed_message_knows_existing_session(store: SessionStore, db: SessionDB) -> None:
+    first = store.router.route_message(chat())
+    assert not first.has_session
+    append_text(store, db, first.entry)
+    assert store.router.route_message(chat()).has_session
+    assert not store.router.route_message(chat(), force_new=True).has_session
+
+
+def test_recovered_session_exists(store: SessionStore, db: SessionDB) -> None:
+    begin_session(store, db)
+    store.remove(store.load_entries())
+    assert store.router.route_message(chat()).has_session
 
 
 def test_first_message_stores_chat_fields(store: SessionStore, db: SessionDB) -> None:
