@@ -73,6 +73,13 @@ def get_end_reason(db: SessionDB, session_id: str) -> str | None:
     return row["end_reason"]
 
 
+def get_entry(store: SessionStore) -> SessionEntry:
+    """Return the entry of `KEY`."""
+    entry = store.get(KEY)
+    assert entry is not None
+    return entry
+
+
 def get_session_ids(store: SessionStore) -> dict[str, str]:
     """Return the session id of each chat."""
     return {key: entry.session_id for key, entry in store.load_entries().items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from session_core import SessionDB, SessionStore
 from session_core.routing import sql_backend
 from tests.homes import make_hermes_database, make_own_database
-from tests.routing.chats import Clock
+from tests.routing.chats import IDLE, Clock, begin_session
 
 Make = Callable[..., SessionStore]
 
@@ -69,6 +71,25 @@ def make(folder: Path, clock: Clock) -> Iterator[Make]:
 def store(make: Make, db: SessionDB) -> SessionStore:
     """A store on a home of our own."""
     return make(db)
+
+
+@pytest.fixture
+def expired(make: Any, db: SessionDB, clock: Clock) -> SessionStore:
+    """A store with a session that has expired."""
+    store: SessionStore = make(db, config=IDLE)
+    begin_session(store, db)
+    clock.advance(minutes=61)
+    return store
+
+
+@pytest.fixture
+def dead() -> str:
+    """The token of a process that has ended."""
+    code = "from session_core.routing import leases; print(leases.create_token())"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    return answer.stdout.strip()
 
 
 @pytest.fixture(params=["table", "file", "hermes", "older"])

@@ -174,6 +174,43 @@ def test_conflict_drops_calls_of_decision(store: SessionStore, attempts: int) ->
     assert len(decisions) == attempts
 
 
+# A callback of the application may change another chat
+
+
+@pytest.mark.requirement("store:unsafe")
+def test_turn_lease_is_stored_in_own_chat(make: Any, db: SessionDB, clock: Clock) -> None:
+    def active(_: str) -> bool:
+        store.update_session(OTHER, 1)
+        return False
+
+    store = make(db, config=IDLE, has_active_processes_fn=active, hooks=Hooks(group=None))
+    for chat_id in (42, 43):
+        store.get_or_create_session(chat(chat_id))
+    clock.advance(hours=2)
+    store.get_or_create_session(chat(), turn="mine")
+    noted = {key: "active_turn_token" in entry.extra for key, entry in store.load_entries().items()}
+    assert noted == {KEY: True, OTHER: False}
+
+
+def test_nested_change_calls_hooks_once(make: Any, db: SessionDB, clock: Clock) -> None:
+    def active(key: str) -> bool:
+        if key == KEY:
+            store.switch_session(OTHER, "target")
+        return False
+
+    store = make(db, config=IDLE, has_active_processes_fn=active, hooks=Hooks(group=None))
+    db.create_session("target", "telegram")
+    for chat_id in (42, 43):
+        store.get_or_create_session(chat(chat_id))
+    hook_calls: list[tuple[Any, ...]] = []
+    store.outbox._deliver_boundary = lambda key, _new, boundary, *_, **__: hook_calls.append(
+        (key, boundary.reason)
+    )
+    clock.advance(hours=2)
+    store.get_or_create_session(chat())
+    assert hook_calls == [(OTHER, "session_switch"), (KEY, "idle")]
+
+
 def test_inner_decision_begins_no_turn(make: Any, db: SessionDB, clock: Clock) -> None:
     """A callback of the application changes the chat while its message is routed."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from session_core import Hooks, InvalidInput, SessionDB, SessionSource, SessionStore
-from tests.routing.chats import IDLE, KEY, OTHER, Clock, chat, make_stored_entry, put_row
+from session_core import InvalidInput, SessionDB, SessionSource, SessionStore
+from tests.routing.chats import KEY, chat, make_stored_entry, put_row
 
 UNSAFE = ["../x", "", "a/b", None]
 
@@ -67,43 +67,6 @@ def test_wrong_argument_type_is_refused(
     any_store.get_or_create_session(chat())
     with pytest.raises(InvalidInput):
         call(any_store)
-
-
-# A callback of the application may change another chat
-
-
-@pytest.mark.requirement("store:unsafe")
-def test_turn_lease_is_stored_in_own_chat(make: Any, db: SessionDB, clock: Clock) -> None:
-    def active(_: str) -> bool:
-        store.update_session(OTHER, 1)
-        return False
-
-    store = make(db, config=IDLE, has_active_processes_fn=active, hooks=Hooks(group=None))
-    for chat_id in (42, 43):
-        store.get_or_create_session(chat(chat_id))
-    clock.advance(hours=2)
-    store.get_or_create_session(chat(), turn="mine")
-    noted = {key: "active_turn_token" in entry.extra for key, entry in store.load_entries().items()}
-    assert noted == {KEY: True, OTHER: False}
-
-
-def test_nested_change_calls_hooks_once(make: Any, db: SessionDB, clock: Clock) -> None:
-    def active(key: str) -> bool:
-        if key == KEY:
-            store.switch_session(OTHER, "target")
-        return False
-
-    store = make(db, config=IDLE, has_active_processes_fn=active, hooks=Hooks(group=None))
-    db.create_session("target", "telegram")
-    for chat_id in (42, 43):
-        store.get_or_create_session(chat(chat_id))
-    hook_calls: list[tuple[Any, ...]] = []
-    store.outbox._deliver_boundary = lambda key, _new, boundary, *_, **__: hook_calls.append(
-        (key, boundary.reason)
-    )
-    clock.advance(hours=2)
-    store.get_or_create_session(chat())
-    assert hook_calls == [(OTHER, "session_switch"), (KEY, "idle")]
 
 
 def build_recursive_dict() -> dict[str, Any]:
