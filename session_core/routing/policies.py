@@ -11,7 +11,6 @@ twice, the reset is at the first, and a message between the two does not reset a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -19,14 +18,11 @@ from session_core.chats import get_key_platform
 from session_core.routing.entries import RouteState, SessionEntry, to_local_time
 from session_core.routing.leases import TURN_LEASE
 from session_core.routing.recovery import CONTINUABLE_REASONS, is_ended_by_policy
-from session_core.routing.settings import StoreSettings
+from session_core.routing.settings import HasActiveProcesses, StoreSettings
 
 if TYPE_CHECKING:
     from session_core.config import SessionResetPolicy
     from session_core.types import SessionRow
-
-HasActiveProcesses = Callable[[str], bool]
-"""Returns True if a process of the chat with this session key is at work."""
 
 _RESETTING_MODES = ("idle", "daily", "both")
 

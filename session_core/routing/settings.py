@@ -19,7 +19,8 @@ from session_core.state.protocol import StateDatabase
 if TYPE_CHECKING:
     from session_core.config import GatewayConfig
 
-ActiveFn = Callable[[str], bool]
+HasActiveProcesses = Callable[[str], bool]
+"""Returns True if a process of the chat with this session key is at work."""
 
 
 class StoreSettings:
@@ -32,7 +33,7 @@ class StoreSettings:
         db: StateDatabase | None,
         *,
         hooks: Hooks | None = None,
-        has_active_processes: ActiveFn | None = None,
+        has_active_processes: HasActiveProcesses | None = None,
         now: Callable[[], datetime] = datetime.now,
         new_id: Callable[[datetime], str] | None = None,
     ) -> None:

@@ -25,7 +25,7 @@ from session_core.routing.leases import DeliveryMarks
 from session_core.routing.outbox import HookOutbox, SessionEnds, list_pending, merge_pending
 from session_core.routing.policies import ResetPolicies, is_recently_used
 from session_core.routing.sessions import SessionRouter
-from session_core.routing.settings import ActiveFn, StoreSettings
+from session_core.routing.settings import HasActiveProcesses, StoreSettings
 from session_core.routing.sql_backend import SqlBackend
 from session_core.routing.turns import TurnRecords
 from session_core.state.protocol import StateDatabase
@@ -46,7 +46,7 @@ class SessionStore:
         self,
         sessions_dir: str | Path,
         config: GatewayConfig | None = None,
-        has_active_processes_fn: ActiveFn | None = None,
+        has_active_processes_fn: HasActiveProcesses | None = None,
         db: StateDatabase | None = None,
         *,
         hooks: Hooks | None = None,
