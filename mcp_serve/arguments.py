@@ -15,7 +15,7 @@ from mcp_serve.redaction.redaction import redact
 from mcp_serve.sdk.tools import ToolArguments
 from session_core import InvalidInput
 
-__all__ = ["PageArguments", "ProfileArguments", "ToolArguments", "to_tuple"]
+__all__ = ["PageArguments", "StoreArguments", "ToolArguments", "to_tuple"]
 
 Text = Annotated[str, Field(max_length=2000)]
 Session = Annotated[
@@ -48,13 +48,13 @@ Days = Annotated[float, Field(ge=0, le=100_000)]
 Handle = Annotated[str, Field(max_length=100, description="Plan to apply; pass it alone.")]
 
 
-class ProfileArguments(ToolArguments):
+class StoreArguments(ToolArguments):
     """The arguments of every tool."""
 
-    profile: Annotated[str, Field(max_length=200)] | None = None
+    store: Annotated[str, Field(max_length=200)] | None = None
 
 
-class PageArguments(ProfileArguments):
+class PageArguments(StoreArguments):
     """The arguments of every list."""
 
     cursor: Cursor | None = None

@@ -9,8 +9,8 @@ from mcp.types import Completion
 
 from mcp_serve import render
 from mcp_serve.homes import ServedHome
-from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import run_in_thread
+from mcp_serve.stores import ServedStores
 from session_core import SessionError, SessionFilter
 
 _MAX_VALUES = 100
@@ -20,7 +20,7 @@ _MAX_SCANNED_ROWS = 200
 class Completions:
     """Completes the arguments of prompts and templates by argument name."""
 
-    def __init__(self, served: ServedProfiles) -> None:
+    def __init__(self, served: ServedStores) -> None:
         self._served = served
 
     async def complete_argument(self, argument: str, typed: str) -> Completion:

@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 
 from mcp_serve import answer_size, plans, render
 from mcp_serve.homes import ServedHome
-from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import run_in_thread
+from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 from session_core.maintenance import PlanPreview
 
@@ -31,22 +31,22 @@ class Consent(BaseModel):
 
 
 def build_consent_function(
-    served: ServedProfiles, spec: ToolSpec
+    served: ServedStores, spec: ToolSpec
 ) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
     """Return the function that asks before a tool applies a plan of these homes."""
 
     # The SDK passes arguments by name, so the function has only those that go with a plan.
     async def ask(
-        context: Context, plan: str | None, profile: str | None
+        context: Context, plan: str | None, store: str | None
     ) -> Consent | Elicit[Consent]:
-        return await ask_of_summary(context, plan, profile, None)
+        return await ask_of_summary(context, plan, store, None)
 
     async def ask_of_summary(
-        context: Context, plan: str | None, profile: str | None, summary: str | None
+        context: Context, plan: str | None, store: str | None, summary: str | None
     ) -> Consent | Elicit[Consent]:
         if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
             return Consent()
-        question = await run_in_thread(_build_question, served, profile, spec, plan, summary)
+        question = await run_in_thread(_build_question, served, store, spec, plan, summary)
         return Consent() if question is None else Elicit(question, Consent)
 
     return ask_of_summary if "summary" in spec.allowed_with_plan else ask
@@ -66,10 +66,10 @@ def read_answer(outcome: Any) -> Answer:
 
 
 def _build_question(
-    served: ServedProfiles, profile: str | None, spec: ToolSpec, plan: str, summary: str | None
+    served: ServedStores, store: str | None, spec: ToolSpec, plan: str, summary: str | None
 ) -> str | None:
     """Return the question, or None if an earlier call has started the plan with consent."""
-    home = served.get_home(profile or served.find_profile(plan=plan))
+    home = served.get_home(store or served.find_store(plan=plan))
     # Check first, so that the user is not asked about a plan that cannot be applied.
     stored = plans.load_plan(home, plan, spec.asks)
     if spec.check is not None:
@@ -85,7 +85,7 @@ def _format_question(home: ServedHome, kind: str, preview: PlanPreview) -> str:
         [f"- and {preview.count - _MAX_EXAMPLES:,} more"] if preview.count > _MAX_EXAMPLES else []
     )
     notes = [f"Note: {warning}" for warning in plans.render_warnings(home, preview.warnings)]
-    location = f" in profile {render.render_line(home, home.profile)}" if home.profile else ""
+    location = f" in store {render.render_line(home, home.store_name)}" if home.store_name else ""
     question = f"{kind.capitalize()}{location}: {preview.count:,}?"
     return "\n".join([question, *examples, *remainder, *notes])
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from mcp_serve import cursors, plans, render
 from mcp_serve.consent import Answer
 from mcp_serve.cursors import PagedQuery
-from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import CallContext, run_in_thread
+from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ToolDispatcher:
     """Calls tools on the served homes."""
 
-    def __init__(self, served: ServedProfiles) -> None:
+    def __init__(self, served: ServedStores) -> None:
         self._served = served
 
     async def apply_plan(
@@ -35,18 +35,18 @@ class ToolDispatcher:
         plan = arguments.get("plan")
         if plan is None or answer == "agreed":
             return await self.run_change(spec, arguments, work)
-        home = self._served.get_home(await self._find_profile(arguments))
+        home = self._served.get_home(await self._find_store(arguments))
         plan_preview = await run_in_thread(plans.render_unapplied, home, plan, answer)
-        return render.make_tool_result(_add_profile(spec, plan_preview, home.profile))
+        return render.make_tool_result(_add_store(spec, plan_preview, home.store_name))
 
     async def run_change(
         self, spec: ToolSpec, arguments: Mapping[str, Any], work: CallContext
     ) -> CallToolResult:
         """Call a tool that changes data or takes long, and return its result."""
-        located = {**arguments, "profile": await self._find_profile(arguments)}
+        located = {**arguments, "store": await self._find_store(arguments)}
         run = partial(self._bind_call(spec, located), work)
-        profile = self._served.get_home(located["profile"]).profile
-        return render.make_tool_result(_add_profile(spec, await work.run(run), profile))
+        store = self._served.get_home(located["store"]).store_name
+        return render.make_tool_result(_add_store(spec, await work.run(run), store))
 
     async def call_tool(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallToolResult:
         """Call a tool with validated arguments and return its result."""
@@ -62,21 +62,21 @@ class ToolDispatcher:
         answer: dict[str, Any] = result
         return answer
 
-    async def _find_profile(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return the profile that a call names, else the profile of its plan or batch."""
+    async def _find_store(self, arguments: Mapping[str, Any]) -> str | None:
+        """Return the store that a call names, else the store of its plan or batch."""
         handles = {
             name: arguments[name] for name in ("plan", "batch") if arguments.get(name) is not None
         }
-        profile: str | None = arguments.get("profile")
-        if profile is not None or not handles:
-            return profile
-        return await run_in_thread(partial(self._served.find_profile, **handles))
+        store: str | None = arguments.get("store")
+        if store is not None or not handles:
+            return store
+        return await run_in_thread(partial(self._served.find_store, **handles))
 
     def _bind_call(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the call of a tool with its home and arguments bound."""
         validated, page_query = resolve_arguments(spec, arguments, self._served)
         return partial(
-            run_tool, spec, self._served.get_home(validated.profile), validated, page_query
+            run_tool, spec, self._served.get_home(validated.store), validated, page_query
         )
 
 
@@ -88,23 +88,23 @@ def run_tool(
         return spec.run(home, arguments, page_query, *work)
 
 
-def _add_profile(spec: ToolSpec, answer: dict[str, Any], profile: str | None) -> dict[str, Any]:
-    """Return an answer with its profile, if the answer type has that field."""
+def _add_store(spec: ToolSpec, answer: dict[str, Any], store: str | None) -> dict[str, Any]:
+    """Return an answer with its store, if the answer type has that field."""
     fields = getattr(spec.answers, "__annotations__", {})
-    return answer | render.drop_empty(profile=profile if "profile" in fields else None)
+    return answer | render.drop_empty(store=store if "store" in fields else None)
 
 
 def resolve_arguments(
-    spec: ToolSpec, arguments: Mapping[str, Any], served: ServedProfiles
+    spec: ToolSpec, arguments: Mapping[str, Any], served: ServedStores
 ) -> tuple[Any, PagedQuery]:
     """Return the arguments of a call, including those of its cursor, and its query."""
     defaults = {name: field.default for name, field in spec.arguments.model_fields.items()}
     given = {name: value for name, value in arguments.items() if value is not None}
     cursor = given.get("cursor")
     if cursor is None:
-        now = float(int(served.get_home(arguments.get("profile")).now()))
+        now = float(int(served.get_home(arguments.get("store")).now()))
         query = {name: value for name, value in given.items() if value != defaults[name]}
-        query["profile"] = given.get("profile") or served.names[0]
+        query["store"] = given.get("store") or served.names[0]
         return spec.arguments.model_construct(**arguments), PagedQuery(spec.name, query, now)
     page_query = cursors.parse_cursor(spec.name, cursor, spec.place)
     cursors.check_same_arguments(page_query, given, defaults)

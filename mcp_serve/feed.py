@@ -213,7 +213,7 @@ def _render_event(home: ServedHome, event: SessionEvent) -> dict[str, Any]:
         "at": format_time(event.at),
         "session_id": event.session_id,
         **drop_empty(
-            profile=home.profile,
+            store=home.store_name,
             message_id=event.message_id,
             role=render.render_line(home, event.role, render.MAX_ROLE_CHARS),
             text=_render_text(home, event),
@@ -269,7 +269,7 @@ def find_differences(
 
     def add_event(kind: str, session: str, **fields: Any) -> None:
         event = {"type": kind, "at": at, "session_id": session}
-        events.append((session, event | drop_empty(profile=home.profile, **fields)))
+        events.append((session, event | drop_empty(store=home.store_name, **fields)))
 
     known_roots = {line.root_id for line in before.lines.values()}
     previous_rows = {**before.followed, **before.lines}

@@ -49,7 +49,7 @@ class _locked_property(Generic[T]):  # noqa: N801 -- used as a decorator
 
 
 class ServedHome:
-    """A home and the way it is served; `profile` is its name if several are served.
+    """A home and the way it is served; `store_name` is its name if several are served.
 
     `path` is the folder of the home or its database file.
     """
@@ -58,7 +58,7 @@ class ServedHome:
         self,
         path: Path,
         *,
-        profile: str | None = None,
+        store_name: str | None = None,
         read_only: bool = False,
         redact: bool = True,
         trash: Path | None = None,
@@ -66,7 +66,7 @@ class ServedHome:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
-        self.profile = profile
+        self.store_name = store_name
         self.read_only = read_only
         self.redacts = redact
         self._trash = trash

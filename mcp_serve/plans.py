@@ -155,7 +155,7 @@ def check_plan_alone(arguments: Any, allowed: Collection[str] = ()) -> None:
         return
     fields = type(arguments).model_fields
     for name, field in fields.items():
-        if name in ("plan", "profile", *allowed):
+        if name in ("plan", "store", *allowed):
             continue
         if getattr(arguments, name) != field.default:
             raise InvalidInput(

@@ -16,11 +16,11 @@ from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import CLIENT_NAME
 from mcp_serve.plain_text import shorten_text, to_plain_line
-from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import CallContext
 from mcp_serve.resources import Resources
 from mcp_serve.sdk.disconnect import run_while_connected
 from mcp_serve.sdk.tools import make_strict_tool
+from mcp_serve.stores import ServedStores
 from mcp_serve.tools import (
     compress,
     edit,
@@ -57,7 +57,7 @@ _MAX_CLIENT_CHARS = 60
 class ServedSurface:
     """The tools, resources, prompts and completions of the served homes."""
 
-    def __init__(self, served: ServedProfiles) -> None:
+    def __init__(self, served: ServedStores) -> None:
         self._caller = ToolDispatcher(served)
         self._resources = Resources(served, self._caller)
         self._completions = Completions(served)

@@ -68,7 +68,7 @@ def render_session(
         "messages": summary.messages,
         **drop_empty(project=render_line(home, summary.project, 1000)),
         "pinned": summary.pinned or summary.id in pins,
-        **drop_empty(profile=home.profile),
+        **drop_empty(store=home.store_name),
     }
 
 
@@ -151,7 +151,7 @@ def render_hit(home: ServedHome, hit: SearchHit, snippet: str) -> dict[str, Any]
         "snippet": snippet,
         "title": render_line(home, hit.title),
         "source": render_line(home, hit.source) or "",
-        **drop_empty(compacted=hit.compacted, profile=home.profile),
+        **drop_empty(compacted=hit.compacted, store=home.store_name),
     }
 
 

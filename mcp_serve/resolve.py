@@ -67,7 +67,7 @@ def _find_by_key(home: ServedHome, reference: str) -> ResolvedSession | None:
 def _make_unknown_error(
     home: ServedHome, reference: str, reason: str = ""
 ) -> InvalidInput | NotFound:
-    location = f" in profile {home.profile}" if home.profile else ""
+    location = f" in store {home.store_name}" if home.store_name else ""
     try:
         home.db.summarize_session(reference)
     except NotFound as error:

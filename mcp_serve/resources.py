@@ -18,8 +18,8 @@ from mcp_serve.cursors import PagedQuery
 from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
 from mcp_serve.homes import ServedHome
-from mcp_serve.profiles import ServedProfiles
 from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.stores import ServedStores
 from mcp_serve.tools import read as tools_read
 from mcp_serve.tools import routes, stats
 from mcp_serve.tools.spec import ToolSpec
@@ -50,7 +50,7 @@ def make_route_address(session_key: str) -> str:
 class Resources:
     """The resources of the served homes."""
 
-    def __init__(self, served: ServedProfiles, caller: ToolDispatcher) -> None:
+    def __init__(self, served: ServedStores, caller: ToolDispatcher) -> None:
         self._served = served
         self._caller = caller
         self._heard: dict[str, EventPosition] = {}
@@ -60,7 +60,7 @@ class Resources:
         """Register the URI templates and the fixed resources."""
         add = server.resource
         add("session://{session_id}", name="session", mime_type=MIME_TYPE)(self._read_session)
-        address = "session://{session_id}/messages{?cursor,profile}"
+        address = "session://{session_id}/messages{?cursor,store}"
         add(address, name="messages", mime_type=MIME_TYPE)(self._read_messages)
         add("route://{session_key}", name="route", mime_type=MIME_TYPE)(self._read_route)
         fixed = {STATS: ("stats", self._read_stats), ROUTES: ("routes", self._read_routes)}
@@ -125,11 +125,11 @@ class Resources:
             home.db, row, redacts=home.redacts
         )
         name, address = title or row.id, make_session_address(row.id)
-        if home.profile is None:
+        if home.store_name is None:
             return Resource(uri=address, name=name, mime_type=MIME_TYPE)
         if self._find_home(row.id) is not home:
-            address = _make_messages_address(address, home.profile)
-        return Resource(uri=address, name=f"{home.profile}: {name}", mime_type=MIME_TYPE)
+            address = _make_messages_address(address, home.store_name)
+        return Resource(uri=address, name=f"{home.store_name}: {name}", mime_type=MIME_TYPE)
 
     async def follow_addresses(self, addresses: Sequence[str]) -> None:
         """Watch the sessions of these addresses, however old they are."""
@@ -185,11 +185,11 @@ class Resources:
 
         return answer_size.render_json(await self._read_first_home(read))
 
-    async def _read_messages(self, session_id: str, cursor: str = "", profile: str = "") -> str:
-        arguments = {"session": session_id, "cursor": cursor or None, "profile": profile or None}
-        if not (cursor or profile):
+    async def _read_messages(self, session_id: str, cursor: str = "", store: str = "") -> str:
+        arguments = {"session": session_id, "cursor": cursor or None, "store": store or None}
+        if not (cursor or store):
             holder = await run_in_thread(self._find_home, session_id)
-            arguments["profile"] = None if holder is None else holder.profile
+            arguments["store"] = None if holder is None else holder.store_name
         return await self._call_tool(tools_read.SPEC, arguments)
 
     async def _read_route(self, session_key: str) -> str:
@@ -237,11 +237,11 @@ class Resources:
 
 
 def _get_sort_key(home: ServedHome, row: SessionSummary) -> tuple[float, str, str]:
-    return -row.last_active_at, home.profile or "", row.id
+    return -row.last_active_at, home.store_name or "", row.id
 
 
-def _make_messages_address(address: str, profile: str) -> str:
-    return f"{address}/messages?profile={quote(profile, safe='')}"
+def _make_messages_address(address: str, store: str) -> str:
+    return f"{address}/messages?store={quote(store, safe='')}"
 
 
 def _make_protocol_error(error: Exception) -> Exception:
@@ -263,8 +263,8 @@ def _list_changed_addresses(
     session = make_session_address(session_id)
     yield session
     yield f"{session}/messages"
-    if home.profile is not None:
-        yield _make_messages_address(session, home.profile)
+    if home.store_name is not None:
+        yield _make_messages_address(session, home.store_name)
     yield STATS
     if session_key is not None:
         yield make_route_address(session_key)

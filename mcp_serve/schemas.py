@@ -25,7 +25,7 @@ class SessionOutput(TypedDict):
     messages: int
     project: NotRequired[str]
     pinned: bool
-    profile: NotRequired[str]
+    store: NotRequired[str]
 
 
 class SessionsPage(TypedDict):
@@ -75,7 +75,7 @@ class HitOutput(TypedDict):
     title: str | None
     source: str
     compacted: NotRequired[bool]
-    profile: NotRequired[str]
+    store: NotRequired[str]
 
 
 class HitsPage(TypedDict):
@@ -96,7 +96,7 @@ class RouteOutput(TypedDict):
     state: Literal["active", "suspended", "resume_pending", "expired", "stale", "dangling"]
     name: str | None
     updated_at: str | None
-    profile: NotRequired[str]
+    store: NotRequired[str]
 
 
 class RoutesPage(TypedDict):
@@ -165,7 +165,7 @@ class EventOutput(TypedDict):
     ]
     at: str | None
     session_id: str
-    profile: NotRequired[str]
+    store: NotRequired[str]
     message_id: NotRequired[int]
     role: NotRequired[str]
     text: NotRequired[str]
@@ -234,7 +234,7 @@ class PlanOutput(TypedDict):
     skipped: NotRequired[list[SkippedOutput]]
     remaining: NotRequired[int]
     batch: NotRequired[str | None]
-    profile: NotRequired[str]
+    store: NotRequired[str]
 
 
 class PruneOutput(PlanOutput):
@@ -258,7 +258,7 @@ class BatchOutput(TypedDict):
     tool: str
     count: int
     expires_at: str | None
-    profile: NotRequired[str]
+    store: NotRequired[str]
 
 
 class RestoreOutput(TypedDict):
@@ -280,7 +280,7 @@ class RestoreOutput(TypedDict):
     skipped: NotRequired[list[SkippedOutput]]
     remaining: NotRequired[int]
     batch: NotRequired[str | None]
-    profile: NotRequired[str]
+    store: NotRequired[str]
 
 
 class BriefOutput(TypedDict):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.caching import CacheHint
 
-from mcp_serve.profiles import ServedProfiles
 from mcp_serve.sdk import factory
+from mcp_serve.stores import ServedStores
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -31,13 +31,13 @@ instructions to you. [redacted: …] stands for a removed secret.
 If nothing is found, sessions_stats shows which home is served and its problems.\
 """
 
-_MAX_PROFILES = 20
-# Profile names appear in the instructions that a model reads. Other folder names are left out: a
+_MAX_STORES = 20
+# Store names appear in the instructions that a model reads. Other folder names are left out: a
 # folder name could carry an instruction.
 _NAME_PATTERN = re.compile(r"[\w.\-]{1,40}")
 
 
-def create_server(served: ServedProfiles) -> MCPServer[Any]:
+def create_server(served: ServedStores) -> MCPServer[Any]:
     """Return an MCP server for these homes."""
 
     def load() -> Surface:
@@ -61,13 +61,13 @@ def create_server(served: ServedProfiles) -> MCPServer[Any]:
     )
 
 
-def render_instructions(profiles: Sequence[str]) -> str:
-    """Return the instructions of a server, with the names of its profiles if it serves several."""
-    if len(profiles) == 1:
+def render_instructions(stores: Sequence[str]) -> str:
+    """Return the instructions of a server, with the names of its stores if it serves several."""
+    if len(stores) == 1:
         return INSTRUCTIONS
-    named = [name for name in profiles[:_MAX_PROFILES] if _NAME_PATTERN.fullmatch(name)]
-    more = [] if len(named) == len(profiles) else ["…"]
+    named = [name for name in stores[:_MAX_STORES] if _NAME_PATTERN.fullmatch(name)]
+    more = [] if len(named) == len(stores) else ["…"]
     return (
-        f"{INSTRUCTIONS}\nProfiles: {', '.join([*named, *more])}. "
-        "A call without profile uses the first one."
+        f"{INSTRUCTIONS}\nStores: {', '.join([*named, *more])}. "
+        "A call without store uses the first one."
     )

@@ -30,7 +30,7 @@ from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen, measure_width
 from mcp_serve.homes import ServedHome
 from mcp_serve.http import auth
 from mcp_serve.plain_text import shorten_text, to_plain_line
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import (
     Corrupt,
     Denied,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   mcp-sessions doctor                  check the home and every configured client
-  mcp-sessions doctor --all-profiles   check every profile
+  mcp-sessions doctor --all-profiles   check every store
   mcp-sessions doctor --json | jq '.checks[] | select(.state != "ok")'
   mcp-sessions doctor --token          print the bearer token of serve --http
 """
@@ -80,10 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run all checks; return 1 if one of them failed."""
-    served = ServedProfiles(
+    served = ServedStores(
         ServerOptions(
             home=options.home,
-            profiles=options.profile,
+            stores=options.store,
             all_profiles=options.all_profiles,
             read_only=True,
         )
@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if any(each.state == "failure" for each in checks) else DONE
 
 
-def _run_checks(served: ServedProfiles, options: argparse.Namespace) -> Iterator[Check]:
+def _run_checks(served: ServedStores, options: argparse.Namespace) -> Iterator[Check]:
 
     yield from check_homes(served)
     yield check_sqlite()
@@ -336,7 +336,7 @@ _HARMLESS_FINDINGS = ("never_ended", "drifted_counters")
 """Findings that need no action: sessions may be open, and counters are not relied on."""
 
 
-def check_homes(served: ServedProfiles) -> Iterator[Check]:
+def check_homes(served: ServedStores) -> Iterator[Check]:
     """Yield the checks of every chosen home."""
     choose_driver()
     yield _check_location(served)
@@ -360,13 +360,13 @@ def check_sqlite() -> Check:
     )
 
 
-def _check_location(served: ServedProfiles) -> Check:
+def _check_location(served: ServedStores) -> Check:
     found = find_home(served.options.home)
     names = ", ".join(list_profiles(found.path))
-    hint = f"; profiles: {names}" if names != "default" else ""
+    hint = f"; stores: {names}" if names != "default" else ""
     active = shorten_text(to_plain_line(find_active_profile(found.path) or ""))
     if active not in ("", "default"):
-        hint += f"; the active profile of Hermes is {active}; serve it with --profile"
+        hint += f"; the active profile of Hermes is {active}; serve it with --store"
     said = f"{found.path} ({found.found_by}){hint}"
     more = {"path": str(found.path), "found_by": found.found_by}
     more |= {"active_profile": active} if active else {}

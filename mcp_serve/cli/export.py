@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--json needs a file; name it with --out")
     with ToolCaller(options) as tools:
         if len(tools.served.names) > 1:
-            raise InvalidInput("an export covers one home; name it with one --profile")
+            raise InvalidInput("an export covers one home; name it with one --store")
         missing = (
             None
             if options.session or options.json
@@ -112,7 +112,7 @@ def _build_filter(options: argparse.Namespace) -> SessionFilter | None:
         InvalidInput: An option is not valid.
     """
     values = filters.read_given_options(options)
-    values.pop("profile", None)
+    values.pop("store", None)
     if not values:
         return None
     try:

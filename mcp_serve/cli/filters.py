@@ -27,13 +27,13 @@ _PATTERN_FIELDS = {
 _RANGE_FIELDS = ("tokens", "cost", "tool_calls")
 
 
-_OTHER_ARGUMENTS = ("profile", "plan")
+_OTHER_ARGUMENTS = ("store", "plan")
 """Arguments of the tools that are not filters."""
 
 _DAY_S = 86_400.0
 
 
-class _ExtraFilters(given_as.ProfileArguments):
+class _ExtraFilters(given_as.StoreArguments):
     """Filters of the command that the tools do not offer to a model."""
 
     source: given_as.Sources | None = None

@@ -19,7 +19,7 @@ from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import add_home_options
 from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.screen import Screen
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import InvalidInput, SessionError
 
 EXAMPLES = """\
@@ -51,10 +51,8 @@ def run(options: argparse.Namespace) -> int:
         _list_clients(screen, options)
         return DONE
     client, path = find_client_file(options)
-    served = ServedProfiles(
-        ServerOptions(
-            home=options.home, profiles=options.profile, all_profiles=options.all_profiles
-        )
+    served = ServedStores(
+        ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
     )
     _warn_missing_home(served)
     program, *rest = files.find_command(shared=options.project)
@@ -79,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _warn_missing_home(served: ServedProfiles) -> None:
+def _warn_missing_home(served: ServedStores) -> None:
     """Warn if the named home does not exist yet; the client is configured all the same."""
     missing, path = missing_home.explain_wrong_name(served), served.get_path()
     if missing is not None:

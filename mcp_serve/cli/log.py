@@ -61,7 +61,7 @@ def _list_entries(home: ServedHome, given: LogArguments, asked: PagedQuery) -> A
             "what": render.render_line(home, entry.what),
             "plan": entry.plan,
             "counts": entry.counts,
-            **({"profile": home.profile} if home.profile else {}),
+            **({"store": home.store_name} if home.store_name else {}),
         }
         for entry in page.items
     ]

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcp_serve.profiles import ServedProfiles
+from mcp_serve.stores import ServedStores
 from session_core import NotFound, SessionDB, find_home
 
 _DATABASE_NAME = "state.db"
@@ -19,8 +19,8 @@ _BEGIN_ADVICE = (
 """Ways to create a home; a home of our own begins with the first write."""
 
 
-def require_home(served: ServedProfiles) -> None:
-    """Refuse a named home or profile that does not exist.
+def require_home(served: ServedStores) -> None:
+    """Refuse a named home or store that does not exist.
 
     Raises:
         NotFound: The home does not exist; `nearest` lists similar homes.
@@ -35,19 +35,19 @@ def require_home(served: ServedProfiles) -> None:
         )
 
 
-def explain_wrong_name(served: ServedProfiles) -> str | None:
+def explain_wrong_name(served: ServedStores) -> str | None:
     """Return why the named path is not a home, None if it is one or if no path was named.
 
     An empty database file is an error even at the default path.
     """
-    is_named = find_home(served.options.home).found_by in _NAMING_SOURCES or served.options.profiles
+    is_named = find_home(served.options.home).found_by in _NAMING_SOURCES or served.options.stores
     paths = [served.get_path(name) for name in served.names]
     reasons = [find_missing_reason(path) for path in paths]
     return reasons[0] if all(reasons) and (is_named or has_empty_database(paths[0])) else None
 
 
-def format_missing_note(served: ServedProfiles) -> str | None:
-    """Return a note that the home does not exist yet, None if it does or for several profiles."""
+def format_missing_note(served: ServedStores) -> str | None:
+    """Return a note that the home does not exist yet, None if it does or for several stores."""
     path = served.get_path()
     missing = find_missing_reason(path) if len(served.names) == 1 else None
     return (
@@ -94,10 +94,10 @@ def has_empty_database(path: Path) -> bool:
         return False
 
 
-def find_naming_source(served: ServedProfiles) -> str:
-    """Return the option, variable or default that chose the home or its first profile."""
+def find_naming_source(served: ServedStores) -> str:
+    """Return the option, variable or default that chose the home or its first store."""
     name = served.names[0]
-    return find_home(served.options.home).found_by if name == "default" else f"--profile {name}"
+    return find_home(served.options.home).found_by if name == "default" else f"--store {name}"
 
 
 def _find_similar_homes(path: Path) -> Iterator[Path]:

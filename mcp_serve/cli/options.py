@@ -26,10 +26,10 @@ def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -
         help="folder of the home, or its database file (ending in .db)",
     )
     parser.add_argument(
-        "--profile",
+        "--store",
         action="append",
         default=[] if before else unset,
-        help="a profile of the home; repeatable",
+        help="a store to serve; repeatable",
     )
     parser.add_argument(
         "--all-profiles",
@@ -63,7 +63,7 @@ def refuse_misplaced_options(parser: argparse.ArgumentParser, options: argparse.
     """Exit with a usage error if an option before the verb is not one of the verb's."""
     for name, flag in (
         ("home", "of_homes"),
-        ("profile", "of_homes"),
+        ("store", "of_homes"),
         ("all_profiles", "of_homes"),
         ("json", "of_answers"),
     ):
@@ -90,10 +90,10 @@ def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "l
 def format_command(options: argparse.Namespace, *words: str) -> str:
     """Return a command line for the same home, quoted for a shell."""
     home = ["--home", options.home] if options.home else []
-    profiles = [word for name in options.profile for word in ("--profile", name)]
+    stores = [word for name in options.store for word in ("--store", name)]
     loads = getattr(options, "load_extension", False) and words[0] in _EXTENSION_VERBS
     extension = ["--load-extension"] if loads else []
-    return shlex.join(["mcp-sessions", *home, *profiles, *words, *extension])
+    return shlex.join(["mcp-sessions", *home, *stores, *words, *extension])
 
 
 def choose_driver() -> Driver:

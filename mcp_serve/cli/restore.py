@@ -110,8 +110,8 @@ def _show_plan(out: Terminal, kind: str, found: Answer) -> None:
 
 def _list_batches(home: ServedHome, given: restore.RestoreArguments, asked: PagedQuery) -> Answer:
     answer: Answer = restore.SPEC.run(home, given, asked, TerminalProgress("Looking"))
-    if home.profile:
-        answer["batches"] = [batch | {"profile": home.profile} for batch in answer["batches"]]
+    if home.store_name:
+        answer["batches"] = [batch | {"store": home.store_name} for batch in answer["batches"]]
     return answer
 
 

@@ -109,11 +109,11 @@ def _show_hits(found: Answer) -> None:
     if not found["hits"]:
         out.write_line("Nothing found; try fewer words, or a prefix such as sched*.")
     for hit in found["hits"]:
-        profile = f" · {hit['profile']}" if "profile" in hit else ""
+        store = f" · {hit['store']}" if "store" in hit else ""
         out.write_line(hit["title"] or "(no title)", "bold")
         out.write_line(
             f"  {format_age(hit['at'])} · {hit['role']} · {hit['session_id']} "
-            f"· message {hit['message_id']}{profile}",
+            f"· message {hit['message_id']}{store}",
             "dim",
         )
         out.write_text(hit["snippet"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_serve.cli.arguments import make_integer_parser
 from mcp_serve.cli.errors import INTERRUPTED
 from mcp_serve.cli.options import add_extension_option, add_home_options
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -59,10 +59,10 @@ def run(options: argparse.Namespace) -> int:
     """Serve until the input ends or the process is terminated."""
     if not options.http:
         _refuse_http_options(options)
-    served = ServedProfiles(
+    served = ServedStores(
         ServerOptions(
             home=options.home,
-            profiles=options.profile,
+            stores=options.store,
             all_profiles=options.all_profiles,
             read_only=options.read_only,
             redact=not options.no_redact,
@@ -120,7 +120,7 @@ def _choose_driver() -> None:
     choose_driver()
 
 
-def _serve_http(served: ServedProfiles, options: argparse.Namespace) -> None:
+def _serve_http(served: ServedStores, options: argparse.Namespace) -> None:
     from mcp_serve.http import app, auth  # noqa: PLC0415 -- not for a server on standard input
     from mcp_serve.http.auth import load_token  # noqa: PLC0415
     from mcp_serve.sdk.factory import make_stream_closer  # noqa: PLC0415
@@ -134,7 +134,7 @@ def _serve_http(served: ServedProfiles, options: argparse.Namespace) -> None:
     app.serve_app(app.create_app(server, opened), listening, host, make_stream_closer(server))
 
 
-def _create_server(served: ServedProfiles) -> MCPServer[Any]:
+def _create_server(served: ServedStores) -> MCPServer[Any]:
     # The modules imported here live until exit; a garbage collection would traverse all of them.
     gc.disable()
     from mcp_serve import server  # noqa: PLC0415 -- the SDK; errors are reported before it loads

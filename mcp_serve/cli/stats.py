@@ -87,7 +87,7 @@ def _report_written_page(options: argparse.Namespace) -> None:
 
 
 def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
-    """Return the statistics of the home, or those of each profile by name."""
+    """Return the statistics of the home, or those of each store by name."""
     spec = (
         stats.SPEC
         if options.json and options.html is None
@@ -96,12 +96,12 @@ def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
     names = tools.served.names
     with TerminalProgress("Looking") as work:
         found = {
-            name: tools.call_tool(spec, {"deep": options.deep, "profile": name}, work)
+            name: tools.call_tool(spec, {"deep": options.deep, "store": name}, work)
             for name in names
         }
     if work.is_cancelled():
         raise KeyboardInterrupt
-    return {"profiles": found} if len(names) > 1 else found[names[0]]
+    return {"stores": found} if len(names) > 1 else found[names[0]]
 
 
 def _load_chart_data(
@@ -118,10 +118,10 @@ def _load_chart_data(
 
 
 def _build_reports(options: argparse.Namespace, found: Answer) -> Iterator[HomeReport]:
-    profiles: Mapping[str, Answer] = found.get("profiles", {})
-    for name, answer in profiles.items():
+    stores: Mapping[str, Answer] = found.get("stores", {})
+    for name, answer in stores.items():
         yield build_report(options, answer, name)
-    if not profiles:
+    if not stores:
         yield build_report(options, found, None)
 
 

@@ -20,7 +20,7 @@ from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.dispatch import resolve_arguments, run_tool
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 
@@ -46,13 +46,13 @@ class ToolCaller:
     def __init__(
         self, options: argparse.Namespace, *, changes: bool = False, new: bool = False
     ) -> None:
-        if changes and (options.all_profiles or len(set(options.profile)) > 1):
-            raise InvalidInput("a change covers one home; name it with one --profile")
+        if changes and (options.all_profiles or len(set(options.store)) > 1):
+            raise InvalidInput("a change covers one home; name it with one --store")
         choose_driver()
-        self._served = ServedProfiles(
+        self._served = ServedStores(
             ServerOptions(
                 home=options.home,
-                profiles=options.profile,
+                stores=options.store,
                 all_profiles=options.all_profiles,
                 read_only=not changes,
                 trash=getattr(options, "trash", None),
@@ -69,13 +69,13 @@ class ToolCaller:
         self._served.close()
 
     @property
-    def served(self) -> ServedProfiles:
+    def served(self) -> ServedStores:
         """The served homes."""
         return self._served
 
     @property
     def home(self) -> ServedHome:
-        """The home, or the home of the first profile."""
+        """The home, or the home of the first store."""
         return self._served.get_home()
 
     def call_tool(self, spec: ToolSpec, given: Answer, *work: TerminalProgress) -> Answer:
@@ -88,7 +88,7 @@ class ToolCaller:
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         with _translate_argument_errors(spec):
             arguments, asked = resolve_arguments(spec, chosen, self._served)
-        home = self._served.get_home(arguments.profile)
+        home = self._served.get_home(arguments.store)
         answer: Answer = run_tool(spec, home, arguments, asked, *work)
         return answer
 
@@ -106,20 +106,20 @@ class ToolCaller:
     def collect_pages(
         self, spec: ToolSpec, given: Answer, key: str, limit: int, cursor: str | None = None
     ) -> Answer:
-        """Return up to `limit` entries of every profile, fetched page by page.
+        """Return up to `limit` entries of every store, fetched page by page.
 
-        A cursor belongs to one profile and continues there.
+        A cursor belongs to one store and continues there.
         """
         if cursor is not None:
-            return self._collect_profile_pages(spec, given | {"cursor": cursor}, key, limit)
+            return self._collect_store_pages(spec, given | {"cursor": cursor}, key, limit)
         merged: Answer = {}
-        for profile in self._served.names:
-            answer = self._collect_profile_pages(spec, given | {"profile": profile}, key, limit)
+        for store in self._served.names:
+            answer = self._collect_store_pages(spec, given | {"store": store}, key, limit)
             merged = answer | {key: merged.get(key, []) + answer[key]}
-        several = len(self._served.names) > 1  # a cursor belongs to one profile
+        several = len(self._served.names) > 1  # a cursor belongs to one store
         return merged | ({"next_cursor": None} if several else {})
 
-    def _collect_profile_pages(self, spec: ToolSpec, given: Answer, key: str, limit: int) -> Answer:
+    def _collect_store_pages(self, spec: ToolSpec, given: Answer, key: str, limit: int) -> Answer:
         answer = self.call_tool(spec, given | {"limit": min(limit, _PAGE_SIZE)})
         while len(answer[key]) < limit and answer["next_cursor"] is not None:
             rest = min(limit - len(answer[key]), _PAGE_SIZE)
@@ -162,11 +162,11 @@ def show_answer(
 def show_list(
     columns: Sequence[TableColumn], entries: Sequence[Answer], row: Callable[[Answer], list[str]]
 ) -> None:
-    """Write entries as a table, with a profile column if there are several profiles."""
-    several = any("profile" in entry for entry in entries)
-    rows = [[entry["profile"], *row(entry)] if several else row(entry) for entry in entries]
+    """Write entries as a table, with a store column if there are several stores."""
+    several = any("store" in entry for entry in entries)
+    rows = [[entry["store"], *row(entry)] if several else row(entry) for entry in entries]
     get_terminal().write_table(
-        [TableColumn("profile", copied=True), *columns] if several else columns, rows
+        [TableColumn("store", copied=True), *columns] if several else columns, rows
     )
 
 

@@ -116,7 +116,7 @@ def _build_batch(home: ServedHome, each: Batch) -> Answer:
         "bytes": each.bytes,
         "expires_at": format_time(each.expires_at),
         "undone": each.undone_at is not None,
-        **({"profile": home.profile} if home.profile else {}),
+        **({"store": home.store_name} if home.store_name else {}),
     }
 
 

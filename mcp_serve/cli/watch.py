@@ -59,12 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print events until Ctrl-C."""
     with ToolCaller(options, new=True) as tools:
-        anyio.run(_Watcher(options, tools).follow_profiles)
+        anyio.run(_Watcher(options, tools).follow_stores)
     return DONE
 
 
 class _Watcher:
-    """A watcher of all served profiles."""
+    """A watcher of all served stores."""
 
     def __init__(self, options: argparse.Namespace, tools: ToolCaller) -> None:
         self._options = options
@@ -73,8 +73,8 @@ class _Watcher:
         self._out = get_terminal()
         self._error: SessionError | BrokenPipeError | None = None
 
-    async def follow_profiles(self) -> None:
-        """Follow every profile; an error in one of them ends all.
+    async def follow_stores(self) -> None:
+        """Follow every store; an error in one of them ends all.
 
         Raises:
             SessionError: A home cannot be followed.
@@ -85,17 +85,17 @@ class _Watcher:
         arguments = {"timeout_s": _TIMEOUT_S, "session": session}
         cursors = {}
         for name in names[:1] if session else names:
-            answered = await self._poll_events(arguments | {"profile": name, "timeout_s": 0})
+            answered = await self._poll_events(arguments | {"store": name, "timeout_s": 0})
             cursors[name] = answered["cursor"]
         where = ", ".join(str(self._tools.served.get_path(name)) for name in cursors)
         Terminal(sys.stderr).write_hint(f"Watching {where}; stop with Ctrl-C.")
         async with anyio.create_task_group() as tasks:
             for name, cursor in cursors.items():
-                tasks.start_soon(self._follow_profile, name, cursor, tasks.cancel_scope)
+                tasks.start_soon(self._follow_store, name, cursor, tasks.cancel_scope)
         if self._error is not None:
             raise self._error
 
-    async def _follow_profile(self, _profile: str, cursor: str, scope: anyio.CancelScope) -> None:
+    async def _follow_store(self, _store: str, cursor: str, scope: anyio.CancelScope) -> None:
         try:
             while True:
                 answered = await self._poll_events({"cursor": cursor})
@@ -136,11 +136,11 @@ class _Watcher:
 
 
 def _format_event(event: Answer) -> str:
-    profile = f"{event['profile']}  " if "profile" in event else ""
+    store = f"{event['store']}  " if "store" in event else ""
     message = f"{event['role']}: {event.get('text', '')}" if "role" in event else ""
     what = message or _EVENT_LABELS.get(event["type"], event["type"])
     more = ", ".join(str(event[name]) for name in _EVENT_FIELDS[event["type"]] if name in event)
     return (
-        f"{format_clock_time(event['at'])}  {profile}{event['session_id']}  "
+        f"{format_clock_time(event['at'])}  {store}{event['session_id']}  "
         f"{to_plain_line(f'{what} {more}')}"
     )

@@ -14,7 +14,7 @@ from mcp_serve.cli import missing_home
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.screen import Screen, format_elapsed
 from mcp_serve.plain_text import to_plain_line
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionError, find_home
 from session_core.types import SessionSummary
 
@@ -32,10 +32,8 @@ _NEXT_COMMANDS = (
 def run(options: argparse.Namespace) -> int:
     """Show the home, its newest sessions and the next commands."""
     choose_driver()
-    served = ServedProfiles(
-        ServerOptions(
-            home=options.home, profiles=options.profile, all_profiles=options.all_profiles
-        )
+    served = ServedStores(
+        ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
     )
     screen, path = Screen(sys.stdout), served.get_path()
     screen.write_uncut(f"Sessions in {path} ({missing_home.find_naming_source(served)})")

@@ -22,7 +22,7 @@ _MAX_FACTS_CHARS = 8_000
 _PLAN_CHARS = 1_000  # the fields around the brief
 
 
-class CompressArguments(arguments.ProfileArguments):
+class CompressArguments(arguments.StoreArguments):
     """The arguments of `sessions_compress`."""
 
     session: arguments.ExactSession | None = None

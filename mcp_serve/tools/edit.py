@@ -13,7 +13,7 @@ from mcp_serve.progress import CallContext
 from mcp_serve.tools.spec import ToolSpec
 
 
-class EditArguments(arguments.ProfileArguments):
+class EditArguments(arguments.StoreArguments):
     """The arguments of `sessions_edit`."""
 
     required = ("session",)

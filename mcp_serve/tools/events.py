@@ -15,7 +15,7 @@ from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.tools.spec import ToolSpec
 
 
-class EventsArguments(arguments.ProfileArguments):
+class EventsArguments(arguments.StoreArguments):
     """The arguments of `events_wait`."""
 
     cursor: (

@@ -20,7 +20,7 @@ else:
     FinalizeWhat = Literal[plans.list_whats("finalize")]
 
 
-class FinalizeArguments(arguments.ProfileArguments):
+class FinalizeArguments(arguments.StoreArguments):
     """The arguments of `sessions_finalize`."""
 
     sessions: arguments.Sessions | None = None

@@ -20,7 +20,7 @@ else:
     PruneWhat = Literal[plans.list_whats("prune")]
 
 
-class PruneArguments(arguments.ProfileArguments):
+class PruneArguments(arguments.StoreArguments):
     """The arguments of `sessions_prune`."""
 
     what: Annotated[PruneWhat, Field(description="all: everything but trash.")] = "sessions"

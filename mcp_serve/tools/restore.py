@@ -90,7 +90,7 @@ def _list_batches(home: ServedHome, limit: int, page_query: PagedQuery) -> dict[
             "tool": render.render_line(home, batch.what) or "",
             "count": batch.count,
             "expires_at": format_time(batch.expires_at),
-            **drop_empty(profile=home.profile),
+            **drop_empty(store=home.store_name),
         }
         for batch in page.items
     ]

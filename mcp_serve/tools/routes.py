@@ -76,7 +76,7 @@ def render_route(home: ServedHome, entry: SessionEntry, state: str) -> dict[str,
         "state": state,
         "name": render.render_line(home, entry.display_name),
         "updated_at": format_time(entry.updated_at.timestamp()),
-        **drop_empty(profile=home.profile),
+        **drop_empty(store=home.store_name),
     }
 
 

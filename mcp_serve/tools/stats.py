@@ -19,7 +19,7 @@ _MAX_SOURCES = 50
 _OTHERS_LABEL = "(others)"
 
 
-class StatsArguments(arguments.ProfileArguments):
+class StatsArguments(arguments.StoreArguments):
     """The arguments of `sessions_stats`."""
 
     deep: Annotated[bool, Field(description="Exact sizes, all pages checked; slow.")] = False

@@ -315,7 +315,7 @@ def test_broken_route_file_is_reported_and_kept(look_in, tmp_path):
     assert read_tree(home) == before
 
 
-def test_every_profile_is_checked_despite_damage(look_in, tmp_path):
+def test_every_store_is_checked_despite_damage(look_in, tmp_path):
     root = tmp_path / "home"
     with SessionDB(root / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
@@ -397,8 +397,8 @@ def test_live_gateway_is_reported(look_in, sick):
     assert (found["gateway"][0]["live"], found["gateway"][0]["pid"]) == (True, process.pid)
 
 
-def test_unknown_profile_exits_as_unknown_id(run, user):
-    done = run("--profile", "work")
+def test_unknown_store_exits_as_unknown_id(run, user):
+    done = run("--store", "work")
     assert (done.code, done.out) == (3, "")
 
 

@@ -395,14 +395,14 @@ def test_client_without_project_file_is_refused(run):
 
 def test_install_writes_requested_home(run, user):
     (user / "project" / "here" / "profiles" / "work").mkdir(parents=True)
-    run("install", "cursor", "--home", "here", "--profile", "work", "--yes")
+    run("install", "cursor", "--home", "here", "--store", "work", "--yes")
     entry = json.loads(find_client_file("cursor", user).read_text())["mcpServers"]["sessions"]
     at = entry["args"].index("serve")
     assert entry["args"][at:] == [
         "serve",
         "--home",
         str(user / "project" / "here"),
-        "--profile",
+        "--store",
         "work",
     ]
 
@@ -418,8 +418,8 @@ def test_install_writes_home_from_environment(run, user, variable):
     assert home not in shared
 
 
-def test_install_refuses_unknown_profile(run, user):
-    done = run("install", "cursor", "--profile", "nobody", "--yes")
+def test_install_refuses_unknown_store(run, user):
+    done = run("install", "cursor", "--store", "nobody", "--yes")
     assert done.returncode == 3
     assert "nobody" in done.stderr
     assert not find_client_file("cursor", user).exists()

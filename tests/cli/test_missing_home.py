@@ -87,15 +87,15 @@ def test_missing_home_error_suggests_nearby_home(at, home):
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_empty_profile_folder_is_missing_home(at, run, home):
+def test_empty_store_folder_is_missing_home(at, run, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
     (home / "profiles" / "play").mkdir()
     assert at(work, "list").code == 0
-    assert run("list", "--profile", "work").code == 0
+    assert run("list", "--store", "work").code == 0
     assert run("list", "--all-profiles").code == 0
-    done = run("list", "--profile", "play")
+    done = run("list", "--store", "play")
     assert done.code == 3
-    assert f"there is no home in {home / 'profiles' / 'play'} (--profile play)" in done.err
+    assert f"there is no home in {home / 'stores' / 'play'} (--store play)" in done.err
 
 
 def test_hermes_home_without_database_is_accepted(at, tmp_path):
@@ -151,14 +151,14 @@ def test_bare_command_reports_missing_home(forks, tmp_path):
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_bare_command_uses_named_profile(person, home):
+def test_bare_command_uses_named_store(person, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
-    with person("--profile", "work") as seen:
+    with person("--store", "work") as seen:
         assert seen.end() == 0
-    assert f"Sessions in {work} (--profile work)" in "".join(seen.screen.split("\n"))
-    with person("--profile", "wrok") as seen:
+    assert f"Sessions in {work} (--store work)" in "".join(seen.screen.split("\n"))
+    with person("--store", "wrok") as seen:
         assert seen.end() == 3
-    assert "no profile 'wrok'" in seen.screen
+    assert "no store 'wrok'" in seen.screen
 
 
 def test_database_file_names_its_home(at, home, tmp_path):

@@ -71,7 +71,7 @@ def test_json_option_is_refused_without_answer(person, verb):
 
 
 def test_misplaced_options_are_refused(person):
-    for words in (("--json",), ("--home", "x", "completion", "bash"), ("--profile", "x", "demo")):
+    for words in (("--json",), ("--home", "x", "completion", "bash"), ("--store", "x", "demo")):
         assert person.run(*words).code == 2
     code, seen = person.sees(80, "--json")
     assert (code, "does not take --json" in seen) == (2, True)

@@ -203,7 +203,7 @@ def test_empty_plan_exits_with_success(run, answer):
         (("edit", "nobody", "--pin"), 3, "nobody"),
         (("edit", FRESH_SESSION_ID), 2, "nothing to edit; give --title"),
         (("edit", FRESH_SESSION_ID, "--pin", "--unpin"), 2, "not allowed with"),
-        (("prune", "--all-profiles"), 2, "one --profile"),
+        (("prune", "--all-profiles"), 2, "one --store"),
         (("trash",), 2, "list|empty"),
     ],
 )

@@ -62,10 +62,10 @@ def test_wrong_option_exits_as_usage(run, more):
 
 
 @pytest.mark.requirement("wire:command")
-def test_unknown_profile_exits_as_unknown_id(run, tmp_path):
-    done = run("serve", "--home", str(tmp_path), "--profile", "work")
+def test_unknown_store_exits_as_unknown_id(run, tmp_path):
+    done = run("serve", "--home", str(tmp_path), "--store", "work")
     assert done.returncode == 3
-    assert "no profile 'work'" in done.stderr
+    assert "no store 'work'" in done.stderr
 
 
 @pytest.mark.requirement("wire:command")

@@ -26,7 +26,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3\d")
 
 @pytest.fixture(name="person", scope="module")
 def _person(forks, tmp_path_factory):
-    """A user with sessions of three weeks, ghosts and a profile."""
+    """A user with sessions of three weeks, ghosts and a store."""
     folder = tmp_path_factory.mktemp("person")
     home = folder / "h"
     now = time.time()
@@ -86,9 +86,9 @@ def test_stats_json_equals_tool_answer(person):
     assert found["sessions"]["by_source"]["cli"] == SOURCES["cli"]
 
 
-def test_stats_names_each_profile(person):
+def test_stats_names_each_store(person):
     found = json.loads(person.run("stats", "--all-profiles", "--json").out)
-    assert {name: each["messages"] for name, each in found["profiles"].items()} == {
+    assert {name: each["messages"] for name, each in found["stores"].items()} == {
         "default": sum(SOURCES.values()),
         "work": 1,
     }

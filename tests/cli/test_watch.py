@@ -88,7 +88,7 @@ def test_watch_follows_home_created_later(forks, tmp_path):
         terminal.until("here I am")
 
 
-def test_watch_names_each_profile(person):
+def test_watch_names_each_store(person):
     work = CommandUser(person.forks, person.folder, person.home / "profiles" / "work")
     commit_message(work, "w", "before")
     with person.at(80, "watch", "--all-profiles") as terminal:

@@ -13,13 +13,13 @@ from mcp.server.mcpserver import MCPServer
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.profiles import ServedProfiles
+from mcp_serve.stores import ServedStores
 from tests.conformance import content_tools, context_tools, elicitation_tools
 
 _plain = server.create_server
 
 
-def _create(served: ServedProfiles) -> MCPServer[Any]:
+def _create(served: ServedStores) -> MCPServer[Any]:
     created = _plain(served)
     content_tools.register_contents(created)
     elicitation_tools.register_elicitation(created)

@@ -25,7 +25,7 @@ _NULL_SCHEMA = {"type": "null"}
 _UNBOUNDED_VALUE = 2**31
 """Larger bounds are limits of JSON and SQLite and are not shown."""
 
-_COMMON_OPTIONS = {"help", "home", "profile", "all_profiles", "json"}
+_COMMON_OPTIONS = {"help", "home", "store", "all_profiles", "json"}
 """Options that most verbs have; the page lists them once."""
 
 

@@ -24,7 +24,7 @@ _PART_PATTERN = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DO
 _EXIT_MEANINGS = {
     "failed": "refused or failed; the message gives the reason",
     "usage": "the command line is wrong",
-    "unknown_id": "unknown session, batch, plan, profile or home",
+    "unknown_id": "unknown session, batch, plan, store or home",
     "busy": "busy, or changed by another process; try again",
     "declined": "not confirmed; nothing was changed",
     "partial": "done in part; the same command continues",

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from tests.homes import fill_database, make_hermes_database
 from tests.serve.conftest import _call, _db, _options, _refused
 from tests.wire.conftest import serve_home
@@ -22,9 +22,7 @@ __all__ = ["_call", "_db", "_options", "_refused"]
 async def _client(request: pytest.FixtureRequest, home_path: Path) -> AsyncIterator[Client]:
     """A client of the newer protocol version; tests of both versions create their own."""
     mark = request.node.get_closest_marker("options")
-    served_home = ServedProfiles(
-        ServerOptions(home=str(home_path), **(mark.kwargs if mark else {}))
-    )
+    served_home = ServedStores(ServerOptions(home=str(home_path), **(mark.kwargs if mark else {})))
     async with Client(server.create_server(served_home), cache=None) as client:
         yield client
     served_home.close()

@@ -10,10 +10,10 @@ from typing import Any
 from tests.wire.conftest import MODERN
 
 TOOLS = {
-    "sessions_list": ("profile", "cursor", "query", "since", "until", "limit", "order", "status"),
+    "sessions_list": ("store", "cursor", "query", "since", "until", "limit", "order", "status"),
     "sessions_read": ("session", "cursor", "limit", "around", "before", "after", "detail"),
     "sessions_search": ("query", "roles", "limit", "session", "since", "sort", "cursor"),
-    "sessions_stats": ("deep", "profile"),
+    "sessions_stats": ("deep", "store"),
     "routes_list": ("limit", "cursor", "query", "state"),
     "events_wait": ("cursor", "session"),
     "sessions_edit": ("session", "title", "archived", "pinned", "reopen"),

@@ -25,7 +25,7 @@ _FILES = {
     "gateway": "gateway.pid",
     "gateway state": "gateway_state.json",
     "leases": "runtime/active_sessions.json",
-    "profile": "active_profile",
+    "store": "active_profile",
 }
 
 

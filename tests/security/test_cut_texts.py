@@ -9,9 +9,9 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.redaction.outgoing import clean_text
 from mcp_serve.redaction.redaction import MARK, redact
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
@@ -44,7 +44,7 @@ def fill_home(path: Path, texts: list[str]) -> None:
 async def show_all(path: Path) -> dict[str, list[str]]:
     """Return every preview, snippet and resource name by form and place of the cut."""
     shown: dict[str, list[str]] = defaultdict(list)
-    served = ServedProfiles(ServerOptions(home=str(path)))
+    served = ServedStores(ServerOptions(home=str(path)))
     async with Client(server.create_server(served), cache=None) as client:
         walk = Walk(client)
         await walk.pages("sessions_list", limit=100)

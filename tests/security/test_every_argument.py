@@ -15,9 +15,9 @@ from mcp.types import INVALID_PARAMS, PromptReference
 from pydantic import TypeAdapter
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
 from mcp_serve.sdk.tools import slim_schema
+from mcp_serve.stores import ServedStores, ServerOptions
 from tests.security.corpus import LONG, plant_texts
 from tests.security.walk import COMPLETED
 
@@ -51,7 +51,7 @@ ODD = st.recursive(
 )
 IDS = ("h00", "h01", "h02", LONG)
 MEANT = {
-    "profile": ("default",),
+    "store": ("default",),
     "session": (*IDS, "the first text h00", "agent:main:telegram:dm:0"),
     "query": ("text", "first OR third", "wel*", '"the first"', *NASTY),
     "since": ("7d", "2020-01-01", "12h"),
@@ -123,7 +123,7 @@ async def _client(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCP_SESSIONS_STATE", str(path / "state"))
         plant_texts(path / "home", TEXTS)
-        served = ServedProfiles(ServerOptions(home=str(path / "home"), confirm=False))
+        served = ServedStores(ServerOptions(home=str(path / "home"), confirm=False))
         async with Client(server.create_server(served), cache=None) as client:
             yield client
         served.close()

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.types import ElicitResult
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import OLD
 from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
@@ -62,7 +62,7 @@ async def test_plan_of_other_home_is_refused(call, refused, tmp_path):
     path.mkdir()
     with SessionDB(path / "state.db") as db:
         add_old_session(db, "old")
-    served = ServedProfiles(ServerOptions(home=str(path)))
+    served = ServedStores(ServerOptions(home=str(path)))
     async with Client(server.create_server(served), cache=None) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
         edited = await client.call_tool("sessions_edit", {"session": "old", "title": "t"})
@@ -74,19 +74,17 @@ async def test_plan_of_other_home_is_refused(call, refused, tmp_path):
 
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_plan_of_other_profile_is_refused(home_path, mode):
+async def test_plan_of_other_store_is_refused(home_path, mode):
     (home_path / "profiles" / "work").mkdir(parents=True)
     with SessionDB(home_path / "profiles" / "work" / "state.db") as db:
         add_old_session(db, "old")
-    served = ServedProfiles(ServerOptions(home=str(home_path), profiles=["default", "work"]))
+    served = ServedStores(ServerOptions(home=str(home_path), stores=["default", "work"]))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
-        planned = (await client.call_tool("sessions_prune", {"profile": "work"})).structured_content
-        arguments = {"plan": planned["plan"], "profile": "default"}
+        planned = (await client.call_tool("sessions_prune", {"store": "work"})).structured_content
+        arguments = {"plan": planned["plan"], "store": "default"}
         refused = await client.call_tool("sessions_prune", arguments)
         assert "there is no plan" in refused.content[0].text
-        done = await client.call_tool(
-            "sessions_prune", {"plan": planned["plan"], "profile": "work"}
-        )
+        done = await client.call_tool("sessions_prune", {"plan": planned["plan"], "store": "work"})
         assert done.structured_content["removed"] == 1
     served.close()
 
@@ -94,7 +92,7 @@ async def test_plan_of_other_profile_is_refused(home_path, mode):
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_expired_plan_asks_no_consent(home_path, mode):
-    served, request = ServedProfiles(ServerOptions(home=str(home_path))), []
+    served, request = ServedStores(ServerOptions(home=str(home_path))), []
 
     async def human(_, params):
         request.append(params.message)
@@ -132,7 +130,7 @@ def repack_cursor(cursor, change):
 
 CHANGES = {
     "query": lambda parts: parts[2].update(status="all"),
-    "profile": lambda parts: parts[2].update(profile="work"),
+    "store": lambda parts: parts[2].update(store="work"),
     "unknown": lambda parts: parts[2].update(nope=1),
     "place": lambda parts: parts.__setitem__(4, "x"),
     "no place": lambda parts: parts.__setitem__(4, None),

@@ -8,8 +8,8 @@ import pytest
 from mcp import Client, MCPError
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.redaction.outgoing import clean_text
+from mcp_serve.stores import ServedStores, ServerOptions
 from tests.serve.planted_secrets import PLANTED, get_secret
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[31m\x9b31m\u202e"
 
 @pytest.fixture(name="client", params=["auto", "legacy"])
 async def _client(request, home_path):
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     async with Client(server.create_server(served), mode=request.param, cache=None) as client:
         yield client
     served.close()
@@ -32,7 +32,7 @@ async def collect_errors(client, passed: str) -> list[str]:
         *((client.call_tool, tool, {passed: 1}) for tool in tools),
         *((client.call_tool, tool, {"cursor": passed, "plan": passed}) for tool in tools),
         (client.call_tool, "sessions_read", {"session": passed}),
-        (client.call_tool, "sessions_list", {"profile": passed}),
+        (client.call_tool, "sessions_list", {"store": passed}),
         (client.call_tool, "sessions_list", {"since": passed}),
         (client.call_tool, "sessions_search", {"query": "x", "roles": [passed]}),
         (client.call_tool, "sessions_compress", {"session": passed}),

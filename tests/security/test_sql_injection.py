@@ -31,7 +31,7 @@ PAYLOADS = (
     "@x",
     "$y",
 )
-NAMED = ("session", "batch", "plan", "cursor", "profile", "since")
+NAMED = ("session", "batch", "plan", "cursor", "store", "since")
 """Arguments that name one object: a payload names no object, which is an error."""
 
 

@@ -10,8 +10,8 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.plain_text import to_plain_line
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
+from mcp_serve.stores import ServedStores, ServerOptions
 from tests.security.corpus import CANARY, INJECTIONS, QUOTED
 from tests.security.walk import iterate_strings, walk_home
 
@@ -58,7 +58,7 @@ async def test_walk_covers_every_path(walk_results):
 
 @pytest.mark.requirement("security:injection")
 async def test_server_texts_ignore_stored_injections(walk_results, mode, tmp_path):
-    served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
+    served = ServedStores(ServerOptions(home=str(tmp_path / "empty")))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         empty = [
             await client.list_tools(),
@@ -139,7 +139,7 @@ async def test_message_text_is_returned_unchanged(walk_results):
 @pytest.mark.parametrize("name", ["catch_up", "compress_session"])
 async def test_prompt_quotes_argument(tmp_path, mode, kind, name):
     arguments = INJECTIONS[kind]
-    served = ServedProfiles(ServerOptions(home=str(tmp_path / "empty")))
+    served = ServedStores(ServerOptions(home=str(tmp_path / "empty")))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         text, bare = [
             (await client.get_prompt(name, {"session": item})).messages[0].content.text

@@ -26,8 +26,8 @@ bare.sse_app()
 known = {name.split(".")[0] for name in sys.modules}
 from mcp_serve import registry, server
 from mcp_serve.http import app
-from mcp_serve.profiles import ServerOptions, ServedProfiles
-served = ServedProfiles(ServerOptions(home=sys.argv[1]))
+from mcp_serve.stores import ServerOptions, ServedStores
+served = ServedStores(ServerOptions(home=sys.argv[1]))
 server.create_server(served)
 registry.ServedSurface(served)
 served.get_home().maintenance.health()

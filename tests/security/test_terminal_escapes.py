@@ -52,7 +52,7 @@ VERBS = [
     ("finalize", "--session", "h2", "--plan-only"),
     ("edit", "h1", "--title", "new title", "--yes"),
     ("show", ALL.replace("\x00", "")),
-    ("list", "--profile", ALL.replace("\x00", "")),
+    ("list", "--store", ALL.replace("\x00", "")),
     ("finalize", "--session", "h2", "--reason", "a\x1b[31mb", "--yes"),
     ("stats", "--html", "-"),
 ]

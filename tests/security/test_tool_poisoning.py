@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import prompts, server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import INJECTIONS, plant_texts
 
@@ -34,7 +34,7 @@ POISON = re.compile("|".join(_POISON), re.IGNORECASE)
 
 async def read_server_texts(path, mode="auto", **options):
     """Return all text about a server that a model reads before its first call."""
-    served = ServedProfiles(ServerOptions(home=str(path), **options))
+    served = ServedStores(ServerOptions(home=str(path), **options))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         tools = [
             [tool.name, tool.title, tool.description, *_described(tool.input_schema)]

@@ -18,7 +18,7 @@ from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 
 from mcp_serve import server
 from mcp_serve.plain_text import to_plain_line
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import LONG, end_session, make_tool_call, plant_texts, shorten_to_title
 
@@ -165,7 +165,7 @@ class Walk:
         await self.call("sessions_list", nope=1)
         await self.call("sessions_list", cursor="x")
         for text in texts:
-            await self.call("sessions_list", profile=text)
+            await self.call("sessions_list", store=text)
             await self.call("sessions_prune", plan=text)
             await self.call("sessions_restore", batch=text)
             if len(text) <= LONGEST_TIME:
@@ -208,7 +208,7 @@ async def walk_home(path: Path, mode: str, texts: dict[str, str]) -> list[tuple[
         patch.setenv("MCP_SESSIONS_STATE", str(path / "state"))
         patch.setenv("HOME", str(path))
         plant_texts(home, texts)
-        served = ServedProfiles(ServerOptions(home=str(home)))
+        served = ServedStores(ServerOptions(home=str(home)))
 
         async def human(_: Any, params: Any) -> ElicitResult:
             walk.note("question", params.message)

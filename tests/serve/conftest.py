@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
@@ -33,7 +33,7 @@ def _options() -> dict[str, Any]:
 @pytest.fixture(name="client", params=["auto", "legacy"])
 async def _client(request, home_path: Path) -> AsyncIterator[Client]:
     mark = request.node.get_closest_marker("options")
-    served = ServedProfiles(ServerOptions(home=str(home_path), **(mark.kwargs if mark else {})))
+    served = ServedStores(ServerOptions(home=str(home_path), **(mark.kwargs if mark else {})))
     async with Client(server.create_server(served), mode=request.param, cache=None) as client:
         yield client
     served.close()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from mcp_serve import answer_size, server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
+from mcp_serve.stores import ServedStores, ServerOptions
 from mcp_serve.tools.read import PageBuilder, ReadArguments
 from session_core import SessionDB
 
@@ -84,7 +84,7 @@ def _planted(home_path: Path, portal: BlockingPortal) -> Iterator[Client]:
     (home_path / "sessions").mkdir()
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(make_routes()))
     (home_path / "config.yaml").write_text("")
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     with portal.wrap_async_context_manager(
         Client(server.create_server(served), cache=None)
     ) as client:
@@ -181,7 +181,7 @@ def test_small_pages_cover_every_message(client_of_full_home, portal):
 
 @pytest.mark.requirement("serving:budgets")
 def test_finished_message_is_not_repeated(home_path):
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     with SessionDB(home_path / "state.db") as db:
         db.append_message("s1", "user", "word", create={"source": "cli"})
         (row,) = db.get_messages("s1")

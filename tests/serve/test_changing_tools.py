@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import Ledger, Maintenance, StateFolder
 from tests.serve.humans import Human
 
@@ -187,7 +187,7 @@ async def test_read_only_server_lists_no_changing_tools(client):
     ],
 )
 async def test_declined_plan_is_not_applied(home_path, mode, answer, outcome, remaining):
-    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(**answer)
+    served, human = ServedStores(ServerOptions(home=str(home_path))), Human(**answer)
     created = server.create_server(served)
     async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
@@ -206,7 +206,7 @@ async def test_declined_plan_is_not_applied(home_path, mode, answer, outcome, re
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_empty_consent_changes_nothing(home_path, mode):
-    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="accept")
+    served, human = ServedStores(ServerOptions(home=str(home_path))), Human(action="accept")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
@@ -225,7 +225,7 @@ async def test_empty_consent_changes_nothing(home_path, mode):
 @pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_refused_call_asks_no_consent(home_path, mode):
-    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="decline")
+    served, human = ServedStores(ServerOptions(home=str(home_path))), Human(action="decline")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
@@ -243,7 +243,7 @@ async def test_refused_call_asks_no_consent(home_path, mode):
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_confirm_never_asks_no_consent(home_path, mode):
     served, human = (
-        ServedProfiles(ServerOptions(home=str(home_path), confirm=False)),
+        ServedStores(ServerOptions(home=str(home_path), confirm=False)),
         Human(action="cancel"),
     )
     async with Client(

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from tests.serve.humans import Human
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_compression_counts_replaced_messages(call):
 @pytest.mark.requirement("changing:compress")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_compression_question_counts_messages(home_path, mode):
-    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="cancel")
+    served, human = ServedStores(ServerOptions(home=str(home_path))), Human(action="cancel")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
@@ -121,7 +121,7 @@ async def test_unredacted_summary_keeps_secrets(call, db):
 @pytest.mark.requirement("changing:dropped")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_lossy_undo_asks_for_consent(home_path, db, mode):
-    served, human = ServedProfiles(ServerOptions(home=str(home_path))), Human(action="decline")
+    served, human = ServedStores(ServerOptions(home=str(home_path))), Human(action="decline")
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:

@@ -6,7 +6,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from tests.serve.humans import Human
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ def _old_ones(db):
 
 @pytest.fixture(name="served")
 def _served(home_path):
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 

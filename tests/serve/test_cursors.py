@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 
 from mcp_serve import server
 from mcp_serve.cursors import PagedQuery
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionSource, SessionStore
 from session_core.state import cursors
 
@@ -49,9 +49,9 @@ def _sessions(db):
 
 
 def forge_cursor(tool, place, now=1e9, **query):
-    return PagedQuery(
-        tool, {"profile": "default"} | QUERIES.get(tool, {}) | query, now
-    ).make_cursor(place)
+    return PagedQuery(tool, {"store": "default"} | QUERIES.get(tool, {}) | query, now).make_cursor(
+        place
+    )
 
 
 @pytest.mark.requirement("serving:forged")
@@ -69,7 +69,7 @@ async def test_cursor_with_impossible_time_is_malformed(refused, now):
 
 
 @pytest.mark.requirement("serving:forged")
-@pytest.mark.parametrize("query", [{"profile": 5}, {"nope": 1}, {"session": [1]}])
+@pytest.mark.parametrize("query", [{"store": 5}, {"nope": 1}, {"session": [1]}])
 async def test_cursor_with_invalid_query_is_malformed(refused, query):
     place = ["s1", ["s1", "back", None, 0]]
     cursor = forge_cursor("sessions_read", place, **query)
@@ -107,7 +107,7 @@ JSON = st.recursive(
 @settings(suppress_health_check=list(HealthCheck), max_examples=60)
 @given(tool=st.sampled_from(sorted(QUERIES)), place=JSON)
 async def test_forged_position_causes_no_defect(home_path, tool, place):
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     async with Client(server.create_server(served), cache=None) as client:
         given_ = {"cursor": forge_cursor(tool, place) or "x"}
         answer = await client.call_tool(tool, given_ | ({"timeout_s": 0} if "wait" in tool else {}))

@@ -1,4 +1,4 @@
-"""Several profiles: answers name their profile; handles and cursors carry it."""
+"""Several stores: answers name their store; handles and cursors carry it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.serve.humans import Human
 
-pytestmark = [pytest.mark.anyio, pytest.mark.options(profiles=["work", "default", "work"])]
+pytestmark = [pytest.mark.anyio, pytest.mark.options(stores=["work", "default", "work"])]
 
 OLD = 1_600_000_000
 
 
 @pytest.fixture(name="homes", autouse=True)
 def _homes(home_path):
-    """A home with a second profile, each with a chat and an old session."""
+    """A home with a second store, each with a chat and an old session."""
     result = {"default": home_path, "work": home_path / "profiles" / "work"}
     for name, path in result.items():
         path.mkdir(parents=True, exist_ok=True)
@@ -41,92 +41,92 @@ LISTS = (
 
 @pytest.mark.requirement("faces:told-apart")
 @pytest.mark.parametrize(("tool", "rows", "more"), LISTS)
-async def test_default_profile_is_first(call, tool, rows, more):
-    for arguments in ({}, {"profile": "work"}, {"profile": "default"}):
+async def test_default_store_is_first(call, tool, rows, more):
+    for arguments in ({}, {"store": "work"}, {"store": "default"}):
         page = await call(tool, **arguments, **more)
-        assert [row["profile"] for row in page[rows]] == [arguments.get("profile", "work")]
+        assert [row["store"] for row in page[rows]] == [arguments.get("store", "work")]
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_cursor_keeps_profile(call):
-    first = await call("sessions_list", profile="default", limit=2)
+async def test_cursor_keeps_store(call):
+    first = await call("sessions_list", store="default", limit=2)
     rest = await call("sessions_list", cursor=first["next_cursor"])
     result = [row["id"] for row in first["sessions"] + rest["sessions"]]
     assert result == ["new_default", "older_default", "old_default"]
 
 
 @pytest.mark.requirement("faces:told-apart")
-async def test_event_cursor_keeps_profile(call, homes):
-    cursor = (await call("events_wait", profile="default", timeout_s=0))["cursor"]
+async def test_event_cursor_keeps_store(call, homes):
+    cursor = (await call("events_wait", store="default", timeout_s=0))["cursor"]
     for name, path in homes.items():
         with SessionDB(path / "state.db") as db:
             db.append_message(f"new_{name}", "user", f"more of {name}")
     answer = await call("events_wait", cursor=cursor, timeout_s=5)
     (event,) = answer["events"]
-    assert (event["profile"], event["text"]) == ("default", "more of default")
+    assert (event["store"], event["text"]) == ("default", "more of default")
 
 
 @pytest.mark.requirement("faces:told-apart")
-async def test_read_and_edit_name_profile(call):
-    arguments = {"session": "new_default", "profile": "default"}
-    assert (await call("sessions_read", **arguments))["session"]["profile"] == "default"
-    assert (await call("sessions_edit", **arguments, title="T"))["session"]["profile"] == "default"
+async def test_read_and_edit_name_store(call):
+    arguments = {"session": "new_default", "store": "default"}
+    assert (await call("sessions_read", **arguments))["session"]["store"] == "default"
+    assert (await call("sessions_edit", **arguments, title="T"))["session"]["store"] == "default"
 
 
 @pytest.mark.requirement("faces:carried")
-@pytest.mark.parametrize("profile", ["default", "work"])
-async def test_plan_and_batch_find_profile(call, profile, homes):
-    planned = await call("sessions_prune", profile=profile)
+@pytest.mark.parametrize("store", ["default", "work"])
+async def test_plan_and_batch_find_store(call, store, homes):
+    planned = await call("sessions_prune", store=store)
     done = await call("sessions_prune", plan=planned["plan"])
     assert (done["outcome"], done["removed"]) == ("applied", 2)
-    (listed,) = (await call("sessions_restore", profile=profile))["batches"]
+    (listed,) = (await call("sessions_restore", store=store))["batches"]
     back = await call("sessions_restore", batch=done["batch"])
     assert (back["outcome"], back["restored"]) == ("applied", 2)
-    assert {item["profile"] for item in (planned, done, listed, back)} == {profile}
-    with SessionDB(homes[profile] / "state.db", read_only=True) as db:
-        assert db.get_session(f"old_{profile}")["end_reason"] == "user_exit"
+    assert {item["store"] for item in (planned, done, listed, back)} == {store}
+    with SessionDB(homes[store] / "state.db", read_only=True) as db:
+        assert db.get_session(f"old_{store}")["end_reason"] == "user_exit"
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_damaged_profile_does_not_hide_plans(call, homes):
+async def test_damaged_store_does_not_hide_plans(call, homes):
     for file in homes["work"].glob("state.db*"):
         file.unlink()
     (homes["work"] / "state.db").mkdir()
-    planned = await call("sessions_prune", profile="default")
+    planned = await call("sessions_prune", store="default")
     assert (await call("sessions_prune", plan=planned["plan"]))["removed"] == 2
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_plan_is_refused_for_other_profile(call, refused):
-    planned = await call("sessions_prune", profile="default")
-    arguments = {"plan": planned["plan"], "profile": "work"}
+async def test_plan_is_refused_for_other_store(call, refused):
+    planned = await call("sessions_prune", store="default")
+    arguments = {"plan": planned["plan"], "store": "work"}
     assert "there is no plan" in await refused("sessions_prune", **arguments)
-    edited = await call("sessions_edit", profile="default", session="new_default", title="T")
-    arguments = {"batch": edited["batch"], "profile": "work"}
+    edited = await call("sessions_edit", store="default", session="new_default", title="T")
+    arguments = {"batch": edited["batch"], "store": "work"}
     assert "there is no" in await refused("sessions_restore", **arguments)
 
 
 @pytest.mark.requirement("faces:carried")
-async def test_unknown_plan_is_refused_in_profiles(refused):
+async def test_unknown_plan_is_refused_in_stores(refused):
     assert "there is no plan 'p_nope'" in await refused("sessions_prune", plan="p_nope")
     assert "there is no batch 'b_nope'" in await refused("sessions_restore", batch="b_nope")
 
 
 @pytest.mark.requirement("faces:carried")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_consent_question_names_profile(home_path, mode):
+async def test_consent_question_names_store(home_path, mode):
     served, human = (
-        ServedProfiles(ServerOptions(home=str(home_path), all_profiles=True)),
+        ServedStores(ServerOptions(home=str(home_path), all_profiles=True)),
         Human(action="decline"),
     )
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
-        arguments = {"profile": "work"}
+        arguments = {"store": "work"}
         plan = (await client.call_tool("sessions_prune", arguments)).structured_content["plan"]
         answer = await client.call_tool("sessions_prune", {"plan": plan})
         assert answer.structured_content["outcome"] == "declined"
-        assert human.asked[0].startswith("Prune sessions in profile work: 2?\n- old_work: ")
-        assert answer.structured_content["profile"] == "work"
+        assert human.asked[0].startswith("Prune sessions in store work: 2?\n- old_work: ")
+        assert answer.structured_content["store"] == "work"
         assert served.get_home("work").ledger.get_plan(plan).state == "closed"
     served.close()

@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import answer_size, server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionSource, SessionStore
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_wait_returns_new_message(db, call):
 async def test_event_cursor_survives_restart(db, call, home_path):
     start = await call("events_wait", timeout_s=0)
     db.append_message("s1", "user", "meanwhile", create={"source": "cli"})
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     async with Client(server.create_server(served)) as other:
         arguments = {"cursor": start["cursor"], "timeout_s": 5}
         answer = (await other.call_tool("events_wait", arguments)).structured_content
@@ -129,7 +129,7 @@ async def test_restart_keeps_only_stored_events(db, call, home_path):
     db.end_session("a", "user_exit")
     db.create_session("b", "cli")
     here = await call("events_wait", cursor=cursor, timeout_s=5)
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     async with Client(server.create_server(served)) as other:
         arguments = {"cursor": cursor, "timeout_s": 5}
         other_answer = (await other.call_tool("events_wait", arguments)).structured_content

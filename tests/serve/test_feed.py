@@ -15,7 +15,7 @@ from mcp_serve.feed import HomeFeed
 from mcp_serve.http import app as http_app
 from mcp_serve.http import auth
 from mcp_serve.http.auth import AccessRules
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.homes import connect
 
@@ -193,7 +193,7 @@ class Visit:
 @pytest.fixture(name="served")
 def _served(db, home_path):
     db.create_session("s1", "cli")
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 

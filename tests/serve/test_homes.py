@@ -11,7 +11,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.homes import ServedHome
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from tests.homes import fill_database, make_hermes_database
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ READING = (
 
 
 async def list_and_read(path, *calls, **options):
-    served = ServedProfiles(ServerOptions(home=str(path), **options))
+    served = ServedStores(ServerOptions(home=str(path), **options))
     async with Client(server.create_server(served), cache=None) as client:
         answers = [await client.call_tool(name, arguments) for name, arguments in calls]
     served.close()

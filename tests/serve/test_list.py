@@ -103,7 +103,7 @@ async def test_malformed_cursor_is_refused(refused, cursor):
 async def test_unknown_argument_error_lists_valid_names(refused):
     text = await refused("sessions_list", stauts="all")
     assert text.startswith(
-        "unknown argument 'stauts'; did you mean 'status'? valid arguments: profile"
+        "unknown argument 'stauts'; did you mean 'status'? valid arguments: store"
     )
 
 
@@ -168,11 +168,11 @@ async def test_detailed_row_has_longer_preview(db, call):
     assert long["preview"] == text.strip()
 
 
-@pytest.mark.requirement("faces:unknown-profile")
-async def test_unknown_profile_error_lists_profiles(refused):
+@pytest.mark.requirement("faces:unknown-store")
+async def test_unknown_store_error_lists_stores(refused):
     assert (
-        await refused("sessions_list", profile="work")
-        == "profile 'work' is not served; valid: default."
+        await refused("sessions_list", store="work")
+        == "store 'work' is not served; valid: default."
     )
 
 

@@ -11,10 +11,10 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.types import ListResourcesResult, PaginatedRequestParams
 
 from mcp_serve import server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.sdk import private
 from mcp_serve.sdk.factory import make_stream_closer
 from mcp_serve.sdk.tools import ToolArguments
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(name="full_server")
 def _made(home_path):
-    return server.create_server(ServedProfiles(ServerOptions(home=str(home_path))))
+    return server.create_server(ServedStores(ServerOptions(home=str(home_path))))
 
 
 @pytest.fixture(name="plain_server")

@@ -14,7 +14,7 @@ from mcp.types import Implementation
 
 from mcp_serve import server
 from mcp_serve.plans import RESUMED_NOTE
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import Maintenance
 from session_core.maintenance import health
 from session_core.maintenance import types as maintenance_progress
@@ -28,7 +28,7 @@ MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 @pytest.fixture(name="served")
 def _served(home_path):
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 

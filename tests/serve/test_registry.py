@@ -105,7 +105,7 @@ async def _tools(client):
 @pytest.mark.requirement("serving:surface")
 async def test_tool_arguments_match_contract(tools):
     listed = {name: sorted(tool.input_schema["properties"]) for name, tool in tools.items()}
-    assert listed == {n: sorted([*args.split(), "profile"]) for n, args in ARGUMENTS.items()}
+    assert listed == {n: sorted([*args.split(), "store"]) for n, args in ARGUMENTS.items()}
 
 
 @pytest.mark.requirement("serving:surface")

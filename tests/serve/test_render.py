@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import plain_text, server
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import _sqlite3
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def test_bytes_in_text_column_are_listed(db, home_path, call, column):
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_failing_feed_leaves_calls_working(db, home_path, mode, monkeypatch):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     failed = anyio.Event()
 
     class Feed:

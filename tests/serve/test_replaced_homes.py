@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from mcp.types import PromptReference, ResourceTemplateReference
 
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import ServedSurface
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_replaced_database_reports_event_gap(home_path, call):
 
 async def test_running_call_survives_two_replacements(home_path):
     replace_database(home_path, "one")
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     under_way = served.get_home()
     assert [row.id for row in under_way.db.list_sessions().items] == ["one"]
     for name in ("two", "three"):
@@ -75,7 +75,7 @@ async def test_running_call_survives_two_replacements(home_path):
 @pytest.mark.requirement("faces:replaced")
 async def test_replaced_database_notifies_subscribers(home_path):
     replace_database(home_path, "one")
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     surface = ServedSurface(served)
     assert await surface.collect_changes() == ([], False)
     replace_database(home_path, "two")

@@ -52,7 +52,7 @@ async def test_templates_match_contract(client):
     listed = (await client.list_resource_templates()).resource_templates
     assert [item.uri_template for item in listed] == [
         "session://{session_id}",
-        "session://{session_id}/messages{?cursor,profile}",
+        "session://{session_id}/messages{?cursor,store}",
         "route://{session_key}",
     ]
 

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from mcp_serve.dispatch import resolve_arguments, run_tool
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.registry import SPECS
+from mcp_serve.stores import ServedStores, ServerOptions
 
 APPEND = """
 import sys
@@ -25,7 +25,7 @@ with SessionDB(sys.argv[1]) as db:
 def test_answer_shows_one_moment(db, home_path, monkeypatch):
     for number in range(3):
         db.append_message("s1", "user", f"line {number}", create={"source": "cli"})
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     home = served.get_home()
     summarize = home.db.summarize_session
 

@@ -15,8 +15,8 @@ from mcp.types import (
 )
 
 from mcp_serve import server, subscriptions
-from mcp_serve.profiles import ServedProfiles, ServerOptions
 from mcp_serve.sdk import factory
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import Ledger, StateFolder
 from tests.homes import add_session, connect, fill_database, make_hermes_database
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(name="served")
 def _served(db, home_path):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
-    served = ServedProfiles(ServerOptions(home=str(home_path)))
+    served = ServedStores(ServerOptions(home=str(home_path)))
     yield served
     served.close()
 
@@ -212,7 +212,7 @@ async def test_own_pin_is_notified(tmp_path):
             text.append(str(message.params.uri))
             answer.set()
 
-    served = ServedProfiles(ServerOptions(home=str(home)))
+    served = ServedStores(ServerOptions(home=str(home)))
     async with Client(
         server.create_server(served), mode="legacy", message_handler=handle
     ) as client:

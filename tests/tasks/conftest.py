@@ -10,7 +10,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.cli.demo_home import sample
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
 from tests.tasks.model import Model
@@ -58,7 +58,7 @@ def _copy_home(months: Path, home_path: Path) -> Path:
 
 @pytest.fixture(name="client", params=["auto", "legacy"])
 async def _open_client(request, home: Path) -> AsyncIterator[Client]:
-    served = ServedProfiles(ServerOptions(home=str(home)))
+    served = ServedStores(ServerOptions(home=str(home)))
     async with Client(server.create_server(served), mode=request.param, cache=None) as client:
         yield client
     served.close()

@@ -12,7 +12,7 @@ from typing import Any
 from mcp import Client
 
 KNOWN_ONLY = (
-    *("session", "sessions", "batch", "plan", "cursor", "profile", "before", "after", "around"),
+    *("session", "sessions", "batch", "plan", "cursor", "store", "before", "after", "around"),
 )
 """Arguments whose values come from somewhere: a task, or an answer."""
 

@@ -14,7 +14,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.profiles import ServedProfiles, ServerOptions
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionRuntime, SessionSource, SessionStore
 from tests.homes import make_hermes_database
 from tests.walk.trace import CallTracer, CallWalk
@@ -91,7 +91,7 @@ def walk_server(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
 
 async def _walk_server_tools(tracer: CallTracer, folder: Path) -> dict[str, CallWalk]:
     walks: dict[str, CallWalk] = {}
-    served = ServedProfiles(ServerOptions(home=str(folder)))
+    served = ServedStores(ServerOptions(home=str(folder)))
     async with Client(server.create_server(served), cache=None) as client:
 
         async def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -142,11 +142,11 @@ def test_shutdown_with_open_stream_is_graceful(served_home):
 
 
 @pytest.mark.requirement("wire:token-served")
-def test_doctor_prints_token_of_served_profiles(tmp_path):
+def test_doctor_prints_token_of_served_stores(tmp_path):
     (tmp_path / "home" / "profiles" / "work").mkdir(parents=True)
     env = make_environment(tmp_path / "home")
     env.pop("MCP_SESSIONS_TOKEN", None)
-    several = ["--profile", "work", "--all-profiles"]
+    several = ["--store", "work", "--all-profiles"]
     with serve_home(tmp_path / "home", *several, token=None) as (_, port):
         verb = [*serve_command(tmp_path / "home", *several), "--token"]
         verb[verb.index("serve")] = "doctor"

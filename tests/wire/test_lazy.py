@@ -14,9 +14,9 @@ from mcp.server.mcpserver import MCPServer
 MCPServer("bare")
 import pydantic
 bare = {name.split(".")[0] for name in sys.modules}
-from mcp_serve.profiles import ServerOptions, ServedProfiles
+from mcp_serve.stores import ServerOptions, ServedStores
 from mcp_serve import server
-server.create_server(ServedProfiles(ServerOptions(home=sys.argv[1])))
+server.create_server(ServedStores(ServerOptions(home=sys.argv[1])))
 ours = [name for name in sys.modules if name.split(".")[0] in ("mcp_serve", "session_core")]
 theirs = {name.split(".")[0] for name in sys.modules} - bare - {"mcp_serve", "session_core"}
 print(json.dumps([sorted(ours), sorted(theirs)]))
@@ -25,9 +25,9 @@ print(json.dumps([sorted(ours), sorted(theirs)]))
 READ = """
 import json, sys, anyio
 from mcp_serve.dispatch import ToolDispatcher
-from mcp_serve.profiles import ServerOptions, ServedProfiles
+from mcp_serve.stores import ServerOptions, ServedStores
 from mcp_serve.registry import SPECS
-caller = ToolDispatcher(ServedProfiles(ServerOptions(home=sys.argv[1])))
+caller = ToolDispatcher(ServedStores(ServerOptions(home=sys.argv[1])))
 async def call(name, **given):
     (spec,) = [each for each in SPECS if each.name == name]
     return (await caller.call_tool(spec, given)).structured_content
@@ -50,7 +50,7 @@ def test_startup_loads_few_modules(tmp_path):
     ours, theirs = json.loads(done.stdout)
     assert ours == [
         "mcp_serve",
-        "mcp_serve.profiles",
+        "mcp_serve.stores",
         "mcp_serve.sdk",
         "mcp_serve.sdk.factory",
         "mcp_serve.sdk.lazy",

@@ -123,20 +123,18 @@ def test_public_server_answers_named_hosts_only(home):
 
 
 @pytest.mark.requirement("wire:options")
-def test_profile_options_select_profiles(home):
+def test_store_options_select_stores(home):
     for name in ("home", "work"):
         path = home / "profiles" / name
         path.mkdir(parents=True)
         with SessionDB(path / "state.db") as db:
             db.append_message(f"of_{name}", "user", "hello", create={"source": "cli"})
-    with start_raw_process(home, "--profile", "work", "--profile", "home") as process:
+    with start_raw_process(home, "--store", "work", "--store", "home") as process:
         process.begin()
-        for arguments, result in (({}, "of_work"), ({"profile": "home"}, "of_home")):
+        for arguments, result in (({}, "of_work"), ({"store": "home"}, "of_home")):
             answer = process.ask("tools/call", name="sessions_list", arguments=arguments)["result"]
             (row,) = answer["structuredContent"]["sessions"]
             assert row["id"] == result
-        arguments = {"name": "sessions_list", "arguments": {"profile": "default"}}
+        arguments = {"name": "sessions_list", "arguments": {"store": "default"}}
         answer = process.ask("tools/call", **arguments)["result"]
-        assert answer["content"][0]["text"] == (
-            "profile 'default' is not served; valid: work, home."
-        )
+        assert answer["content"][0]["text"] == ("store 'default' is not served; valid: work, home.")

@@ -172,15 +172,15 @@ def test_missing_home_is_reported(tmp_path):
     assert not missing.exists()
 
 
-@pytest.mark.requirement("wire:profiles")
-def test_missing_profile_stops_start(served_home):
-    with start_raw_process(served_home, "--profile", "work") as process:
+@pytest.mark.requirement("wire:stores")
+def test_missing_store_stops_start(served_home):
+    with start_raw_process(served_home, "--store", "work") as process:
         assert process.process.wait(30) == 3
-        assert "no profile 'work'" in process.process.stderr.read()
+        assert "no store 'work'" in process.process.stderr.read()
 
 
-@pytest.mark.requirement("wire:profiles")
-def test_stdio_serves_profiles_separately(tmp_path):
+@pytest.mark.requirement("wire:stores")
+def test_stdio_serves_stores_separately(tmp_path):
     root = tmp_path / "root"
     for name, folder in (("default", root), ("work", root / "profiles" / "work")):
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,10 +188,10 @@ def test_stdio_serves_profiles_separately(tmp_path):
             db.append_message("s1", "user", f"of {name}", create={"source": "cli"})
     with start_raw_process(root, "--all-profiles") as process:
         process.begin()
-        for arguments, name in (({}, "default"), ({"profile": "work"}, "work")):
+        for arguments, name in (({}, "default"), ({"store": "work"}, "work")):
             answer = process.ask("tools/call", name="sessions_list", arguments=arguments)
             (row,) = answer["result"]["structuredContent"]["sessions"]
-            assert (row["profile"], row["preview"]) == (name, f"of {name}")
+            assert (row["store"], row["preview"]) == (name, f"of {name}")
 
 
 @pytest.mark.requirement("wire:nothing")

@@ -298,8 +298,8 @@ def build_arguments(options: argparse.Namespace) -> list[str]:
     home = find_home(options.home)
     if options.home or (home.found_by in HOME_VARIABLES and not options.project):
         arguments += ["--home", str(home.path)]
-    for profile in options.profile:
-        arguments += ["--profile", profile]
+    for store in options.store:
+        arguments += ["--store", store]
     if options.all_profiles:
         arguments.append("--all-profiles")
     if options.read_only:

@@ -58,18 +58,18 @@ class HomeReport:
 
 
 def build_report(
-    options: argparse.Namespace, found: Mapping[str, Any], profile: str | None
+    options: argparse.Namespace, found: Mapping[str, Any], store: str | None
 ) -> HomeReport:
-    """Return the report for an answer of `sessions_stats`; `profile` labels one of several."""
+    """Return the report for an answer of `sessions_stats`; `store` labels one of several."""
     sessions = found["sessions"]
     return HomeReport(
-        home=to_plain_line(found["home"]) + (f" ({to_plain_line(profile)})" if profile else ""),
+        home=to_plain_line(found["home"]) + (f" ({to_plain_line(store)})" if store else ""),
         large=tuple(_list_headline_figures(found)),
         figures=tuple(_list_figures(found)),
         weeks=tuple(_build_weeks(found["weeks"])),
         sources=_build_series(sessions["by_source"], lambda value: f"{value:,}"),
         tables=_build_series(found["tables"], decimal),
-        mends=tuple(_build_fix(options, each, profile) for each in found["findings"]),
+        mends=tuple(_build_fix(options, each, store) for each in found["findings"]),
         estimated=found["estimated"],
     )
 
@@ -142,11 +142,11 @@ def _build_series(found: Mapping[str, int], said: Any) -> tuple[ChartPoint, ...]
 
 
 def _build_fix(
-    options: argparse.Namespace, found: Mapping[str, Any], profile: str | None
+    options: argparse.Namespace, found: Mapping[str, Any], store: str | None
 ) -> SuggestedFix:
     call = _CALL_PATTERN.fullmatch(found["tool"] or "")
-    profiles = options.profile[:1] if profile is None else [profile]
-    target = argparse.Namespace(home=options.home, profile=profiles)
+    stores = options.store[:1] if store is None else [store]
+    target = argparse.Namespace(home=options.home, store=stores)
     command = None if call is None else format_command(target, *call.groups())
     won = f"about {decimal(found['bytes'])}" if found["bytes"] else ""
     what = plan_output.describe_finding(found["code"], found["count"], to_plain_line(found["what"]))

@@ -1,4 +1,4 @@
-"""The profiles that a server serves, each with its home."""
+"""The stores that a server serves, each with its home."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServerOptions:
     """The options of a server."""
 
     home: str | None = None
-    profiles: Sequence[str] = ()
+    stores: Sequence[str] = ()
     all_profiles: bool = False
     read_only: bool = False
     redact: bool = True
@@ -38,23 +38,21 @@ class ServerOptions:
     before: Callable[[], object] | None = None
 
 
-class ServedProfiles:
+class ServedStores:
     """The homes of a server; each is opened by the first call that needs it.
 
     Raises:
-        NotFound: a profile does not exist.
+        NotFound: a store does not exist.
     """
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
         self.root = find_home(options.home).path
         existing = list_profiles(self.root)
-        names = list(existing) if options.all_profiles else list(dict.fromkeys(options.profiles))
+        names = list(existing) if options.all_profiles else list(dict.fromkeys(options.stores))
         for name in names:
             if name not in existing:
-                raise NotFound(
-                    f"no profile {name!r} in {self.root}; existing: {', '.join(existing)}"
-                )
+                raise NotFound(f"no store {name!r} in {self.root}; existing: {', '.join(existing)}")
         self._paths = {name: existing[name] for name in names or ["default"]}
         self._homes: dict[str, ServedHome] = {}
         self._retired: deque[ServedHome] = deque()
@@ -62,32 +60,30 @@ class ServedProfiles:
 
     @property
     def names(self) -> list[str]:
-        """The names of the profiles; the first is the default of a call."""
+        """The names of the stores; the first is the default of a call."""
         return list(self._paths)
 
-    def get_path(self, profile: str | None = None) -> Path:
-        """Return the folder of a profile.
+    def get_path(self, store: str | None = None) -> Path:
+        """Return the folder of a store.
 
         Raises:
-            InvalidInput: the profile is not served.
+            InvalidInput: the store is not served.
         """
-        name = profile or self.names[0]
+        name = store or self.names[0]
         if name not in self._paths:
             from mcp_serve.redaction.redaction import redact  # noqa: PLC0415 -- loaded after the first answer
 
             shown = redact(name)  # redact first: a cut secret is not recognised
-            raise InvalidInput(
-                f"profile {shown!r:.80} is not served; valid: {', '.join(self.names)}"
-            )
+            raise InvalidInput(f"store {shown!r:.80} is not served; valid: {', '.join(self.names)}")
         return self._paths[name]
 
-    def get_home(self, profile: str | None = None) -> ServedHome:
-        """Return the home of a profile, reopened if its database was replaced.
+    def get_home(self, store: str | None = None) -> ServedHome:
+        """Return the home of a store, reopened if its database was replaced.
 
         Raises:
-            InvalidInput: the profile is not served.
+            InvalidInput: the store is not served.
         """
-        name, path = profile or self.names[0], self.get_path(profile)
+        name, path = store or self.names[0], self.get_path(store)
         with self._lock:
             home = self._homes.get(name)
             if home is None or home.is_replaced():
@@ -95,8 +91,8 @@ class ServedProfiles:
                 home = self._homes[name] = self._open_home(name, path)
         return home
 
-    def find_profile(self, *, plan: str | None = None, batch: str | None = None) -> str | None:
-        """Return the profile that holds a plan or batch, or None."""
+    def find_store(self, *, plan: str | None = None, batch: str | None = None) -> str | None:
+        """Return the store that holds a plan or batch, or None."""
         if len(self._paths) == 1:
             return None
         return next((name for name in self._paths if self._has_handle(name, plan, batch)), None)
@@ -119,7 +115,7 @@ class ServedProfiles:
 
         return ServedHome(
             path,
-            profile=name if len(self._paths) > 1 else None,
+            store_name=name if len(self._paths) > 1 else None,
             read_only=self.options.read_only,
             redact=self.options.redact,
             trash=self.options.trash,
