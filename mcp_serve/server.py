@@ -34,7 +34,7 @@ If nothing is found, sessions_stats shows which home is served and its problems.
 _MAX_STORES = 20
 # Store names appear in the instructions that a model reads. Other folder names are left out: a
 # folder name could carry an instruction.
-_NAME_PATTERN = re.compile(r"[\w.\-]{1,40}")
+_NAME_PATTERN = re.compile(r"(hermes:)?[\w.\-]{1,40}")
 
 
 def create_server(served: ServedStores) -> MCPServer[Any]:

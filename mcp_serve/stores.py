@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core import Conflict, InvalidInput, NotFound, SessionError, find_home, list_profiles
+from session_core import Conflict, InvalidInput, NotFound, SessionError, find_home, list_homes
 
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome
@@ -47,13 +47,15 @@ class ServedStores:
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
-        self.root = find_home(options.home).path
-        existing = list_profiles(self.root)
-        names = list(existing) if options.all_profiles else list(dict.fromkeys(options.stores))
+        home = find_home(options.home)
+        existing = list_homes(home)
+        names = list(dict.fromkeys(options.stores)) or list(existing)[:1]
+        if options.all_profiles:
+            names += [name for name in existing if name.startswith("hermes:")]
         for name in names:
             if name not in existing:
-                raise NotFound(f"no store {name!r} in {self.root}; existing: {', '.join(existing)}")
-        self._paths = {name: existing[name] for name in names or ["default"]}
+                raise NotFound(f"no store {name!r} in {home.path}; existing: {', '.join(existing)}")
+        self._paths = {name: existing[name] for name in names}
         self._homes: dict[str, ServedHome] = {}
         self._retired: deque[ServedHome] = deque()
         self._lock = threading.Lock()

@@ -36,7 +36,7 @@ __all__, __getattr__ = export_names(
             "TitleTaken",
             "Unsupported",
         ),
-        "home": ("Home", "find_active_profile", "find_home", "list_profiles"),
+        "home": ("Home", "find_active_profile", "find_home", "list_homes"),
         "hooks": ("Hooks", "hookimpl"),
         "ledger.ledger": ("Ledger",),
         "ledger.state_folder": ("StateFolder",),

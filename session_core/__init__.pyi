@@ -28,7 +28,7 @@ from session_core.errors import Unsupported as Unsupported
 from session_core.home import Home as Home
 from session_core.home import find_active_profile as find_active_profile
 from session_core.home import find_home as find_home
-from session_core.home import list_profiles as list_profiles
+from session_core.home import list_homes as list_homes
 from session_core.hooks import Hooks as Hooks
 from session_core.hooks import hookimpl as hookimpl
 from session_core.ledger.ledger import Ledger as Ledger

@@ -13,6 +13,7 @@ DATABASE_NAME = "state.db"
 _FILE_SUFFIX = ".db"
 _MAX_NAME_LENGTH = 200
 _MIRROR_PATH = "sessions/sessions.json"
+_HERMES_FOUND = "the home of Hermes"
 _HOME_FILES = ("config.yaml", "gateway.json", _MIRROR_PATH)
 
 OWN_HOME_NOTE = "This home was made by mcp-sessions"
@@ -76,12 +77,9 @@ def find_home(
             return Home(_make_absolute(env[name]), name)
     # An installed Hermes is preferred to a new home of our own.
     default = _find_default_hermes_home(env)
-    if _has_file(default / DATABASE_NAME) or is_hermes_home(default):
-        return Home(default, "the home of Hermes")
-    return Home(
-        _find_platform_folder(env, "XDG_DATA_HOME", "share") / "mcp-sessions",
-        "the data folder of this platform",
-    )
+    if _is_installed(default):
+        return Home(default, _HERMES_FOUND)
+    return Home(_find_own_home(env), "the data folder of this platform")
 
 
 def find_state_root(environ: Mapping[str, str] | None = None) -> Path:
@@ -95,14 +93,40 @@ def find_state_root(environ: Mapping[str, str] | None = None) -> Path:
     return _find_platform_folder(env, "XDG_STATE_HOME", "state") / name
 
 
-def list_profiles(root: Path) -> dict[str, Path]:
-    """Return the homes below a root by profile name; `default` is the root itself."""
-    folder = root / "profiles"
+def list_homes(home: Home, environ: Mapping[str, str] | None = None) -> dict[str, Path]:
+    """Return the homes that can be served by store name, the given one first.
+
+    `hermes` is a Hermes home, `hermes:NAME` one of its profiles, `own` a home of our own. Homes at
+    their usual places are included unless `--home` named another one.
+    """
+    env = os.environ if environ is None else environ
+    homes = _name_home(home, env)
+    if home.found_by != "--home":
+        default, own = _find_default_hermes_home(env), _find_own_home(env)
+        if "hermes" not in homes and _is_installed(default):
+            homes |= _name_home(Home(default, _HERMES_FOUND), env)
+        if _has_file(own / DATABASE_NAME):
+            homes.setdefault("own", own)
+    return homes
+
+
+def _name_home(home: Home, env: Mapping[str, str]) -> dict[str, Path]:
+    """Return a home and, if it is one of Hermes, its profiles, by store name."""
+    # The kind of a database is known only when it is opened, so a folder is judged by its place
+    # and its other files.
+    folder = home.db_path.parent
+    profiles = _list_profiles(home.path)
+    is_found = home.found_by in ("HERMES_HOME", _HERMES_FOUND)
+    if is_found or profiles or is_hermes_folder(folder, env) or is_hermes_home(folder):
+        return {"hermes": home.path} | {f"hermes:{path.name}": path for path in profiles}
+    return {"own": home.path}
+
+
+def _list_profiles(root: Path) -> list[Path]:
     try:
-        folders = sorted(path for path in folder.iterdir() if path.is_dir())
+        return sorted(path for path in (root / "profiles").iterdir() if path.is_dir())
     except OSError:
-        folders = []
-    return {"default": root} | {path.name: path for path in folders if path.name != "default"}
+        return []
 
 
 def find_active_profile(root: Path) -> str | None:
@@ -115,6 +139,10 @@ def find_active_profile(root: Path) -> str | None:
             return name.strip() or None
     except OSError:
         return None
+
+
+def _is_installed(hermes: Path) -> bool:
+    return _has_file(hermes / DATABASE_NAME) or is_hermes_home(hermes)
 
 
 def _has_own_mirror(folder: Path) -> bool:
@@ -152,6 +180,10 @@ def _find_default_hermes_home(env: Mapping[str, str]) -> Path:
     if sys.platform == "win32" and env.get("LOCALAPPDATA"):
         return Path(env["LOCALAPPDATA"]) / "hermes"
     return _find_user_folder(env) / ".hermes"
+
+
+def _find_own_home(env: Mapping[str, str]) -> Path:
+    return _find_platform_folder(env, "XDG_DATA_HOME", "share") / "mcp-sessions"
 
 
 def _find_platform_folder(env: Mapping[str, str], variable: str, below_local: str) -> Path:

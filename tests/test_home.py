@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core import find_active_profile, find_home, list_profiles
+from session_core import find_active_profile, find_home, list_homes
 from session_core.home import Home, is_hermes_home
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="homes of other platforms")
@@ -142,12 +142,35 @@ def test_default_hermes_profile_is_reported_not_followed(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("faces:profiles-found")
-def test_profiles_are_homes_below_root(tmp_path: Path) -> None:
-    assert list_profiles(tmp_path) == {"default": tmp_path}
-    for name in ("work", "home", "default"):
+def test_profiles_are_stores_of_hermes(tmp_path: Path) -> None:
+    for name in ("work", "home"):
         (tmp_path / "profiles" / name).mkdir(parents=True)
     (tmp_path / "profiles" / "a file").touch()
-    profiles = list_profiles(tmp_path)
-    assert list(profiles) == ["default", "home", "work"]
-    assert profiles["default"] == tmp_path
-    assert profiles["work"] == tmp_path / "profiles" / "work"
+    assert list_homes(find_home(tmp_path), {"HOME": str(tmp_path / "user")}) == {
+        "hermes": tmp_path,
+        "hermes:home": tmp_path / "profiles" / "home",
+        "hermes:work": tmp_path / "profiles" / "work",
+    }
+
+
+@pytest.mark.requirement("faces:profiles-found")
+def test_named_home_without_signs_is_own(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path)}
+    (tmp_path / ".hermes").mkdir()
+    (tmp_path / ".hermes" / "state.db").touch()
+    assert list_homes(find_home(tmp_path / "x.db", env), env) == {"own": tmp_path / "x.db"}
+    assert list_homes(find_home(tmp_path / ".hermes", env), env) == {"hermes": tmp_path / ".hermes"}
+
+
+@pytest.mark.requirement("faces:profiles-found")
+def test_usual_homes_are_stores_too(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "MCP_SESSIONS_HOME": str(tmp_path / "mine")}
+    own = tmp_path / ".local" / "share" / "mcp-sessions"
+    assert list_homes(find_home(None, env), env) == {"own": tmp_path / "mine"}
+    for folder in (tmp_path / ".hermes", own):
+        folder.mkdir(parents=True)
+        (folder / "state.db").touch()
+    del env["MCP_SESSIONS_HOME"]
+    stores = list_homes(find_home(None, env), env)
+    assert stores == {"hermes": tmp_path / ".hermes", "own": own}
+    assert list(stores) == ["hermes", "own"]

@@ -39,7 +39,7 @@ from session_core import (
     find_gateway,
     find_home,
     list_holders,
-    list_profiles,
+    list_homes,
 )
 from session_core.maintenance import HealthReport
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   mcp-sessions doctor                  check the home and every configured client
-  mcp-sessions doctor --all-profiles   check every store
+  mcp-sessions doctor --all-profiles   check every profile too
   mcp-sessions doctor --json | jq '.checks[] | select(.state != "ok")'
   mcp-sessions doctor --token          print the bearer token of serve --http
 """
@@ -362,11 +362,11 @@ def check_sqlite() -> Check:
 
 def _check_location(served: ServedStores) -> Check:
     found = find_home(served.options.home)
-    names = ", ".join(list_profiles(found.path))
-    hint = f"; stores: {names}" if names != "default" else ""
+    names = list_homes(found)
+    hint = f"; stores: {', '.join(names)}" if len(names) > 1 else ""
     active = shorten_text(to_plain_line(find_active_profile(found.path) or ""))
     if active not in ("", "default"):
-        hint += f"; the active profile of Hermes is {active}; serve it with --store"
+        hint += f"; the active profile of Hermes is {active}; serve it with --store hermes:{active}"
     said = f"{found.path} ({found.found_by}){hint}"
     more = {"path": str(found.path), "found_by": found.found_by}
     more |= {"active_profile": active} if active else {}

@@ -96,8 +96,8 @@ def has_empty_database(path: Path) -> bool:
 
 def find_naming_source(served: ServedStores) -> str:
     """Return the option, variable or default that chose the home or its first store."""
-    name = served.names[0]
-    return find_home(served.options.home).found_by if name == "default" else f"--store {name}"
+    home = find_home(served.options.home)
+    return home.found_by if served.get_path() == home.path else f"--store {served.names[0]}"
 
 
 def _find_similar_homes(path: Path) -> Iterator[Path]:

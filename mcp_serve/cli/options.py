@@ -29,13 +29,14 @@ def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -
         "--store",
         action="append",
         default=[] if before else unset,
-        help="a store to serve; repeatable",
+        metavar="NAME",
+        help="only this store: hermes, hermes:PROFILE or own; repeatable",
     )
     parser.add_argument(
         "--all-profiles",
         action="store_true",
         default=False if before else unset,
-        help="the home and all of its profiles",
+        help="add all profiles of the Hermes home",
     )
 
 

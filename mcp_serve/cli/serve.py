@@ -19,7 +19,7 @@ _HOST, _PORT = "127.0.0.1", 8765
 EXAMPLES = """\
 examples:
   mcp-sessions serve --read-only         without the tools that change data
-  mcp-sessions serve --all-profiles      the home and all of its profiles
+  mcp-sessions serve --all-profiles      with all profiles of the Hermes home
   mcp-sessions serve --http --port 0     over HTTP, on a free port
 """
 

@@ -283,14 +283,14 @@ def test_log_shows_author_and_change(answer, run):
 def test_log_names_store_of_each_change(answer, run, home):
     build_home(home / "profiles" / "work", ghosts=2)
     answer("prune", "ghosts", "--yes")
-    answer("prune", "ghosts", "--yes", "--store", "work")
+    answer("prune", "ghosts", "--yes", "--store", "hermes:work")
     for verb, key in (
         (("restore",), "batches"),
         (("trash", "list"), "batches"),
         (("log",), "lines"),
     ):
         found = answer(*verb, "--all-profiles")[key]
-        assert [each["store"] for each in found] == ["default", "work"]
+        assert [each["store"] for each in found] == ["hermes", "hermes:work"]
         assert "work" in run(*verb, "--all-profiles").out
 
 

@@ -323,9 +323,12 @@ def test_every_store_is_checked_despite_damage(look_in, tmp_path):
         (root / "profiles" / name).mkdir(parents=True)
     (root / "profiles" / "work" / "state.db").write_bytes(b"no database" * 999)
     found = look_in("--home", str(root), "--all-profiles")
-    states = {name: found[f"sessions {name}"][0]["state"] for name in ("default", "play", "work")}
-    assert states == {"default": "ok", "play": "warning", "work": "failure"}
-    assert "play, work" in found["home"][0]["says"]
+    states = {
+        name: found[f"sessions {name}"][0]["state"]
+        for name in ("hermes", "hermes:play", "hermes:work")
+    }
+    assert states == {"hermes": "ok", "hermes:play": "warning", "hermes:work": "failure"}
+    assert "hermes:play, hermes:work" in found["home"][0]["says"]
 
 
 @pytest.mark.requirement("faces:active-profile")
@@ -341,7 +344,10 @@ def test_active_hermes_profile_is_reported(look_in, tmp_path, active, told):
         (root / "active_profile").write_text(f"{active}\n")
     found = look_in("--home", str(root))
     assert found["home"][0].get("active_profile") == active
-    assert ("the active profile of Hermes is work" in found["home"][0]["says"]) == told
+    assert (
+        "the active profile of Hermes is work; serve it with --store hermes:work"
+        in found["home"][0]["says"]
+    ) == told
     assert found["sessions"][0]["total"] == 2
 
 

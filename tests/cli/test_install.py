@@ -395,7 +395,7 @@ def test_client_without_project_file_is_refused(run):
 
 def test_install_writes_requested_home(run, user):
     (user / "project" / "here" / "profiles" / "work").mkdir(parents=True)
-    run("install", "cursor", "--home", "here", "--store", "work", "--yes")
+    run("install", "cursor", "--home", "here", "--store", "hermes:work", "--yes")
     entry = json.loads(find_client_file("cursor", user).read_text())["mcpServers"]["sessions"]
     at = entry["args"].index("serve")
     assert entry["args"][at:] == [
@@ -403,7 +403,7 @@ def test_install_writes_requested_home(run, user):
         "--home",
         str(user / "project" / "here"),
         "--store",
-        "work",
+        "hermes:work",
     ]
 
 

@@ -91,11 +91,11 @@ def test_empty_store_folder_is_missing_home(at, run, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
     (home / "profiles" / "play").mkdir()
     assert at(work, "list").code == 0
-    assert run("list", "--store", "work").code == 0
+    assert run("list", "--store", "hermes:work").code == 0
     assert run("list", "--all-profiles").code == 0
-    done = run("list", "--store", "play")
+    done = run("list", "--store", "hermes:play")
     assert done.code == 3
-    assert f"there is no home in {home / 'stores' / 'play'} (--store play)" in done.err
+    assert f"there is no home in {home / 'profiles' / 'play'} (--store hermes:play)" in done.err
 
 
 def test_hermes_home_without_database_is_accepted(at, tmp_path):
@@ -153,9 +153,9 @@ def test_bare_command_reports_missing_home(forks, tmp_path):
 @pytest.mark.requirement("terminal:absent")
 def test_bare_command_uses_named_store(person, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
-    with person("--store", "work") as seen:
+    with person("--store", "hermes:work") as seen:
         assert seen.end() == 0
-    assert f"Sessions in {work} (--store work)" in "".join(seen.screen.split("\n"))
+    assert f"Sessions in {work} (--store hermes:work)" in "".join(seen.screen.split("\n"))
     with person("--store", "wrok") as seen:
         assert seen.end() == 3
     assert "no store 'wrok'" in seen.screen

@@ -81,7 +81,7 @@ def test_style_appears_only_on_terminal(screen, run, verb):
 
 
 def test_stored_text_sends_no_terminal_escapes(screen):
-    seen = strip_style(screen(80, "show", "w1", "--store", "work"))
+    seen = strip_style(screen(80, "show", "w1", "--store", "hermes:work"))
     assert "at work" in seen
     assert "\x1b" not in seen
     assert "\x07" not in seen
@@ -105,7 +105,7 @@ def test_limit_above_page_size_collects_pages(run):
 
 def test_list_names_store_of_each_session(run):
     found = json.loads(run("list", "--all-profiles", "--limit", "3", "--json").out)
-    assert [each["store"] for each in found["sessions"]] == ["default"] * 3 + ["work"]
+    assert [each["store"] for each in found["sessions"]] == ["hermes"] * 3 + ["hermes:work"]
     assert found["next_cursor"] is None
 
 
@@ -171,7 +171,7 @@ def test_show_around_continues_search_hit(run):
         (("search",), 2, "name a WORD"),
         (("search", ""), 2, "must contain a word"),
         (("show",), 2, "name the ID"),
-        (("list", "--store", "nobody"), 3, "existing: default, work"),
+        (("list", "--store", "nobody"), 3, "existing: hermes, hermes:work"),
     ],
 )
 def test_error_is_reported_by_line_and_code(run, arguments, code, says):

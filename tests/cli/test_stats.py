@@ -89,12 +89,12 @@ def test_stats_json_equals_tool_answer(person):
 def test_stats_names_each_store(person):
     found = json.loads(person.run("stats", "--all-profiles", "--json").out)
     assert {name: each["messages"] for name, each in found["stores"].items()} == {
-        "default": sum(SOURCES.values()),
-        "work": 1,
+        "hermes": sum(SOURCES.values()),
+        "hermes:work": 1,
     }
     said = person.run("stats", "--all-profiles").out
-    assert "(default)" in said
-    assert "(work)" in said
+    assert "(hermes)" in said
+    assert "(hermes:work)" in said
 
 
 @pytest.mark.requirement("reports:mending")

@@ -88,7 +88,7 @@ def test_ids_of_any_length_are_whole(screen, home, answer, columns):
     seen = screen(columns, "list", "--all-profiles", "--limit", "100").split()
     found = answer("list", "--all-profiles", "--limit", "100")["sessions"]
     assert [each["id"] for each in found if each["id"] not in seen] == []
-    assert seen.count(work.name) == len([each for each in found if each["store"] == work.name])
+    assert seen.count(f"hermes:{work.name}") == sum("long" in each["store"] for each in found)
 
 
 @pytest.mark.requirement("terminal:widths")

@@ -51,7 +51,7 @@ ODD = st.recursive(
 )
 IDS = ("h00", "h01", "h02", LONG)
 MEANT = {
-    "store": ("default",),
+    "store": ("own",),
     "session": (*IDS, "the first text h00", "agent:main:telegram:dm:0"),
     "query": ("text", "first OR third", "wel*", '"the first"', *NASTY),
     "since": ("7d", "2020-01-01", "12h"),

@@ -78,13 +78,17 @@ async def test_plan_of_other_store_is_refused(home_path, mode):
     (home_path / "profiles" / "work").mkdir(parents=True)
     with SessionDB(home_path / "profiles" / "work" / "state.db") as db:
         add_old_session(db, "old")
-    served = ServedStores(ServerOptions(home=str(home_path), stores=["default", "work"]))
+    served = ServedStores(ServerOptions(home=str(home_path), stores=["hermes", "hermes:work"]))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
-        planned = (await client.call_tool("sessions_prune", {"store": "work"})).structured_content
-        arguments = {"plan": planned["plan"], "store": "default"}
+        planned = (
+            await client.call_tool("sessions_prune", {"store": "hermes:work"})
+        ).structured_content
+        arguments = {"plan": planned["plan"], "store": "hermes"}
         refused = await client.call_tool("sessions_prune", arguments)
         assert "there is no plan" in refused.content[0].text
-        done = await client.call_tool("sessions_prune", {"plan": planned["plan"], "store": "work"})
+        done = await client.call_tool(
+            "sessions_prune", {"plan": planned["plan"], "store": "hermes:work"}
+        )
         assert done.structured_content["removed"] == 1
     served.close()
 
@@ -130,7 +134,7 @@ def repack_cursor(cursor, change):
 
 CHANGES = {
     "query": lambda parts: parts[2].update(status="all"),
-    "store": lambda parts: parts[2].update(store="work"),
+    "store": lambda parts: parts[2].update(store="hermes:work"),
     "unknown": lambda parts: parts[2].update(nope=1),
     "place": lambda parts: parts.__setitem__(4, "x"),
     "no place": lambda parts: parts.__setitem__(4, None),

@@ -49,7 +49,7 @@ def _sessions(db):
 
 
 def forge_cursor(tool, place, now=1e9, **query):
-    return PagedQuery(tool, {"store": "default"} | QUERIES.get(tool, {}) | query, now).make_cursor(
+    return PagedQuery(tool, {"store": "own"} | QUERIES.get(tool, {}) | query, now).make_cursor(
         place
     )
 

@@ -10,7 +10,11 @@ from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.serve.humans import Human
 
-pytestmark = [pytest.mark.anyio, pytest.mark.options(stores=["work", "default", "work"])]
+WORK = "hermes:work"
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.options(stores=["hermes:work", "hermes", WORK]),
+]
 
 OLD = 1_600_000_000
 
@@ -18,7 +22,7 @@ OLD = 1_600_000_000
 @pytest.fixture(name="homes", autouse=True)
 def _homes(home_path):
     """A home with a second store, each with a chat and an old session."""
-    result = {"default": home_path, "work": home_path / "profiles" / "work"}
+    result = {"hermes": home_path, "hermes:work": home_path / "profiles" / "work"}
     for name, path in result.items():
         path.mkdir(parents=True, exist_ok=True)
         with SessionDB(path / "state.db") as db:
@@ -41,40 +45,40 @@ LISTS = (
 
 @pytest.mark.requirement("faces:told-apart")
 @pytest.mark.parametrize(("tool", "rows", "more"), LISTS)
-async def test_default_store_is_first(call, tool, rows, more):
-    for arguments in ({}, {"store": "work"}, {"store": "default"}):
+async def test_hermes_store_is_first(call, tool, rows, more):
+    for arguments in ({}, {"store": "hermes:work"}, {"store": "hermes"}):
         page = await call(tool, **arguments, **more)
-        assert [row["store"] for row in page[rows]] == [arguments.get("store", "work")]
+        assert [row["store"] for row in page[rows]] == [arguments.get("store", "hermes:work")]
 
 
 @pytest.mark.requirement("faces:carried")
 async def test_cursor_keeps_store(call):
-    first = await call("sessions_list", store="default", limit=2)
+    first = await call("sessions_list", store="hermes", limit=2)
     rest = await call("sessions_list", cursor=first["next_cursor"])
     result = [row["id"] for row in first["sessions"] + rest["sessions"]]
-    assert result == ["new_default", "older_default", "old_default"]
+    assert result == ["new_hermes", "older_hermes", "old_hermes"]
 
 
 @pytest.mark.requirement("faces:told-apart")
 async def test_event_cursor_keeps_store(call, homes):
-    cursor = (await call("events_wait", store="default", timeout_s=0))["cursor"]
+    cursor = (await call("events_wait", store="hermes", timeout_s=0))["cursor"]
     for name, path in homes.items():
         with SessionDB(path / "state.db") as db:
             db.append_message(f"new_{name}", "user", f"more of {name}")
     answer = await call("events_wait", cursor=cursor, timeout_s=5)
     (event,) = answer["events"]
-    assert (event["store"], event["text"]) == ("default", "more of default")
+    assert (event["store"], event["text"]) == ("hermes", "more of hermes")
 
 
 @pytest.mark.requirement("faces:told-apart")
 async def test_read_and_edit_name_store(call):
-    arguments = {"session": "new_default", "store": "default"}
-    assert (await call("sessions_read", **arguments))["session"]["store"] == "default"
-    assert (await call("sessions_edit", **arguments, title="T"))["session"]["store"] == "default"
+    arguments = {"session": "new_hermes", "store": "hermes"}
+    assert (await call("sessions_read", **arguments))["session"]["store"] == "hermes"
+    assert (await call("sessions_edit", **arguments, title="T"))["session"]["store"] == "hermes"
 
 
 @pytest.mark.requirement("faces:carried")
-@pytest.mark.parametrize("store", ["default", "work"])
+@pytest.mark.parametrize("store", ["hermes", WORK])
 async def test_plan_and_batch_find_store(call, store, homes):
     planned = await call("sessions_prune", store=store)
     done = await call("sessions_prune", plan=planned["plan"])
@@ -89,20 +93,20 @@ async def test_plan_and_batch_find_store(call, store, homes):
 
 @pytest.mark.requirement("faces:carried")
 async def test_damaged_store_does_not_hide_plans(call, homes):
-    for file in homes["work"].glob("state.db*"):
+    for file in homes[WORK].glob("state.db*"):
         file.unlink()
-    (homes["work"] / "state.db").mkdir()
-    planned = await call("sessions_prune", store="default")
+    (homes[WORK] / "state.db").mkdir()
+    planned = await call("sessions_prune", store="hermes")
     assert (await call("sessions_prune", plan=planned["plan"]))["removed"] == 2
 
 
 @pytest.mark.requirement("faces:carried")
 async def test_plan_is_refused_for_other_store(call, refused):
-    planned = await call("sessions_prune", store="default")
-    arguments = {"plan": planned["plan"], "store": "work"}
+    planned = await call("sessions_prune", store="hermes")
+    arguments = {"plan": planned["plan"], "store": "hermes:work"}
     assert "there is no plan" in await refused("sessions_prune", **arguments)
-    edited = await call("sessions_edit", store="default", session="new_default", title="T")
-    arguments = {"batch": edited["batch"], "store": "work"}
+    edited = await call("sessions_edit", store="hermes", session="new_hermes", title="T")
+    arguments = {"batch": edited["batch"], "store": "hermes:work"}
     assert "there is no" in await refused("sessions_restore", **arguments)
 
 
@@ -122,11 +126,13 @@ async def test_consent_question_names_store(home_path, mode):
     async with Client(
         server.create_server(served), mode=mode, elicitation_callback=human
     ) as client:
-        arguments = {"store": "work"}
+        arguments = {"store": "hermes:work"}
         plan = (await client.call_tool("sessions_prune", arguments)).structured_content["plan"]
         answer = await client.call_tool("sessions_prune", {"plan": plan})
         assert answer.structured_content["outcome"] == "declined"
-        assert human.asked[0].startswith("Prune sessions in store work: 2?\n- old_work: ")
-        assert answer.structured_content["store"] == "work"
-        assert served.get_home("work").ledger.get_plan(plan).state == "closed"
+        assert human.asked[0].startswith(
+            "Prune sessions in store hermes:work: 2?\n- old_hermes:work: "
+        )
+        assert answer.structured_content["store"] == "hermes:work"
+        assert served.get_home("hermes:work").ledger.get_plan(plan).state == "closed"
     served.close()

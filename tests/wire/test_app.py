@@ -146,7 +146,7 @@ def test_doctor_prints_token_of_served_stores(tmp_path):
     (tmp_path / "home" / "profiles" / "work").mkdir(parents=True)
     env = make_environment(tmp_path / "home")
     env.pop("MCP_SESSIONS_TOKEN", None)
-    several = ["--store", "work", "--all-profiles"]
+    several = ["--store", "hermes:work", "--all-profiles"]
     with serve_home(tmp_path / "home", *several, token=None) as (_, port):
         verb = [*serve_command(tmp_path / "home", *several), "--token"]
         verb[verb.index("serve")] = "doctor"

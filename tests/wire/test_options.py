@@ -129,12 +129,14 @@ def test_store_options_select_stores(home):
         path.mkdir(parents=True)
         with SessionDB(path / "state.db") as db:
             db.append_message(f"of_{name}", "user", "hello", create={"source": "cli"})
-    with start_raw_process(home, "--store", "work", "--store", "home") as process:
+    with start_raw_process(home, "--store", "hermes:work", "--store", "hermes:home") as process:
         process.begin()
-        for arguments, result in (({}, "of_work"), ({"store": "home"}, "of_home")):
+        for arguments, result in (({}, "of_work"), ({"store": "hermes:home"}, "of_home")):
             answer = process.ask("tools/call", name="sessions_list", arguments=arguments)["result"]
             (row,) = answer["structuredContent"]["sessions"]
             assert row["id"] == result
-        arguments = {"name": "sessions_list", "arguments": {"store": "default"}}
+        arguments = {"name": "sessions_list", "arguments": {"store": "hermes"}}
         answer = process.ask("tools/call", **arguments)["result"]
-        assert answer["content"][0]["text"] == ("store 'default' is not served; valid: work, home.")
+        assert answer["content"][0]["text"] == (
+            "store 'hermes' is not served; valid: hermes:work, hermes:home."
+        )

@@ -182,13 +182,13 @@ def test_missing_store_stops_start(served_home):
 @pytest.mark.requirement("wire:stores")
 def test_stdio_serves_stores_separately(tmp_path):
     root = tmp_path / "root"
-    for name, folder in (("default", root), ("work", root / "profiles" / "work")):
+    for name, folder in (("hermes", root), ("hermes:work", root / "profiles" / "work")):
         folder.mkdir(parents=True, exist_ok=True)
         with SessionDB(folder / "state.db") as db:
             db.append_message("s1", "user", f"of {name}", create={"source": "cli"})
     with start_raw_process(root, "--all-profiles") as process:
         process.begin()
-        for arguments, name in (({}, "default"), ({"store": "work"}, "work")):
+        for arguments, name in (({}, "hermes"), ({"store": "hermes:work"}, "hermes:work")):
             answer = process.ask("tools/call", name="sessions_list", arguments=arguments)
             (row,) = answer["result"]["structuredContent"]["sessions"]
             assert (row["store"], row["preview"]) == (name, f"of {name}")
