@@ -1,8 +1,8 @@
-"""Completions: ids and titles of sessions, sources, session keys and projects."""
+"""Completions: ids and titles of sessions, sources, session keys, projects and stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from mcp.types import Completion
@@ -25,6 +25,8 @@ class Completions:
 
     async def complete_argument(self, argument: str, typed: str) -> Completion:
         """Return values that begin with or contain the typed text, newest first."""
+        if argument == "store":
+            return _make_completion(self._served.names, typed)
         find = _COMPLETERS.get(argument)
         if find is None:
             return Completion(values=[])
@@ -37,12 +39,17 @@ class Completions:
         for name in self._served.names:
             with suppress(SessionError):  # a read reports the fault of a home
                 values += find(self._served.get_home(name), typed)
-        values = list(dict.fromkeys(values))
-        low = typed.casefold()
-        values.sort(key=lambda value: not value.casefold().startswith(low))
-        return Completion(
-            values=values[:_MAX_VALUES], total=len(values), has_more=len(values) > _MAX_VALUES
-        )
+        return _make_completion(values, typed)
+
+
+def _make_completion(found: Iterable[str], typed: str) -> Completion:
+    """Return the values with the typed text; those that begin with it are first."""
+    low = typed.casefold()
+    values = [value for value in dict.fromkeys(found) if low in value.casefold()]
+    values.sort(key=lambda value: not value.casefold().startswith(low))
+    return Completion(
+        values=values[:_MAX_VALUES], total=len(values), has_more=len(values) > _MAX_VALUES
+    )
 
 
 def _list_session_names(home: ServedHome, typed: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from mcp_serve import cursors, plans, render
 from mcp_serve.consent import Answer
 from mcp_serve.cursors import PagedQuery
+from mcp_serve.locate import locate_store
 from mcp_serve.progress import CallContext, run_in_thread
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ToolDispatcher:
-    """Calls tools on the served homes."""
+    """Calls tools on the served stores."""
 
     def __init__(self, served: ServedStores) -> None:
         self._served = served
@@ -35,7 +36,8 @@ class ToolDispatcher:
         plan = arguments.get("plan")
         if plan is None or answer == "agreed":
             return await self.run_change(spec, arguments, work)
-        home = self._served.get_home(await self._find_store(arguments))
+        located = await run_in_thread(locate_store, self._served, spec, arguments)
+        home = self._served.get_home(located["store"])
         plan_preview = await run_in_thread(plans.render_unapplied, home, plan, answer)
         return render.make_tool_result(_add_store(spec, plan_preview, home.store_name))
 
@@ -43,9 +45,9 @@ class ToolDispatcher:
         self, spec: ToolSpec, arguments: Mapping[str, Any], work: CallContext
     ) -> CallToolResult:
         """Call a tool that changes data or takes long, and return its result."""
-        located = {**arguments, "store": await self._find_store(arguments)}
-        run = partial(self._bind_call(spec, located), work)
-        store = self._served.get_home(located["store"]).store_name
+        located = await run_in_thread(locate_store, self._served, spec, arguments)
+        run = partial(_bind_tool(spec, located, self._served), work)
+        store = None if spec.merges else self._served.get_home(located["store"]).store_name
         return render.make_tool_result(_add_store(spec, await work.run(run), store))
 
     async def call_tool(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -54,36 +56,41 @@ class ToolDispatcher:
 
     async def get_answer(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool and return its answer."""
-        run = self._bind_call(spec, arguments)
         if inspect.iscoroutinefunction(spec.run):
-            result = await run()
+            result = await (await run_in_thread(bind_call, spec, arguments, self._served))()
         else:
-            result = await run_in_thread(run)
+            result = await run_in_thread(_call_tool, spec, arguments, self._served)
         answer: dict[str, Any] = result
         return answer
 
-    async def _find_store(self, arguments: Mapping[str, Any]) -> str | None:
-        """Return the store that a call names, else the store of its plan or batch."""
-        handles = {
-            name: arguments[name] for name in ("plan", "batch") if arguments.get(name) is not None
-        }
-        store: str | None = arguments.get("store")
-        if store is not None or not handles:
-            return store
-        return await run_in_thread(partial(self._served.find_store, **handles))
 
-    def _bind_call(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> Callable[..., Any]:
-        """Return the call of a tool with its home and arguments bound."""
-        validated, page_query = resolve_arguments(spec, arguments, self._served)
-        return partial(
-            run_tool, spec, self._served.get_home(validated.store), validated, page_query
-        )
+def bind_call(
+    spec: ToolSpec, arguments: Mapping[str, Any], served: ServedStores
+) -> Callable[..., Any]:
+    """Return the call of a tool with validated arguments; calling it runs the tool."""
+    return _bind_tool(spec, locate_store(served, spec, arguments), served)
 
 
-def run_tool(
+def _call_tool(spec: ToolSpec, arguments: Mapping[str, Any], served: ServedStores) -> Any:
+    return bind_call(spec, arguments, served)()
+
+
+def _bind_tool(
+    spec: ToolSpec, located: Mapping[str, Any], served: ServedStores
+) -> Callable[..., Any]:
+    """Return the call of a tool with its home and arguments bound."""
+    validated, page_query = resolve_arguments(spec, located, served)
+    store = validated.store
+    if spec.merges:
+        homes = served.get_homes() if store is None else [served.get_home(store)]
+        return partial(spec.run, homes, validated, page_query)
+    return partial(_run_in_snapshot, spec, served.get_home(store), validated, page_query)
+
+
+def _run_in_snapshot(
     spec: ToolSpec, home: ServedHome, arguments: Any, page_query: PagedQuery, *work: object
 ) -> Any:
-    """Run a tool; a reading one sees one moment of the home for its whole answer."""
+    """Run a tool on a home; a reading one sees one moment of it for its whole answer."""
     with home.db.snapshot() if spec.snapshot else nullcontext():
         return spec.run(home, arguments, page_query, *work)
 
@@ -104,7 +111,6 @@ def resolve_arguments(
     if cursor is None:
         now = float(int(served.get_home(arguments.get("store")).now()))
         query = {name: value for name, value in given.items() if value != defaults[name]}
-        query["store"] = given.get("store") or served.names[0]
         return spec.arguments.model_construct(**arguments), PagedQuery(spec.name, query, now)
     page_query = cursors.parse_cursor(spec.name, cursor, spec.place)
     cursors.check_same_arguments(page_query, given, defaults)

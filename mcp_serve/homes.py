@@ -49,7 +49,9 @@ class _locked_property(Generic[T]):  # noqa: N801 -- used as a decorator
 
 
 class ServedHome:
-    """A home and the way it is served; `store_name` is its name if several are served.
+    """A home and the way it is served; `name` is the name of its store.
+
+    Answers show it (`store_name`) only if several stores are served.
 
     `path` is the folder of the home or its database file.
     """
@@ -58,7 +60,8 @@ class ServedHome:
         self,
         path: Path,
         *,
-        store_name: str | None = None,
+        name: str = "own",
+        is_one_of_several: bool = False,
         read_only: bool = False,
         redact: bool = True,
         trash: Path | None = None,
@@ -66,7 +69,8 @@ class ServedHome:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
-        self.store_name = store_name
+        self.name = name
+        self.store_name = name if is_one_of_several else None
         self.read_only = read_only
         self.redacts = redact
         self._trash = trash

@@ -9,13 +9,15 @@ from session_core import InvalidInput, NotFound
 
 _MAX_NEAREST = 5
 
+EXACT_REASON = "; a change requires a full id or a session key"
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSession:
-    """A session, and whether it was given by its id."""
+    """A session, and how its reference named it: 0 id, 1 session key, 2 title, 3 prefix."""
 
     id: str
-    by_id: bool
+    way: int
 
 
 def find_session(home: ServedHome, reference: str) -> ResolvedSession:
@@ -25,16 +27,10 @@ def find_session(home: ServedHome, reference: str) -> ResolvedSession:
         InvalidInput: several sessions match.
         NotFound: no session matches.
     """
-    exact = _find_by_key(home, reference)
-    if exact is not None:
-        return exact
-    row = home.db.get_session_by_title(reference)
-    if row is not None:
-        return ResolvedSession(home.db.get_compression_tip(row["id"]), by_id=False)
-    session_id = home.db.resolve_session_id(reference)
-    if session_id is not None:
-        return ResolvedSession(session_id, by_id=True)
-    raise _make_unknown_error(home, reference)
+    match = match_session(home, reference)
+    if match is None:
+        raise make_unknown_error(home, reference)
+    return match
 
 
 def find_exact_session(home: ServedHome, reference: str) -> str:
@@ -43,36 +39,41 @@ def find_exact_session(home: ServedHome, reference: str) -> str:
     Raises:
         NotFound: no session matches.
     """
-    exact = _find_by_key(home, reference)
-    if exact is None:
-        raise _make_unknown_error(
-            home, reference, reason="; a change requires a full id or a session key"
-        )
-    return exact.id
+    match = match_session(home, reference, exact=True)
+    if match is None:
+        raise make_unknown_error(home, reference, exact=True)
+    return match.id
 
 
-def _find_by_key(home: ServedHome, reference: str) -> ResolvedSession | None:
+def match_session(
+    home: ServedHome, reference: str, *, exact: bool = False
+) -> ResolvedSession | None:
+    """Return the session for a reference, or None; `exact` allows only an id or a session key."""
     if home.db.get_session(reference) is not None:
-        return ResolvedSession(reference, by_id=True)
-    if reference.startswith("_"):
+        return ResolvedSession(reference, 0)
+    keyed = None if reference.startswith("_") else home.store.peek_session_id(reference)
+    if keyed is not None:
+        return ResolvedSession(home.db.get_compression_tip(keyed), 1)
+    if exact:
         return None
-    session_id = home.store.peek_session_id(reference)
-    return (
-        None
-        if session_id is None
-        else ResolvedSession(home.db.get_compression_tip(session_id), by_id=False)
-    )
+    row = home.db.get_session_by_title(reference)
+    if row is not None:
+        return ResolvedSession(home.db.get_compression_tip(row["id"]), 2)
+    session_id = home.db.resolve_session_id(reference)
+    return None if session_id is None else ResolvedSession(session_id, 3)
 
 
-def _make_unknown_error(
-    home: ServedHome, reference: str, reason: str = ""
+def make_unknown_error(
+    home: ServedHome, reference: str, *, exact: bool = False
 ) -> InvalidInput | NotFound:
+    """Return the error for a reference that names no session of a home, or several."""
     location = f" in store {home.store_name}" if home.store_name else ""
+    reason = EXACT_REASON if exact else ""
     try:
         home.db.summarize_session(reference)
     except NotFound as error:
         matches = [id_ for id_ in error.nearest if id_.startswith(reference)][:_MAX_NEAREST]
-        if len(matches) > 1 and not reason:
+        if len(matches) > 1 and not exact:
             return InvalidInput(
                 f"several sessions begin with {reference!r:.100}: {', '.join(matches)}; "
                 "pass a longer prefix"

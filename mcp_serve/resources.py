@@ -18,6 +18,7 @@ from mcp_serve.cursors import PagedQuery
 from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
 from mcp_serve.homes import ServedHome
+from mcp_serve.locate import find_session_store
 from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools import read as tools_read
@@ -111,13 +112,13 @@ class Resources:
     def _list_homes(self) -> Iterator[ServedHome]:
         return (self._served.get_home(name) for name in self._served.names)
 
-    def _find_home(self, session_id: str) -> ServedHome | None:
-        """Return the first home that has this session; its address refers to that home."""
-        for home in self._list_homes():
+    def _is_elsewhere(self, home: ServedHome, session_id: str) -> bool:
+        """Return True if another store has a session with this id too."""
+        for other in self._list_homes():
             with suppress(SessionError):
-                if home.db.get_session(session_id) is not None:
-                    return home
-        return None
+                if other is not home and other.db.get_session(session_id) is not None:
+                    return True
+        return False
 
     def _render_entry(self, home: ServedHome, row: SessionSummary) -> Resource:
         """Return the entry of a conversation, with an address that leads to its home."""
@@ -127,7 +128,7 @@ class Resources:
         name, address = title or row.id, make_session_address(row.id)
         if home.store_name is None:
             return Resource(uri=address, name=name, mime_type=MIME_TYPE)
-        if self._find_home(row.id) is not home:
+        if self._is_elsewhere(home, row.id):
             address = _make_messages_address(address, home.store_name)
         return Resource(uri=address, name=f"{home.store_name}: {name}", mime_type=MIME_TYPE)
 
@@ -180,26 +181,36 @@ class Resources:
         return changed, list_changed
 
     async def _read_session(self, session_id: str) -> str:
-        def read(home: ServedHome) -> dict[str, Any]:
-            return tools_read.render_session_row(home, session_id)
+        def read() -> dict[str, Any]:
+            homes = self._served.get_homes()
+            several = len(homes) > 1
+            store = find_session_store(homes, session_id, exact=True) if several else None
+            return tools_read.render_session_row(self._served.get_home(store), session_id)
 
-        return answer_size.render_json(await self._read_first_home(read))
+        return answer_size.render_json(await _read_in_thread(read))
 
     async def _read_messages(self, session_id: str, cursor: str = "", store: str = "") -> str:
         arguments = {"session": session_id, "cursor": cursor or None, "store": store or None}
-        if not (cursor or store):
-            holder = await run_in_thread(self._find_home, session_id)
-            arguments["store"] = None if holder is None else holder.store_name
         return await self._call_tool(tools_read.SPEC, arguments)
 
     async def _read_route(self, session_key: str) -> str:
-        def read(home: ServedHome) -> dict[str, Any]:
+        def read_entry(home: ServedHome) -> dict[str, Any]:
             entry = None if session_key.startswith("_") else home.store.get(session_key)
             if entry is None:
                 raise NotFound(f"no route {session_key!r:.100}; call routes_list for keys")
             return routes.render_route(home, entry, home.store.find_route_state(entry))
 
-        return answer_size.render_json(await self._read_first_home(read))
+        def read() -> dict[str, Any]:
+            failures: list[SessionError] = []
+            for home in self._list_homes():
+                try:
+                    return read_entry(home)
+                except SessionError as error:
+                    failures.append(error)
+            # An unreadable home is a better explanation than a home without the route.
+            raise min(failures, key=lambda error: isinstance(error, NotFound))
+
+        return answer_size.render_json(await _read_in_thread(read))
 
     async def _read_stats(self) -> str:
         return await self._call_tool(stats.SPEC, {})
@@ -215,25 +226,13 @@ class Resources:
         except Exception as error:
             raise _make_protocol_error(error) from error
 
-    async def _read_first_home(
-        self, read: Callable[[ServedHome], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Return the answer of the first home that has one."""
 
-        def read_homes() -> dict[str, Any]:
-            failures: list[SessionError] = []
-            for home in self._list_homes():
-                try:
-                    return read(home)
-                except SessionError as error:
-                    failures.append(error)
-            # An unreadable home is a better explanation than a home without the session.
-            raise min(failures, key=lambda error: isinstance(error, NotFound))
-
-        try:
-            return await run_in_thread(read_homes)
-        except Exception as error:
-            raise _make_protocol_error(error) from error
+async def _read_in_thread(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a function returns; our errors become errors of the protocol."""
+    try:
+        return await run_in_thread(read)
+    except Exception as error:
+        raise _make_protocol_error(error) from error
 
 
 def _get_sort_key(home: ServedHome, row: SessionSummary) -> tuple[float, str, str]:

@@ -33,6 +33,7 @@ class SessionsPage(TypedDict):
 
     sessions: list[SessionOutput]
     next_cursor: str | None
+    note: NotRequired[str]
 
 
 class ReadSessionOutput(SessionOutput):
@@ -78,13 +79,18 @@ class HitOutput(TypedDict):
     store: NotRequired[str]
 
 
+# From strict to loose.
+MatchMode = Literal["all", "prefix", "any", "substring", "text"]
+
+
 class HitsPage(TypedDict):
     """Search hits, best first."""
 
     hits: list[HitOutput]
-    matched: Literal["all", "prefix", "any", "substring", "text"]
+    matched: MatchMode
     searched_back_to: str | None
     next_cursor: str | None
+    note: NotRequired[str]
 
 
 class RouteOutput(TypedDict):
@@ -104,6 +110,7 @@ class RoutesPage(TypedDict):
 
     routes: list[RouteOutput]
     next_cursor: str | None
+    note: NotRequired[str]
 
 
 class SessionCountsOutput(TypedDict):
@@ -136,10 +143,20 @@ class FindingOutput(TypedDict):
     tool: str | None
 
 
+class StoreOutput(TypedDict):
+    """The contents of one store."""
+
+    name: str
+    sessions: int
+    messages: int
+    bytes: int
+
+
 class StatsOutput(TypedDict):
-    """The report on a home."""
+    """The report on the stores."""
 
     home: str
+    stores: list[StoreOutput]
     sessions: SessionCountsOutput
     messages: int
     size: SizeOutput
@@ -180,6 +197,7 @@ class EventsOutput(TypedDict):
     events: list[EventOutput]
     cursor: str
     gap: bool
+    note: NotRequired[str]
 
 
 class EditOutput(TypedDict):

@@ -69,5 +69,6 @@ def render_instructions(stores: Sequence[str]) -> str:
     more = [] if len(named) == len(stores) else ["…"]
     return (
         f"{INSTRUCTIONS}\nStores: {', '.join([*named, *more])}. "
-        "A call without store uses the first one."
+        "A reading call without store covers all of them; a change without store is made in the "
+        "store of its plan or sessions, else in the first one."
     )

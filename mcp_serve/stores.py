@@ -93,6 +93,10 @@ class ServedStores:
                 home = self._homes[name] = self._open_home(name, path)
         return home
 
+    def get_homes(self) -> list[ServedHome]:
+        """Return the homes of all served stores."""
+        return [self.get_home(name) for name in self.names]
+
     def find_store(self, *, plan: str | None = None, batch: str | None = None) -> str | None:
         """Return the store that holds a plan or batch, or None."""
         if len(self._paths) == 1:
@@ -117,7 +121,8 @@ class ServedStores:
 
         return ServedHome(
             path,
-            store_name=name if len(self._paths) > 1 else None,
+            name=name,
+            is_one_of_several=len(self._paths) > 1,
             read_only=self.options.read_only,
             redact=self.options.redact,
             trash=self.options.trash,

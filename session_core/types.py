@@ -260,6 +260,8 @@ class SearchHit:
     title: str | None
     source: str
     compacted: bool = False
+    score: float = 0.0
+    """The rank of the hit; those of several homes compare if their searches have one `moment`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -87,28 +87,27 @@ def _report_written_page(options: argparse.Namespace) -> None:
 
 
 def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
-    """Return the statistics of the home, or those of each store by name."""
-    spec = (
-        stats.SPEC
-        if options.json and options.html is None
-        else replace(stats.SPEC, run=_load_chart_data)
-    )
-    names = tools.served.names
+    """Return the answer of the tool, or a report on each store with the data of its charts."""
+    is_plain = options.json and options.html is None
+    spec = stats.SPEC if is_plain else replace(stats.SPEC, run=_load_chart_data)
     with TerminalProgress("Looking") as work:
-        found = {
-            name: tools.call_tool(spec, {"deep": options.deep, "store": name}, work)
-            for name in names
-        }
+        found = tools.call_tool(spec, {"deep": options.deep}, work)
     if work.is_cancelled():
         raise KeyboardInterrupt
-    return {"stores": found} if len(names) > 1 else found[names[0]]
+    return found
 
 
 def _load_chart_data(
-    home: ServedHome, given: stats.StatsArguments, asked: PagedQuery, work: CallContext
+    stores: Sequence[ServedHome], given: stats.StatsArguments, asked: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
-    """Return the answer of the tool together with the data of the charts."""
+    """Return the reports on the stores by name, with the data of the charts."""
     del asked
+    return {store.name: _load_report(store, given, work) for store in stores}
+
+
+def _load_report(
+    home: ServedHome, given: stats.StatsArguments, work: CallContext
+) -> dict[str, Any]:
     answer, health = stats.examine_home(home, given, work)
     sizes = None if health is None else health.sizes
     return answer | {
@@ -118,11 +117,8 @@ def _load_chart_data(
 
 
 def _build_reports(options: argparse.Namespace, found: Answer) -> Iterator[HomeReport]:
-    stores: Mapping[str, Answer] = found.get("stores", {})
-    for name, answer in stores.items():
-        yield build_report(options, answer, name)
-    if not stores:
-        yield build_report(options, found, None)
+    for name, answer in found.items():
+        yield build_report(options, answer, name if len(found) > 1 else None)
 
 
 def _show_reports(options: argparse.Namespace, found: Answer) -> None:

@@ -17,7 +17,7 @@ from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import page_output, print_json
 from mcp_serve.cli.progress import TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
-from mcp_serve.dispatch import resolve_arguments, run_tool
+from mcp_serve.dispatch import bind_call
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
 from mcp_serve.stores import ServedStores, ServerOptions
@@ -87,9 +87,8 @@ class ToolCaller:
         read = self.validate_arguments(spec, given)
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         with _translate_argument_errors(spec):
-            arguments, asked = resolve_arguments(spec, chosen, self._served)
-        home = self._served.get_home(arguments.store)
-        answer: Answer = run_tool(spec, home, arguments, asked, *work)
+            call = bind_call(spec, chosen, self._served)
+        answer: Answer = call(*work)
         return answer
 
     def validate_arguments(self, spec: ToolSpec, given: Answer) -> Any:
@@ -106,21 +105,9 @@ class ToolCaller:
     def collect_pages(
         self, spec: ToolSpec, given: Answer, key: str, limit: int, cursor: str | None = None
     ) -> Answer:
-        """Return up to `limit` entries of every store, fetched page by page.
-
-        A cursor belongs to one store and continues there.
-        """
-        if cursor is not None:
-            return self._collect_store_pages(spec, given | {"cursor": cursor}, key, limit)
-        merged: Answer = {}
-        for store in self._served.names:
-            answer = self._collect_store_pages(spec, given | {"store": store}, key, limit)
-            merged = answer | {key: merged.get(key, []) + answer[key]}
-        several = len(self._served.names) > 1  # a cursor belongs to one store
-        return merged | ({"next_cursor": None} if several else {})
-
-    def _collect_store_pages(self, spec: ToolSpec, given: Answer, key: str, limit: int) -> Answer:
-        answer = self.call_tool(spec, given | {"limit": min(limit, _PAGE_SIZE)})
+        """Return up to `limit` entries of the served stores, fetched page by page."""
+        first = given | {"limit": min(limit, _PAGE_SIZE)}
+        answer = self.call_tool(spec, first | ({} if cursor is None else {"cursor": cursor}))
         while len(answer[key]) < limit and answer["next_cursor"] is not None:
             rest = min(limit - len(answer[key]), _PAGE_SIZE)
             page = self.call_tool(spec, {"cursor": answer["next_cursor"], "limit": rest})

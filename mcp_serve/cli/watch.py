@@ -16,7 +16,7 @@ from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal
 from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.tools import events
-from session_core import Busy, SessionError
+from session_core import Busy
 
 EXAMPLES = """\
 examples:
@@ -71,39 +71,18 @@ class _Watcher:
         self._tools = tools
         self._caller = ToolDispatcher(tools.served)
         self._out = get_terminal()
-        self._error: SessionError | BrokenPipeError | None = None
 
     async def follow_stores(self) -> None:
-        """Follow every store; an error in one of them ends all.
-
-        Raises:
-            SessionError: A home cannot be followed.
-            BrokenPipeError: The reader closed standard output.
-        """
-        names = self._tools.served.names
-        session = self._options.session
-        arguments = {"timeout_s": _TIMEOUT_S, "session": session}
-        cursors = {}
-        for name in names[:1] if session else names:
-            answered = await self._poll_events(arguments | {"store": name, "timeout_s": 0})
-            cursors[name] = answered["cursor"]
-        where = ", ".join(str(self._tools.served.get_path(name)) for name in cursors)
+        """Follow the stores until an error."""
+        start = {"timeout_s": 0, "session": self._options.session}
+        cursor = (await self._poll_events(start))["cursor"]
+        served = self._tools.served
+        where = ", ".join(str(served.get_path(name)) for name in served.names)
         Terminal(sys.stderr).write_hint(f"Watching {where}; stop with Ctrl-C.")
-        async with anyio.create_task_group() as tasks:
-            for name, cursor in cursors.items():
-                tasks.start_soon(self._follow_store, name, cursor, tasks.cancel_scope)
-        if self._error is not None:
-            raise self._error
-
-    async def _follow_store(self, _store: str, cursor: str, scope: anyio.CancelScope) -> None:
-        try:
-            while True:
-                answered = await self._poll_events({"cursor": cursor})
-                cursor = answered["cursor"]
-                self._write_events(answered)
-        except (SessionError, BrokenPipeError) as error:
-            self._error = error
-            scope.cancel()
+        while True:
+            answered = await self._poll_events({"cursor": cursor, "timeout_s": _TIMEOUT_S})
+            cursor = answered["cursor"]
+            self._write_events(answered)
 
     async def _poll_events(self, given: Answer) -> Answer:
         """Wait for events; retry while another process holds the home exclusively."""

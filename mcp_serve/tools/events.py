@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
 from pydantic import Field, NonNegativeInt
 
 from mcp_serve import answer_size, arguments, resolve, schemas
-from mcp_serve.cursors import PagedQuery
-from mcp_serve.feed import EventPosition, FeedResult
+from mcp_serve.cursors import PagedQuery, make_malformed_error
+from mcp_serve.feed import EventPosition
 from mcp_serve.homes import ServedHome
+from mcp_serve.merging import render_failures
 from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
+from session_core import SessionError
 
 
 class EventsArguments(arguments.StoreArguments):
@@ -27,48 +34,116 @@ class EventsArguments(arguments.StoreArguments):
 
 
 async def wait_for_events(
-    home: ServedHome, arguments: EventsArguments, page_query: PagedQuery
+    stores: Sequence[ServedHome], arguments: EventsArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return events as soon as there are any, or none at the timeout."""
-
-    def find_start() -> EventPosition:
-        session = (
-            None if arguments.session is None else resolve.find_session(home, arguments.session).id
-        )
-        return home.feed.get_current_position(session)
-
-    position = (
-        EventPosition.from_list(page_query.place)
-        if page_query.place
-        else await run_in_thread(find_start, of=LOOKS)
-    )
+    positions = await run_in_thread(_find_start, stores, arguments, page_query, of=LOOKS)
     deadline = anyio.current_time() + arguments.timeout_s
     while True:
-        commits = home.feed.commits
-        result = await run_in_thread(home.feed.read_events, position, arguments.limit, of=LOOKS)
-        is_over = anyio.current_time() >= deadline
-        if result.events or result.gap or is_over:
+        commits = [home.feed.commits for home in stores]
+        result = await run_in_thread(_read_events, stores, positions, arguments.limit, of=LOOKS)
+        if result.events or result.gap or anyio.current_time() >= deadline:
             return await run_in_thread(
-                _fit_events, home, arguments.limit, page_query, position, result, of=LOOKS
+                _fit_events, stores, arguments.limit, page_query, positions, result, of=LOOKS
             )
-        position = result.place
+        positions = result.positions
         with anyio.CancelScope(deadline=deadline):
-            await home.feed.wait_for_commit(commits)
+            await _wait_for_any_commit(stores, commits)
+
+
+Positions = dict[str, EventPosition]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedEvents:
+    """The events of several stores since their positions, and the positions after them."""
+
+    events: list[dict[str, Any]]
+    positions: Positions
+    gap: bool
+    failures: list[tuple[ServedHome, SessionError]]
+
+
+def _find_start(
+    stores: Sequence[ServedHome], arguments: EventsArguments, page_query: PagedQuery
+) -> Positions:
+    """Return the positions of a cursor, or the current ones."""
+    if page_query.place is not None:
+        if page_query.place.keys().isdisjoint(home.store_name or "" for home in stores):
+            raise make_malformed_error()
+        return {name: EventPosition.from_list(place) for name, place in page_query.place.items()}
+    positions: Positions = {}
+    failures: list[SessionError] = []
+    for home in stores:
+        try:
+            session = arguments.session and resolve.find_session(home, arguments.session).id
+            positions[home.store_name or ""] = home.feed.get_current_position(session)
+        except SessionError as error:
+            failures.append(error)
+    if failures and not positions:
+        raise failures[0]
+    return positions
+
+
+def _read_events(stores: Sequence[ServedHome], positions: Positions, limit: int) -> MergedEvents:
+    """Return up to `limit` events, with room for each store; a new store begins now."""
+    streams: list[list[dict[str, Any]]] = []
+    reached: Positions = {}
+    failures: list[tuple[ServedHome, SessionError]] = []
+    is_gap, room = False, limit
+    for number, home in enumerate(stores):
+        name = home.store_name or ""
+        share = room // (len(stores) - number)
+        if name in positions and not share:
+            reached[name] = positions[name]
+            continue
+        try:
+            position = positions.get(name) or home.feed.get_current_position(None)
+            result = home.feed.read_events(position, max(share, 1))
+        except SessionError as error:
+            failures.append((home, error))
+            reached |= {name: positions[name]} if name in positions else {}
+            continue
+        streams.append(result.events)
+        reached[name] = result.place
+        is_gap, room = is_gap or result.gap, room - len(result.events)
+    if len(failures) == len(stores):
+        raise failures[0][1]
+    events = list(heapq.merge(*streams, key=lambda event: event["at"] or ""))
+    return MergedEvents(events, reached, is_gap, failures)
+
+
+async def _wait_for_any_commit(stores: Sequence[ServedHome], commits: Sequence[int]) -> None:
+    """Return after a commit in any of the stores."""
+    async with anyio.create_task_group() as tasks:
+
+        async def wait(home: ServedHome, count: int) -> None:
+            with suppress(SessionError):  # a store that cannot be read has no events
+                await home.feed.wait_for_commit(count)
+                tasks.cancel_scope.cancel()
+
+        for home, count in zip(stores, commits, strict=True):
+            tasks.start_soon(wait, home, count)
 
 
 def _fit_events(
-    home: ServedHome,
+    stores: Sequence[ServedHome],
     limit: int,
     page_query: PagedQuery,
-    position: EventPosition,
-    result: FeedResult,
+    positions: Positions,
+    result: MergedEvents,
 ) -> dict[str, Any]:
     """Return as many events as fit; the cursor leads to the rest."""
 
     def fetch(count: int) -> dict[str, Any]:
-        page = result if count == limit else home.feed.read_events(position, count)
-        cursor = page_query.make_cursor(page.place.to_list())
-        return {"events": page.events, "cursor": cursor, "gap": page.gap}
+        page = result if count == limit else _read_events(stores, positions, count)
+        places = {name: position.to_list() for name, position in page.positions.items()}
+        return {
+            "events": page.events,
+            "cursor": page_query.make_cursor(places),
+            "gap": page.gap,
+            **drop_empty(note=render_failures(page.failures) or None),
+        }
 
     return answer_size.fit_answer(fetch, "events", limit)
 
@@ -87,5 +162,6 @@ SPEC = ToolSpec(
     answers=schemas.EventsOutput,
     run=wait_for_events,
     waits=True,
-    place=tuple[str | None, str, str, NonNegativeInt],
+    place=dict[str, tuple[str | None, str, str, NonNegativeInt]],
+    merges=True,
 )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.arguments import parse_time_range
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
+from mcp_serve.merging import read_stores
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionFilter, extract_plain_text
+from session_core.types import SessionSummary
 
 _LONG_PREVIEW_CHARS = 400
+# Sorts after every id.
+_LAST_ID = "\U0010ffff"
 
 
 class ListArguments(arguments.PageArguments):
@@ -58,24 +64,69 @@ class ListArguments(arguments.PageArguments):
 
 
 def list_sessions(
-    home: ServedHome, arguments: ListArguments, page_query: PagedQuery
+    stores: Sequence[ServedHome], arguments: ListArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
-    """Return as many conversations as fit."""
-    if arguments.query is not None and home.redact(arguments.query) != arguments.query:
+    """Return as many conversations of the stores as fit."""
+    if arguments.query is not None and stores[0].redact(arguments.query) != arguments.query:
         return {"sessions": [], "next_cursor": None}
-    session_filter = arguments.build_filter(page_query.now)
-    pins = home.list_own_pins()
+    parts = read_stores(stores, partial(_read_rows, arguments, page_query))
+    # Each store has its own order of equal values, which merging keeps.
+    merged = heapq.merge(*(rows for _, (rows, _) in parts), key=lambda row: row[0][:2])
+    entries = list(merged)
+    has_more = len(entries) > arguments.limit or any(more for _, (_, more) in parts)
 
     def fetch(limit: int) -> dict[str, Any]:
-        page = home.db.list_sessions(
-            session_filter, order=arguments.order, limit=limit, cursor=page_query.place
-        )
-        rows = [render.render_session(home, summary, pins) for summary in page.items]
-        if arguments.detail == "detailed":
-            rows = [row | {"preview": _render_long_preview(home, row)} for row in rows]
-        return {"sessions": rows, "next_cursor": page_query.make_cursor(page.next_cursor)}
+        shown = entries[:limit]
+        is_end = len(shown) == len(entries) and not has_more
+        return {
+            "sessions": [row for _, row in shown],
+            "next_cursor": None if is_end else page_query.make_cursor(shown[-1][0]),
+            **parts.render_note(),
+        }
 
     return answer_size.fit_answer(fetch, "sessions", arguments.limit)
+
+
+# Value of the order (negative, so that the greatest is first), store, and id in the order.
+_Position = tuple[float, str, str]
+
+
+def _read_rows(
+    arguments: ListArguments, page_query: PagedQuery, home: ServedHome
+) -> tuple[list[tuple[_Position, dict[str, Any]]], bool]:
+    """Return the rows of one store with their positions, and whether there are more."""
+    page = home.db.list_sessions(
+        arguments.build_filter(page_query.now),
+        order=arguments.order,
+        limit=arguments.limit,
+        below=_find_edge(home, page_query.place),
+    )
+    pins = home.list_own_pins()
+    rows = []
+    for summary in page.items:
+        row = render.render_session(home, summary, pins)
+        if arguments.detail == "detailed":
+            row |= {"preview": _render_long_preview(home, row)}
+        value, row_id = _get_value(summary, arguments.order)
+        rows.append(((-value, home.store_name or "", row_id), row))
+    return rows, page.next_cursor is not None
+
+
+def _get_value(summary: SessionSummary, order: str) -> tuple[float, str]:
+    if order == "started":
+        return summary.started_at, summary.root_id
+    return (summary.messages if order == "size" else summary.last_active_at), summary.id
+
+
+def _find_edge(home: ServedHome, position: _Position | None) -> tuple[float, str] | None:
+    """Return where a store continues after a position; of equal values its name decides."""
+    if position is None:
+        return None
+    value, store, row_id = position
+    name = home.store_name or ""
+    if name == store:
+        return -value, row_id
+    return -value, (_LAST_ID if name > store else "")
 
 
 def _render_long_preview(home: ServedHome, row: Mapping[str, Any]) -> str:
@@ -96,5 +147,6 @@ SPEC = ToolSpec(
     arguments=ListArguments,
     answers=schemas.SessionsPage,
     run=list_sessions,
-    snapshot=True,
+    merges=True,
+    place=tuple[FiniteFloat, str, str],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -12,6 +14,7 @@ from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
+from mcp_serve.merging import read_stores
 from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionEntry
@@ -29,25 +32,40 @@ class RoutesArguments(arguments.PageArguments):
 
 
 def list_routes(
-    home: ServedHome, arguments: RoutesArguments, page_query: PagedQuery
+    stores: Sequence[ServedHome], arguments: RoutesArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
-    """Return as many routes as fit, the last used first."""
+    """Return as many routes of the stores as fit, the last used first."""
     last_key = None if page_query.place is None else tuple(page_query.place)
-    routes = list(islice(_list_after(home, arguments, last_key), arguments.limit + 1))
+
+    def read(home: ServedHome) -> list[tuple[_SortKey, dict[str, Any]]]:
+        routes = islice(_list_after(home, arguments, last_key), arguments.limit + 1)
+        return [
+            (_get_sort_key(home, entry), render_route(home, entry, state))
+            for entry, state in routes
+        ]
+
+    parts = read_stores(stores, read)
+    routes = list(heapq.merge(*(rows for _, rows in parts), key=lambda route: route[0]))
 
     def fetch(limit: int) -> dict[str, Any]:
-        next_key = _get_sort_key(routes[limit - 1][0]) if limit < len(routes) else None
-        rows = [render_route(home, entry, state) for entry, state in routes[:limit]]
-        return {"routes": rows, "next_cursor": page_query.make_cursor(next_key)}
+        next_key = routes[limit - 1][0] if limit < len(routes) else None
+        return {
+            "routes": [row for _, row in routes[:limit]],
+            "next_cursor": page_query.make_cursor(next_key),
+            **parts.render_note(),
+        }
 
     return answer_size.fit_answer(fetch, "routes", arguments.limit)
+
+
+_SortKey = tuple[float, str, str]
 
 
 def _list_after(
     home: ServedHome, arguments: RoutesArguments, last_key: tuple[Any, ...] | None
 ) -> Iterator[tuple[SessionEntry, str]]:
     for entry in _find_matching(home, arguments):
-        if last_key is None or _get_sort_key(entry) > last_key:
+        if last_key is None or _get_sort_key(home, entry) > last_key:
             state = home.store.find_route_state(entry)
             if arguments.state in (None, state):
                 yield entry, state
@@ -55,7 +73,7 @@ def _list_after(
 
 def _find_matching(home: ServedHome, arguments: RoutesArguments) -> Iterator[SessionEntry]:
     words = [] if arguments.query is None else arguments.query.casefold().split()
-    for entry in sorted(home.store.load_entries().values(), key=_get_sort_key):
+    for entry in sorted(home.store.load_entries().values(), key=partial(_get_sort_key, home)):
         if arguments.platform is not None and str(entry.platform or "") != arguments.platform:
             continue
         text = f"{entry.key} {entry.display_name or ''}".casefold()
@@ -63,8 +81,8 @@ def _find_matching(home: ServedHome, arguments: RoutesArguments) -> Iterator[Ses
             yield entry
 
 
-def _get_sort_key(entry: SessionEntry) -> tuple[float, str]:
-    return -entry.updated_at.timestamp(), entry.key
+def _get_sort_key(home: ServedHome, entry: SessionEntry) -> _SortKey:
+    return -entry.updated_at.timestamp(), home.store_name or "", entry.key
 
 
 def render_route(home: ServedHome, entry: SessionEntry, state: str) -> dict[str, Any]:
@@ -90,6 +108,6 @@ SPEC = ToolSpec(
     arguments=RoutesArguments,
     answers=schemas.RoutesPage,
     run=list_routes,
-    snapshot=True,
-    place=tuple[FiniteFloat, str],
+    merges=True,
+    place=tuple[FiniteFloat, str, str],
 )

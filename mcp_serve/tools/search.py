@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from mcp_serve import answer_size, arguments, render, resolve, schemas
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
-from mcp_serve.cursors import PagedQuery
+from mcp_serve.cursors import PagedQuery, make_malformed_error
 from mcp_serve.homes import ServedHome
+from mcp_serve.merging import StoreParts, read_stores
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
 from mcp_serve.tools.spec import ToolSpec
-from session_core.types import MessageRow, SearchHit
+from session_core.types import MessageRow, SearchHit, SearchResult
 
 _CONTEXT_CHARS = 250
 _ELLIPSIS = "…"
+
+# The steps of a search, from strict to loose.
+_STEPS: Sequence[str] = get_args(schemas.MatchMode)
 
 
 class SearchArguments(arguments.PageArguments):
@@ -49,51 +59,118 @@ class SearchArguments(arguments.PageArguments):
     detail: arguments.Detail = "concise"
 
 
+@dataclass(frozen=True, slots=True)
+class StoreHits:
+    """The next hits of one store, with their rows."""
+
+    search: Callable[[int], SearchResult]
+    page: SearchResult
+    rows: Sequence[dict[str, Any]]
+    # The cursor before these hits.
+    start: str | None
+
+    @property
+    def matched(self) -> str:
+        """How the hits match."""
+        return self.page.matched
+
+    def find_positions(self, name: str, shown: int) -> dict[str, str | None]:
+        """Return the cursor after some of the hits by the name of the store, empty at the end."""
+        if shown == 0 and self.rows:
+            return {name: self.start}
+        # Only the library makes its cursors.
+        page = self.page if shown == len(self.rows) else self.search(shown)
+        return {} if page.next_cursor is None else {name: page.next_cursor}
+
+
 def search_messages(
-    home: ServedHome, arguments: SearchArguments, page_query: PagedQuery
+    stores: Sequence[ServedHome], arguments: SearchArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
-    """Return as many hits as fit."""
+    """Return as many hits of the stores as fit, best first."""
     query = arguments.query or ""
     # A search for a secret would confirm that it is stored.
-    if home.redact(query) != query:
+    if stores[0].redact(query) != query:
         return {"hits": [], "matched": "all", "searched_back_to": None, "next_cursor": None}
-    session = (
-        None if arguments.session is None else resolve.find_session(home, arguments.session).id
-    )
-    since, until = parse_time_range(arguments.since, arguments.until, page_query.now)
+    if page_query.place is not None:
+        stores = [store for store in stores if (store.store_name or "") in page_query.place]
+        if not stores:
+            raise make_malformed_error()
+    with ExitStack() as snapshots:
+        read = partial(_read_hits, arguments, page_query)
+        return _merge_hits(read_stores(stores, read, snapshots), arguments, page_query)
+
+
+def _merge_hits(
+    results: StoreParts[StoreHits], arguments: SearchArguments, page_query: PagedQuery
+) -> dict[str, Any]:
+    """Return the best hits of all stores that match in the strictest way."""
+    step = min((part.matched for _, part in results if part.rows), key=_STEPS.index, default=None)
+    # A store that has only looser matches than another one has nothing to add.
+    parts = [
+        (store.store_name or "", part)
+        for store, part in results
+        if step is None or part.matched == step or not part.rows
+    ]
+    ranked = list(heapq.merge(*(_tag_hits(name, part) for name, part in parts), key=_get_rank))
 
     def fetch(limit: int) -> dict[str, Any]:
-        page = home.db.search(
-            query,
-            mode=arguments.mode,
-            per=arguments.per,
-            session=session,
-            source=to_tuple(arguments.source),
-            project=arguments.project,
-            roles=arguments.roles,
-            status=arguments.status,
-            since=since,
-            until=until,
-            limit=limit,
-            cursor=page_query.place,
-        )
-        context_chars = _CONTEXT_CHARS if arguments.detail == "detailed" else 0
-        messages = home.db.find_messages([hit.message_id for hit in page.hits])
+        shown = Counter(name for name, _, _ in ranked[:limit])
+        places: dict[str, str | None] = {}
+        for name, part in parts:
+            places |= part.find_positions(name, shown[name])
+        searched = [part.page.searched_back_to for _, part in parts if part.page.searched_back_to]
         return {
-            "hits": [
-                render.render_hit(
-                    home,
-                    hit,
-                    _render_snippet(home, hit, messages.get(hit.message_id), context_chars),
-                )
-                for hit in page.hits
-            ],
-            "matched": page.matched,
-            "searched_back_to": format_time(page.searched_back_to),
-            "next_cursor": page_query.make_cursor(page.next_cursor),
+            "hits": [row for _, _, row in ranked[:limit]],
+            "matched": step or max((part.matched for _, part in parts), key=_STEPS.index),
+            "searched_back_to": format_time(max(searched, default=None)),
+            "next_cursor": page_query.make_cursor(places or None),
+            **results.render_note(),
         }
 
     return answer_size.fit_answer(fetch, "hits", arguments.limit)
+
+
+def _read_hits(arguments: SearchArguments, page_query: PagedQuery, home: ServedHome) -> StoreHits:
+    """Return the next hits of one store."""
+    start = (page_query.place or {}).get(home.store_name or "")
+    since, until = parse_time_range(arguments.since, arguments.until, page_query.now)
+    search = partial(
+        home.db.search,
+        arguments.query or "",
+        mode=arguments.mode,
+        per=arguments.per,
+        session=None
+        if arguments.session is None
+        else resolve.find_session(home, arguments.session).id,
+        source=to_tuple(arguments.source),
+        project=arguments.project,
+        roles=arguments.roles,
+        status=arguments.status,
+        since=since,
+        until=until,
+        cursor=start,
+        # Scores of several stores compare if the age of all messages counts from one moment.
+        moment=page_query.now if home.store_name else None,
+    )
+    page = search(limit=arguments.limit)
+    context_chars = _CONTEXT_CHARS if arguments.detail == "detailed" else 0
+    messages = home.db.find_messages([hit.message_id for hit in page.hits])
+    rows = [
+        render.render_hit(
+            home, hit, _render_snippet(home, hit, messages.get(hit.message_id), context_chars)
+        )
+        for hit in page.hits
+    ]
+    return StoreHits(lambda limit: search(limit=limit), page, rows, start)
+
+
+def _tag_hits(name: str, part: StoreHits) -> Iterator[tuple[str, SearchHit, dict[str, Any]]]:
+    return ((name, hit, row) for hit, row in zip(part.page.hits, part.rows, strict=True))
+
+
+def _get_rank(tagged: tuple[str, SearchHit, dict[str, Any]]) -> tuple[float, float]:
+    _, hit, _ = tagged
+    return -hit.score, -hit.at
 
 
 def _render_snippet(
@@ -147,5 +224,6 @@ SPEC = ToolSpec(
     arguments=SearchArguments,
     answers=schemas.HitsPage,
     run=search_messages,
-    snapshot=True,
+    merges=True,
+    place=dict[str, str | None],
 )

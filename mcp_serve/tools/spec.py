@@ -14,7 +14,8 @@ class ToolSpec:
     """A tool.
 
     `run` takes the home, the arguments and the query; a tool that changes data or takes long also
-    takes the call context. It may be a coroutine function.
+    takes the call context. A tool that merges takes a list of homes. `run` may be a coroutine
+    function.
     """
 
     name: str
@@ -23,6 +24,8 @@ class ToolSpec:
     arguments: type[Any]
     answers: Any
     run: Callable[..., Any]
+    # Covers all served stores unless a call names one.
+    merges: bool = False
     changes: bool = False
     destructive: bool = False
     idempotent: bool = True

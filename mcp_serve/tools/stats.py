@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -26,14 +27,42 @@ class StatsArguments(arguments.StoreArguments):
 
 
 def report_stats(
-    home: ServedHome,
+    stores: Sequence[ServedHome],
     arguments: StatsArguments,
     page_query: PagedQuery,
     work: CallContext | None = None,
 ) -> dict[str, Any]:
-    """Return the report on a home."""
+    """Return the report on the stores, added up."""
     del page_query
-    return examine_home(home, arguments, work)[0]
+    return merge_reports([examine_home(store, arguments, work)[0] for store in stores])
+
+
+def merge_reports(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the sum of reports; the home is that of the first."""
+    first = reports[0]
+    merged = {
+        "stores": [row for report in reports for row in report["stores"]],
+        "sessions": _add_counts(report["sessions"] for report in reports),
+        "size": _add_counts(report["size"] for report in reports),
+        "tokens": _add_counts(report["tokens"] for report in reports),
+        "findings": [finding for report in reports for finding in report["findings"]],
+        "gateway_live": any(report["gateway_live"] for report in reports),
+        "estimated": any(report["estimated"] for report in reports),
+    }
+    sums = ("messages", "growth_per_week", "cost")
+    return first | merged | {name: sum(report[name] for report in reports) for name in sums}
+
+
+def _add_counts(counts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sums by name; a value may itself have counts by name."""
+    merged: dict[str, Any] = {}
+    for by_name in counts:
+        for name, value in by_name.items():
+            if isinstance(value, Mapping):
+                merged[name] = _add_counts([merged.get(name, {}), value])
+            else:
+                merged[name] = merged.get(name, 0) + value
+    return merged
 
 
 def examine_home(
@@ -50,8 +79,10 @@ def examine_home(
 
 def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
     census = health.sessions
+    sizes = _render_sizes(health)
     return {
         "home": str(home.path),
+        "stores": [_render_store(home, census.total, census.messages, sizes["db"])],
         "sessions": {
             "total": census.total,
             "open": census.open,
@@ -60,7 +91,7 @@ def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
             "by_source": _count_by_source(home, health),
         },
         "messages": census.messages,
-        "size": _render_sizes(health),
+        "size": sizes,
         "growth_per_week": health.growth_per_week,
         "tokens": dict(health.tokens),
         "cost": round(health.cost, 6),
@@ -77,17 +108,22 @@ def _render_unreadable(home: ServedHome, error: StorageError) -> dict[str, Any]:
     zeros: dict[str, Any] = dict.fromkeys(("total", "open", "ended", "archived"), 0)
     return {
         "home": str(home.path),
+        "stores": [_render_store(home, 0, 0, 0)],
         "sessions": zeros | {"by_source": {}},
         "messages": 0,
         "size": dict.fromkeys(("db", "wal", "index", "free", "trash"), 0),
         "growth_per_week": 0,
         "tokens": {},
         "cost": 0.0,
-        "findings": [_make_finding("unreadable", render.render_line(home, str(error), 300) or "")],
+        "findings": [_make_finding(home, "unreadable", str(error))],
         "sqlite": describe_sqlite().version,
         "gateway_live": find_gateway(home.db_path.parent) is not None,
         "estimated": True,
     }
+
+
+def _render_store(home: ServedHome, sessions: int, messages: int, size: int) -> dict[str, Any]:
+    return {"name": home.name, "sessions": sessions, "messages": messages, "bytes": size}
 
 
 def _count_by_source(home: ServedHome, health: HealthReport) -> dict[str, int]:
@@ -109,14 +145,20 @@ def _render_sizes(health: HealthReport) -> dict[str, int]:
 
 
 def _render_finding(home: ServedHome, finding: Any) -> dict[str, Any]:
-    tool = None if finding.tool is None else f"sessions_{finding.tool}(what={finding.plan!r})"
+    named = f", store={home.store_name!r}" if home.store_name else ""
+    tool = finding.tool and f"sessions_{finding.tool}(what={finding.plan!r}{named})"
     return {
         "code": finding.code,
         "count": finding.count,
         "bytes": finding.bytes,
-        "what": render.render_line(home, finding.what, 300) or "",
+        "what": _render_what(home, finding.what),
         "tool": tool,
     }
+
+
+def _render_what(home: ServedHome, what: str) -> str:
+    label = f"{home.store_name}: " if home.store_name else ""
+    return label + (render.render_line(home, what, 300) or "")
 
 
 def _find_missing_database(home: ServedHome) -> list[dict[str, Any]]:
@@ -124,10 +166,11 @@ def _find_missing_database(home: ServedHome) -> list[dict[str, Any]]:
     if home.db.path.exists():
         return []
     what = f"{home.db.path} does not exist yet; start the agent once, or serve another --home"
-    return [_make_finding("no_database", what)]
+    return [_make_finding(home, "no_database", what)]
 
 
-def _make_finding(code: str, what: str) -> dict[str, Any]:
+def _make_finding(home: ServedHome, code: str, what: str) -> dict[str, Any]:
+    what = _render_what(home, what)
     return {"code": code, "count": 1, "bytes": 0, "what": what, "tool": None}
 
 
@@ -142,4 +185,5 @@ SPEC = ToolSpec(
     answers=schemas.StatsOutput,
     run=report_stats,
     takes_long="deep",
+    merges=True,
 )

@@ -294,6 +294,7 @@ class StateDatabase(Protocol):
         order: SessionOrder = "recent",
         limit: int = 20,
         cursor: str | None = None,
+        below: tuple[float, str] | None = None,
     ) -> Page[SessionSummary]:
         """List conversations by their tips; without a status, archived ones are left out."""
 
@@ -314,6 +315,7 @@ class StateDatabase(Protocol):
         until: float | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        moment: float | None = None,
     ) -> SearchResult: ...
 
     # Deletion and cleanup, at once.

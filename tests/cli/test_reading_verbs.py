@@ -105,8 +105,9 @@ def test_limit_above_page_size_collects_pages(run):
 
 def test_list_names_store_of_each_session(run):
     found = json.loads(run("list", "--all-profiles", "--limit", "3", "--json").out)
-    assert [each["store"] for each in found["sessions"]] == ["hermes"] * 3 + ["hermes:work"]
-    assert found["next_cursor"] is None
+    assert [each["store"] for each in found["sessions"]] == ["hermes:work", "hermes", "hermes"]
+    rest = json.loads(run("list", "--all-profiles", "--cursor", found["next_cursor"], "--json").out)
+    assert {each["store"] for each in rest["sessions"]} == {"hermes"}
 
 
 def test_filters_and_limits_choose_sessions(run):

@@ -88,7 +88,7 @@ def test_stats_json_equals_tool_answer(person):
 
 def test_stats_names_each_store(person):
     found = json.loads(person.run("stats", "--all-profiles", "--json").out)
-    assert {name: each["messages"] for name, each in found["stores"].items()} == {
+    assert {each["name"]: each["messages"] for each in found["stores"]} == {
         "hermes": sum(SOURCES.values()),
         "hermes:work": 1,
     }

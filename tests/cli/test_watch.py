@@ -94,9 +94,9 @@ def test_watch_names_each_store(person):
     with person.at(80, "watch", "--all-profiles") as terminal:
         terminal.until("Ctrl-C")
         commit_message(work, "w", "at work")
-        assert "work  w" in strip_style(terminal.until("at work"))
+        assert "hermes:work  w" in strip_style(terminal.until("at work"))
         commit_message(person, "there", "at home")
-        assert "default  there" in strip_style(terminal.until("at home"))
+        assert "hermes  there" in strip_style(terminal.until("at home"))
 
 
 def test_watch_reports_unknown_session(person):

@@ -9,7 +9,7 @@ import pytest
 
 from session_core import InvalidInput, NotFound, SessionFilter, StateDatabase
 from session_core.state import cursors
-from session_core.types import SessionSummary
+from session_core.types import SessionOrder, SessionSummary
 from tests.contract.engines import has_column, require_column
 from tests.contract.listing import add_session_at, list_session_ids, walk_list
 
@@ -480,3 +480,20 @@ def test_list_cursor_accepts_equivalent_filter(seven_conversations: StateDatabas
         for _ in range(2):
             page = seven_conversations.list_sessions(where, limit=2, cursor=first.next_cursor)
             assert len(page.items) == 2
+
+
+@pytest.mark.requirement("lists:cursors")
+@pytest.mark.parametrize("order", ["recent", "started", "size"])
+def test_list_begins_below_any_position(db: StateDatabase, order: SessionOrder) -> None:
+    for session_id in ("a", "b", "c"):
+        add_session_at(db, session_id, 20.0, started_at=5.0)
+    value = {"recent": 20.0, "started": 5.0, "size": 1}[order]
+    for below, expected in (
+        ((value, "b"), ["a"]),
+        ((value, ""), []),
+        ((value, "z"), ["c", "b", "a"]),
+        ((value - 1, "z"), []),
+        ((value + 1, ""), ["c", "b", "a"]),
+    ):
+        page = db.list_sessions(order=order, below=below)
+        assert [line.id for line in page.items] == expected

@@ -502,3 +502,16 @@ def test_search_finds_messages_of_named_archived_session(db: StateDatabase) -> N
     assert db.search("wombat").hits == []
     assert len(db.search("wombat", session="a").hits) == 1
     assert db.search("wombat", session="a", status="open").hits == []
+
+
+def test_search_scores_age_from_given_moment(db: StateDatabase) -> None:
+    for session_id, at in (("a", 1e9), ("b", 1.1e9)):
+        say = {"timestamp": at, "create": {"source": "cli"}}
+        db.append_message(session_id, "user", "apples", **say)
+    newest, older = db.search("apples").hits
+    assert newest.score > older.score
+    (later,) = db.search("apples", moment=1.2e9, limit=1).hits
+    assert later.score < newest.score
+    first, second = (db.search("apples", session=name, moment=1.1e9).hits[0] for name in "ba")
+    assert first.score == newest.score
+    assert second.score == older.score

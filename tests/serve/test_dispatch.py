@@ -13,7 +13,7 @@ from tests.serve.humans import Human
 WORK = "hermes:work"
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.options(stores=["hermes:work", "hermes", WORK]),
+    pytest.mark.options(stores=[WORK, "hermes", WORK]),
 ]
 
 OLD = 1_600_000_000
@@ -37,18 +37,41 @@ def _homes(home_path):
 
 
 LISTS = (
-    ("sessions_list", "sessions", {"limit": 1}),
-    ("sessions_search", "hits", {"query": "of", "limit": 1}),
+    ("sessions_list", "sessions", {}),
+    ("sessions_search", "hits", {"query": "of"}),
     ("routes_list", "routes", {}),
 )
 
 
 @pytest.mark.requirement("faces:told-apart")
 @pytest.mark.parametrize(("tool", "rows", "more"), LISTS)
-async def test_hermes_store_is_first(call, tool, rows, more):
-    for arguments in ({}, {"store": "hermes:work"}, {"store": "hermes"}):
-        page = await call(tool, **arguments, **more)
-        assert [row["store"] for row in page[rows]] == [arguments.get("store", "hermes:work")]
+async def test_named_store_limits_lists(call, tool, rows, more):
+    for names in (["hermes"], [WORK], ["hermes", WORK]):
+        named = {"store": names[0]} if len(names) == 1 else {}
+        page = await call(tool, **named, **more)
+        assert sorted({row["store"] for row in page[rows]}) == names
+
+
+@pytest.mark.requirement("faces:told-apart")
+async def test_change_without_store_is_in_first(call):
+    assert (await call("sessions_prune"))["store"] == WORK
+
+
+@pytest.mark.requirement("faces:told-apart")
+async def test_changed_session_finds_its_store(call):
+    edited = await call("sessions_edit", session="new_hermes", title="T")
+    assert edited["session"]["store"] == "hermes"
+    planned = await call("sessions_finalize", sessions=["new_hermes"])
+    assert (planned["store"], planned["count"]) == ("hermes", 1)
+
+
+@pytest.mark.requirement("faces:told-apart")
+async def test_change_of_several_stores_is_refused(refused):
+    sessions = ["old_hermes", f"old_{WORK}", "older_hermes", "unknown"]
+    message = await refused("sessions_prune", sessions=sessions)
+    assert "one call changes one store" in message
+    assert "sessions_prune(store='hermes', sessions=['old_hermes', 'older_hermes'])" in message
+    assert f"sessions_prune(store='{WORK}', sessions=['old_{WORK}'])" in message
 
 
 @pytest.mark.requirement("faces:carried")

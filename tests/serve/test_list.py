@@ -170,10 +170,7 @@ async def test_detailed_row_has_longer_preview(db, call):
 
 @pytest.mark.requirement("faces:unknown-store")
 async def test_unknown_store_error_lists_stores(refused):
-    assert (
-        await refused("sessions_list", store="work")
-        == "store 'work' is not served; valid: default."
-    )
+    assert await refused("sessions_list", store="work") == "store 'work' is not served; valid: own."
 
 
 @pytest.mark.requirement("serving:pages")

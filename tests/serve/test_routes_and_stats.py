@@ -59,6 +59,7 @@ async def test_stats_report_has_contract_keys(call, key, home_path):
     report = await call("sessions_stats")
     assert list(report) == [
         "home",
+        "stores",
         "sessions",
         "messages",
         "size",

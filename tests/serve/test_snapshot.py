@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 
-from mcp_serve.dispatch import resolve_arguments, run_tool
+from mcp_serve.dispatch import bind_call
 from mcp_serve.registry import SPECS
 from mcp_serve.stores import ServedStores, ServerOptions
 
@@ -37,8 +36,8 @@ def test_answer_shows_one_moment(db, home_path, monkeypatch):
 
     monkeypatch.setattr(home.db, "summarize_session", summarize_then_append)
     (spec,) = (spec for spec in SPECS if spec.name == "sessions_read")
-    _, page_query = resolve_arguments(spec, {"session": "s1"}, served)
-    read = partial(run_tool, spec, home, spec.arguments.read({"session": "s1"}), page_query)
+    arguments = spec.arguments.read({"session": "s1"}).model_dump_one_level()
+    read = bind_call(spec, arguments, served)
     for count, title in ((3, None), (4, "Later")):
         answer = read()
         assert (answer["session"]["messages"], answer["session"]["title"]) == (count, title)

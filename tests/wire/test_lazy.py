@@ -50,13 +50,13 @@ def test_startup_loads_few_modules(tmp_path):
     ours, theirs = json.loads(done.stdout)
     assert ours == [
         "mcp_serve",
-        "mcp_serve.stores",
         "mcp_serve.sdk",
         "mcp_serve.sdk.factory",
         "mcp_serve.sdk.lazy",
         "mcp_serve.sdk.messages",
         "mcp_serve.sdk.private",
         "mcp_serve.server",
+        "mcp_serve.stores",
         "mcp_serve.subscriptions",
         "session_core",
         "session_core._lazy",

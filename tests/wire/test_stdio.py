@@ -188,7 +188,8 @@ def test_stdio_serves_stores_separately(tmp_path):
             db.append_message("s1", "user", f"of {name}", create={"source": "cli"})
     with start_raw_process(root, "--all-profiles") as process:
         process.begin()
-        for arguments, name in (({}, "hermes"), ({"store": "hermes:work"}, "hermes:work")):
+        for name in ("hermes", "hermes:work"):
+            arguments = {"store": name}
             answer = process.ask("tools/call", name="sessions_list", arguments=arguments)
             (row,) = answer["result"]["structuredContent"]["sessions"]
             assert (row["store"], row["preview"]) == (name, f"of {name}")

@@ -15,7 +15,7 @@ from mcp_serve.cli import plan_output
 from mcp_serve.cli.options import format_command
 from mcp_serve.plain_text import to_plain_line
 
-_CALL_PATTERN = re.compile(r"sessions_(\w+)\(what='(\w+)'\)")
+_CALL_PATTERN = re.compile(r"sessions_(\w+)\(what='(\w+)'(?:, store=.*)?\)")
 _MAX_BARS = 10
 _COUNT_UNITS = ((1e9, "billion"), (1e6, "million"))
 

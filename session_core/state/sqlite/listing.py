@@ -345,11 +345,13 @@ class SqliteLists(SqliteOperations):
         order: SessionOrder = "recent",
         limit: int = 20,
         cursor: str | None = None,
+        below: tuple[float, str] | None = None,
     ) -> Page[SessionSummary]:
         """List the tips of conversations, one line each, without continuations and delegates.
 
         Without a status, archived conversations are left out. `recent` orders by the last message,
-        newest first; `size` by the number of live messages.
+        newest first; `size` by the number of live messages. `below` begins after a position that
+        no cursor of this list has: the value of the order and the id (`started`: of the root).
 
         Raises:
             InvalidInput: the cursor belongs to another list, or an argument is invalid.
@@ -361,11 +363,9 @@ class SqliteLists(SqliteOperations):
             )
         validation.check_limit(limit)
         scope = [order, repr(where)]
-        edge = (
-            _FIRST_POSITION
-            if cursor is None
-            else _decode_position(cursors.decode_cursor("list", scope, cursor))
-        )
+        edge = _FIRST_POSITION if below is None else _decode_position(list(below))
+        if cursor is not None:
+            edge = _decode_position(cursors.decode_cursor("list", scope, cursor))
 
         def look(handle: Connection) -> Page[SessionSummary]:
             lines: list[SessionSummary] = []

@@ -28,6 +28,7 @@ class SearchRequest:
     status: str | None
     since: float | None
     until: float | None
+    moment: float | None = None
 
     def __post_init__(self) -> None:
         # Equal requests get equal values, so that a cursor fits each spelling of its search.

@@ -54,10 +54,12 @@ class Search(SqliteOperations):
         until: float | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        moment: float | None = None,
     ) -> SearchResult:
         """Find messages by words, phrases, prefixes, AND, OR, NOT, or by a substring.
 
-        Without a status, archived conversations are left out, unless `session` names one.
+        Without a status, archived conversations are left out, unless `session` names one. The age
+        of a message counts from `moment`, by default the newest match.
 
         Raises:
             InvalidInput: an argument has an unknown value, or the cursor belongs to another search.
@@ -67,7 +69,7 @@ class Search(SqliteOperations):
         validation.check_text("query", query, needed=True)
         for name, text in (("session", session), ("project", project)):
             validation.check_text(name, text)
-        for name, number in (("since", since), ("until", until)):
+        for name, number in (("since", since), ("until", until), ("moment", moment)):
             validation.check_number(name, number)
         request = SearchRequest(
             content.clean_text(query[: queries.MAX_QUERY_LENGTH]),
@@ -80,6 +82,7 @@ class Search(SqliteOperations):
             status,
             since,
             until,
+            moment,
         )
         request.check()
         position = None if cursor is None else _decode_cursor(request, cursor)
@@ -253,7 +256,9 @@ class SearchRun:
         return blocks.gather_block(self._make_task(stage), below)
 
     def _rank_block(self, stage: SearchStage, block: MatchBlock) -> list[Match]:
-        newest = max((match.at for match in block.matches), default=0.0)
+        newest = self.request.moment
+        if newest is None:
+            newest = max((match.at for match in block.matches), default=0.0)
         if stage.terms:
             any_words.rank_matches(block.matches, stage.terms, self._literal, newest)
         else:
@@ -282,6 +287,7 @@ class SearchRun:
             title=self.conversations.find_title(match),
             source=self.conversations.find_source(match),
             compacted=bool(shown_row.get("compacted", match.compacted)),
+            score=match.score,
         )
 
     def _was_shown(self, stage: SearchStage, match: Match, block: SearchPosition) -> bool:
