@@ -1,0 +1,1 @@
+"""Sessions of other agents, read in place; their files are never changed."""

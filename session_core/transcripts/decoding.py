@@ -1,0 +1,63 @@
+"""JSON and text of transcripts, which other programs wrote and which may be damaged or hostile."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import orjson
+
+_MILLISECONDS = 100_000_000_000
+"""Times above it are in milliseconds: as seconds they would be in the year 5138."""
+
+
+def decode_json(data: bytes) -> Any:
+    """Return a JSON value, with replacement characters for text that is not valid Unicode.
+
+    Raises:
+        ValueError: it is not JSON, or it is nested too deeply.
+    """
+    try:
+        return orjson.loads(data)
+    except ValueError:
+        # Lone surrogates and bytes that are not UTF-8 are refused above, and agents do write them.
+        try:
+            value = json.loads(data.decode("utf-8", "replace"))
+        except RecursionError as error:
+            raise ValueError("the JSON value is nested too deeply") from error
+    return _clean(value)
+
+
+def clean_text(text: str) -> str:
+    """Return the text without lone surrogates, which cannot be encoded."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def parse_time(value: Any) -> float | None:
+    """Return the epoch seconds of an ISO time or a number of seconds or milliseconds, or None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        seconds = float(value) / 1000 if value > _MILLISECONDS else float(value)
+        return seconds if 0 <= seconds < _MILLISECONDS else None
+    if not isinstance(value, str):
+        return None
+    try:
+        # Python 3.10 reads neither `Z` nor fractions of other than three or six digits.
+        stamp = value[:-1] + "+00:00" if value.endswith(("Z", "z")) else value
+        time = datetime.fromisoformat(stamp)
+        return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _clean(value: Any) -> Any:
+    """Return a copy of a decoded value without lone surrogates; depth is bounded by the decoder."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(key): _clean(item) for key, item in value.items()}
+    return value

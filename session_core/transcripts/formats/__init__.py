@@ -1,0 +1,1 @@
+"""Formats of transcripts, one module for each agent."""
