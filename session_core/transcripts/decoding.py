@@ -23,10 +23,9 @@ def decode_json(data: bytes) -> Any:
     except ValueError:
         # Lone surrogates and bytes that are not UTF-8 are refused above, and agents do write them.
         try:
-            value = json.loads(data.decode("utf-8", "replace"))
+            return _clean(json.loads(data.decode("utf-8", "replace")))
         except RecursionError as error:
             raise ValueError("the JSON value is nested too deeply") from error
-    return _clean(value)
 
 
 def clean_text(text: str) -> str:
@@ -39,8 +38,9 @@ def parse_time(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        seconds = float(value) / 1000 if value > _MILLISECONDS else float(value)
-        return seconds if 0 <= seconds < _MILLISECONDS else None
+        if not 0 <= value < _MILLISECONDS * 1000:
+            return None
+        return float(value) / 1000 if value > _MILLISECONDS else float(value)
     if not isinstance(value, str):
         return None
     try:
