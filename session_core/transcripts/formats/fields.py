@@ -1,0 +1,116 @@
+"""Typed access to the fields of decoded JSON, in which any value may have any type."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from session_core.transcripts.decoding import decode_json
+from session_core.transcripts.format import ReaderState, ToolCall
+
+_LARGEST = 2**53
+"""Counts above it are not exact in JSON, and no agent writes them."""
+
+_CALLS_KEPT = 32
+"""No agent starts more tools at once."""
+
+_LONGEST_NAME = 4096
+"""Names are stored with each message and in the state of a reader; no path is longer."""
+
+
+def decode_object(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a record, or None if it is another value or is damaged."""
+    try:
+        value = decode_json(data)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def get_str(record: Mapping[str, Any], key: str) -> str | None:
+    """Return a text that is not empty, or None."""
+    value = record.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def get_name(record: Mapping[str, Any], key: str) -> str | None:
+    """Return an id, a name or a path, or None if it is empty or too long to be one."""
+    value = record.get(key)
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME else None
+
+
+def get_dict(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return an object, empty if the field has another type."""
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def get_dicts(record: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the objects of a list, without values of other types."""
+    value = record.get(key)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def get_count(record: Mapping[str, Any], key: str) -> int:
+    """Return a count, 0 if the field is not one; some agents write counts as text."""
+    value = record.get(key)
+    if isinstance(value, str) and value.isdecimal() and len(value) < len(str(_LARGEST)):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value <= _LARGEST else 0
+
+
+def get_cost(record: Mapping[str, Any], key: str) -> float:
+    """Return a cost in US dollars, 0 if the field is not one."""
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value <= _LARGEST and math.isfinite(value) else 0.0
+
+
+def join_texts(texts: Iterable[str | None]) -> str:
+    """Return the texts with an empty line between them, without empty ones."""
+    return "\n\n".join(text for text in texts if text)
+
+
+def find_between(text: str, begin: str, end: str) -> str | None:
+    """Return the text between the first `begin` and the next `end`, or None."""
+    _, found, rest = text.partition(begin)
+    inner, closed, _ = rest.partition(end)
+    return inner if found and closed else None
+
+
+def remember_calls(state: ReaderState, calls: Iterable[ToolCall]) -> None:
+    """Keep the names of the newest calls, so that their results can be named."""
+    names = state.setdefault("tools", {})
+    names.update((call.id, call.name) for call in calls if call.id)
+    for call_id in list(names)[: max(0, len(names) - _CALLS_KEPT)]:
+        del names[call_id]
+
+
+def name_tool(state: ReaderState, call_id: str | None) -> str | None:
+    """Return the name of the tool that a call asked for, or None."""
+    name = state.get("tools", {}).get(call_id)
+    return name if isinstance(name, str) else None
+
+
+def format_value(value: Any) -> str:
+    """Return a text as it is and any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        # orjson refuses integers above 64 bits and values nested more than 254 deep.
+        pass
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return ""
