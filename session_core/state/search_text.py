@@ -142,8 +142,12 @@ def space_words(folded: str) -> str:
     """Return folded text for a word index that recognises only ASCII separators."""
     if folded.isascii():
         return folded
-    spaced = _UNCERTAIN_CHARS.sub(lambda match: match[0].translate(_SPACING_TABLE), folded)
-    return _SPACELESS_RUN.sub(lambda run: f" {' '.join(run[0])} ", spaced)
+    return _SPACELESS_RUN.sub(lambda run: f" {' '.join(run[0])} ", blank_separators(folded))
+
+
+def blank_separators(folded: str) -> str:
+    """Return folded text with a blank for each separator that is not ASCII."""
+    return _UNCERTAIN_CHARS.sub(lambda match: match[0].translate(_SPACING_TABLE), folded)
 
 
 def split_words(text: str) -> list[str]:

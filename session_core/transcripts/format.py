@@ -96,7 +96,7 @@ class SessionFacts(TypedDict, total=False):
 
     title: str
     title_rank: int
-    """How good the title is: a lower rank wins over a higher one, also if it is older (default 0)."""
+    """How good the title is: a lower rank wins over a higher one, even an older one (default 0)."""
     folder: str
     branch: str
     model: str

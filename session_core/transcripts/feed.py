@@ -1,0 +1,158 @@
+"""Reads what is new in a file into a part: its tail, or all of it if its beginning has changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+from session_core.transcripts.format import FileFormat, Record, SourceFile
+from session_core.transcripts.parts import SessionPart, SourceEntry, SourcePart, merge_facts
+from session_core.transcripts.sources import (
+    MAX_DOCUMENT_BYTES,
+    Line,
+    LineReader,
+    Source,
+    compute_checksum,
+    open_source,
+)
+
+MAX_CHECKED_BYTES = 16_000_000
+"""A longer prefix is verified by idle work, not by a call that waits for it."""
+
+_MAX_SIDECAR_BYTES = 1_000_000
+_SETTLED_NS = 50_000_000
+"""A file this fresh may change again without another time of change."""
+
+READER_ERRORS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    ArithmeticError,
+)
+"""Errors of a format about a record of a shape that it did not expect; the record stays raw."""
+
+
+class FileFeed:
+    """Reads the files of one root by its format."""
+
+    def __init__(self, root: str, reader: FileFormat) -> None:
+        self._root = root
+        self._format = reader
+        self._scanned: dict[str, int] = {}
+        """How far the last line of a file was searched for its end, by path."""
+
+    def read_part(
+        self, entry: SourceEntry, file: SourceFile, room: int, *, is_deep: bool = False
+    ) -> SourcePart | None:
+        """Return the next part of about `room` bytes, or None if the file cannot be read now.
+
+        With `is_deep` a prefix of any size is verified.
+        """
+        try:
+            with open_source(entry.full_path, is_zstd=file.is_zstd) as source:
+                part = self._begin_part(source, entry, file, is_deep=is_deep)
+                if file.is_document:
+                    self._read_document(source, part, file)
+                else:
+                    self._read_lines(source, part, file, room)
+                self._read_sidecars(part, file)
+        except OSError:
+            return None
+        if time.time_ns() - part.after.identity.mtime_ns < _SETTLED_NS:
+            part.after.identity = part.after.identity._replace(mtime_ns=-1)
+        return part
+
+    def _begin_part(
+        self, source: Source, entry: SourceEntry, file: SourceFile, *, is_deep: bool
+    ) -> SourcePart:
+        is_same = is_unchecked = False
+        if entry.version == self._format.version and not file.is_document:
+            is_same, is_unchecked = _compare_prefix(source, entry, file, is_deep=is_deep)
+        after = replace(
+            entry,
+            identity=source.identity,
+            version=self._format.version,
+            is_unchecked=is_unchecked,
+            state=dict(entry.state),
+            unknown=dict(entry.unknown),
+        )
+        if not is_same:
+            after.offset = after.checksum = 0
+            after.state, after.unknown, after.newest_at = {}, {}, None
+        is_reset = not is_same and bool(entry.id)
+        part = SourcePart(entry, after, file, is_reset=is_reset)
+        part.sessions[file.session_id] = SessionPart(file.session_id)
+        return part
+
+    def _read_lines(self, source: Source, part: SourcePart, file: SourceFile, room: int) -> None:
+        after = part.after
+        scanned = self._scanned.pop(after.path, 0)
+        end = None if file.is_zstd else source.identity.size
+        reader = LineReader(source, after.offset, after.checksum, end, scanned)
+        begin = reader.offset
+        while reader.offset - begin < room:
+            lines = reader.read_lines()
+            if not lines:
+                after.is_read = True
+                break
+            for line in lines:
+                record = self._read_line(line, part)
+                if record is not None:
+                    part.add_record(record, file.session_id)
+        if reader.scanned_to > reader.offset:
+            self._scanned[after.path] = reader.scanned_to
+        after.offset, after.checksum = reader.offset, reader.checksum
+
+    def _read_line(self, line: Line, part: SourcePart) -> Record | None:
+        if not line.data.strip():
+            return None
+        state = part.after.state
+        try:
+            if line.is_cut:
+                return self._format.read_cut_record(line.data, line.offset, line.length, state)
+            return self._format.read_record(line.data, line.offset, state)
+        except READER_ERRORS:
+            return Record(line.offset, line.length, "unreadable", is_known=False)
+
+    def _read_document(self, source: Source, part: SourcePart, file: SourceFile) -> None:
+        after = part.after
+        data = source.read(0, MAX_DOCUMENT_BYTES + 1)
+        after.offset, after.is_read = len(data), True
+        if len(data) > MAX_DOCUMENT_BYTES:
+            record = Record(0, len(data), "too large", is_known=False)
+        else:
+            try:
+                record = self._format.read_record(data, 0, after.state)
+            except READER_ERRORS:
+                record = Record(0, len(data), "unreadable", is_known=False)
+        part.add_record(record, file.session_id)
+
+    def _read_sidecars(self, part: SourcePart, file: SourceFile) -> None:
+        for path in file.sidecars:
+            try:
+                with open_source(os.path.join(self._root, path)) as source:  # noqa: PTH118 -- strings
+                    data = source.read(0, _MAX_SIDECAR_BYTES)
+            except OSError:
+                continue
+            try:
+                facts = self._format.read_sidecar(path, data)
+            except READER_ERRORS:
+                continue
+            merge_facts(part.sessions[file.session_id].facts, facts)
+
+
+def _compare_prefix(
+    source: Source, entry: SourceEntry, file: SourceFile, *, is_deep: bool
+) -> tuple[bool, bool]:
+    """Return whether the part that was read is unchanged, and whether that is still unverified."""
+    if entry.offset == 0 or (source.identity == entry.identity and not entry.is_unchecked):
+        return True, False
+    if not file.is_zstd and source.identity.size < entry.offset:
+        return False, False
+    if entry.offset <= MAX_CHECKED_BYTES or is_deep:
+        return compute_checksum(source, entry.offset) == entry.checksum, False
+    is_aligned = source.read(entry.offset - 1, 1) == b"\n"
+    return is_aligned, True

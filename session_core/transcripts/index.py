@@ -1,0 +1,184 @@
+"""The file of the index in the state folder, its schema and its transactions.
+
+The index can always be built again from the transcripts, so a damaged one is replaced, and a commit
+is not synced: a crash of the machine may lose the newest part of it, which is then read again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from session_core import _sqlite3
+from session_core.errors import Busy, Denied, StorageError, StorageFull
+from session_core.state import sql_blocks
+
+SQL = sql_blocks.load_blocks("index", "session_core.transcripts")
+
+LAYOUT = 1
+"""The version of the schema; each version has a file of its own, so that two programs agree."""
+
+_SCHEMA = [body for name, body in SQL.items() if name.startswith("create_")]
+_BUSY_TIMEOUT_S = 2.0
+_PRIVATE_MODE = 0o700
+_FULL_CODE, _BUSY_CODE, _CANNOT_OPEN_CODE, _READ_ONLY_CODE = 13, 5, 14, 8
+_DAMAGED_CODES = (11, 26)
+_PRIMARY_CODE_MASK = 0xFF
+
+
+class Index:
+    """Two connections to the index: one for answers, one for changes.
+
+    Raises:
+        Denied: the folder of the index cannot be created or written.
+        StorageFull: the disk is full.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"index-{LAYOUT}.db"
+        self.writing = threading.RLock()
+        """Held by the thread that changes the index or the catalog."""
+        self.reading = threading.RLock()
+        with translate_errors():
+            _make_folder(folder)
+            try:
+                self._open()
+            except _sqlite3.load_library().DatabaseError as error:
+                if _get_code(error) not in _DAMAGED_CODES:
+                    raise
+                self._replace_file()
+
+    def close(self) -> None:
+        """Close both connections."""
+        with self.writing, self.reading:
+            self._writer.close()
+            self._reader.close()
+
+    def read(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        """Run one SELECT for an answer."""
+        with self.reading, translate_errors():
+            return self._reader.execute(sql, parameters).fetchall()
+
+    def iterate(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
+        """Yield the rows of one SELECT, which stops when the caller does."""
+        with self.reading, translate_errors():
+            cursor = self._reader.execute(sql, parameters)
+            try:
+                yield from cursor
+            finally:
+                cursor.close()
+
+    @contextmanager
+    def open_snapshot(self) -> Iterator[None]:
+        """Run the reads of the block on one snapshot."""
+        with self.reading, translate_errors():
+            if self._reader.in_transaction:
+                yield
+                return
+            self._reader.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._reader.rollback()
+
+    @contextmanager
+    def open_transaction(self) -> Iterator[_sqlite3.Connection]:
+        """Run the block as one transaction that changes the index.
+
+        Raises:
+            Busy: another process holds the write lock for too long.
+        """
+        with self.writing, translate_errors():
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            finally:
+                # In this frame, so that no interrupt can come in between. No effect after COMMIT.
+                self._writer.rollback()
+
+    def get_data_version(self) -> int:
+        """Return a number that changes with each commit of another connection."""
+        with self.reading, translate_errors():
+            return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
+
+    def _open(self) -> None:
+        self._writer = self._connect()
+        try:
+            self._writer.execute("PRAGMA journal_mode=WAL")
+            self._writer.execute("PRAGMA synchronous=NORMAL")
+            self._writer.execute("PRAGMA cache_size=-8000")
+            self._create_schema()
+            self._reader = self._connect()
+            self._reader.execute("PRAGMA query_only=1")
+        except BaseException:
+            self._writer.close()
+            raise
+
+    def _connect(self) -> _sqlite3.Connection:
+        return _sqlite3.connect(f"{self.path.as_uri()}?mode=rwc", busy_timeout_s=_BUSY_TIMEOUT_S)
+
+    def _create_schema(self) -> None:
+        row = self._writer.execute("PRAGMA user_version").fetchone()
+        if row[0] == LAYOUT:
+            return
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in _SCHEMA:
+                self._writer.execute(statement)
+            self._writer.execute(SQL["configure_words"])
+            self._writer.execute(f"PRAGMA user_version={LAYOUT}")
+            self._writer.execute("COMMIT")
+        finally:
+            self._writer.rollback()
+
+    def _replace_file(self) -> None:
+        """Start with an empty file; a process that has the damaged one open keeps it."""
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{self.path}{suffix}")  # noqa: PTH108 -- a name with a suffix
+        self._open()
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise the errors of SQLite and of the file system as errors of the library."""
+    library = _sqlite3.load_library()
+    try:
+        yield
+    except library.OperationalError as error:
+        code = _get_code(error)
+        if code == _BUSY_CODE:
+            raise Busy("the index of transcripts is being written; try again") from error
+        if code == _FULL_CODE:
+            raise StorageFull("the disk is full; the index of transcripts cannot grow") from error
+        if code in (_CANNOT_OPEN_CODE, _READ_ONLY_CODE):
+            raise Denied("the index of transcripts cannot be written; check its folder") from error
+        raise StorageError("the index of transcripts cannot be used; rebuild it") from error
+    except library.DatabaseError as error:
+        if _get_code(error) in _DAMAGED_CODES:
+            raise StorageError("the index of transcripts is damaged; restart") from error
+        raise
+    except PermissionError as error:
+        raise Denied("the folder of the transcript index cannot be written") from error
+
+
+def _get_code(error: BaseException) -> int:
+    """Return the primary result code of an SQLite error; Python 3.10 does not have it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return int(code) & _PRIMARY_CODE_MASK
+    text = str(error)
+    known = {"locked": 5, "full": 13, "unable to open": 14, "readonly": 8, "malformed": 11}
+    known["not a database"] = 26
+    return next((number for part, number in known.items() if part in text), 1)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(mode=_PRIVATE_MODE, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        folder.chmod(_PRIVATE_MODE)

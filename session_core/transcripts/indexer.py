@@ -1,0 +1,165 @@
+"""Keeps the index fresh: finds what changed, reads it in slices, and writes each slice at once.
+
+A slice is read without a lock and written in one short transaction. A kill between two slices
+leaves a shorter index, and the next look continues from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import cast
+
+from session_core.errors import SessionError
+from session_core.transcripts.catalog import Catalog, Due, RootCatalog
+from session_core.transcripts.feed import FileFeed
+from session_core.transcripts.format import FileFormat
+from session_core.transcripts.index import Index
+from session_core.transcripts.parts import SourcePart
+from session_core.transcripts.roots import Root, is_database_format
+from session_core.transcripts.writer import IndexWriter
+
+SLICE_BYTES = 8_000_000
+"""Bytes to read for one slice: about 0.2 s, of which less than half holds the write lock."""
+
+_MAX_SLICE_FILES = 500
+
+
+class Indexer:
+    """Reads the stores of the roots into an index."""
+
+    def __init__(self, index: Index, roots: Sequence[Root]) -> None:
+        self._index = index
+        self._writer = IndexWriter(index)
+        self.catalog = Catalog(index, roots)
+        self._feeds = {
+            id(root): FileFeed(root.root.path, cast("FileFormat", root.root.format))
+            for root in self.catalog.roots.values()
+            if not is_database_format(root.root.format)
+        }
+        self.problem: SessionError | None = None
+        """Why the index could not be written at the last look."""
+
+    def refresh(self, budget_s: float) -> None:
+        """Look at all roots and read what changed, for about the budget.
+
+        A write that fails leaves the index as it was: it is answered from, and `problem` is set.
+        """
+        self.problem = None
+        with self._index.writing:
+            self.catalog.look()
+            try:
+                self._write_removals()
+                self._read_due(time.monotonic() + budget_s)
+            except SessionError as error:
+                self.problem = error
+
+    def work(self, budget_s: float) -> bool:
+        """Read more of what is due; return True if something is left.
+
+        Raises:
+            Busy: another process holds the write lock.
+            StorageFull: the disk is full.
+        """
+        until = time.monotonic() + budget_s
+        with self._index.writing:
+            self.catalog.look()
+            self._write_removals()
+            self._read_due(until)
+            self._verify_prefixes(until)
+            return any(not due.entry.is_read for due in self.catalog.list_due())
+
+    def clear(self) -> None:
+        """Remove everything from the index, to read it again."""
+        with self._index.writing:
+            self._writer.clear()
+
+    def _write_removals(self) -> None:
+        for root in self.catalog.roots.values():
+            for entry in root.moved:
+                self._writer.touch_source(entry)
+            if root.gone:
+                self._writer.remove_sources(root.gone)
+            if root.moved or root.gone:
+                self.catalog.load_changes()
+                root.find_differences()
+
+    def _read_due(self, until: float) -> None:
+        batch = _Batch(self._writer)
+        for due in self.catalog.list_due():
+            feed = self._feeds.get(id(due.root))
+            if feed is not None:
+                self._read_file(feed, due, batch, until)
+            if time.monotonic() >= until:
+                break
+        batch.write()
+        self.catalog.load_changes()
+        for root in self.catalog.roots.values():
+            root.find_differences()
+
+    def _read_file(self, feed: FileFeed, due: Due, batch: _Batch, until: float) -> None:
+        """Read a file to its end, or until the time is over."""
+        file = due.root.match_file(due.entry.path)
+        entry = due.entry
+        while file is not None:
+            part = feed.read_part(entry, file, SLICE_BYTES)
+            if part is None:
+                return
+            batch.add(part, is_history=self._is_history(due, part))
+            if part.after.is_read:
+                return
+            batch.write()
+            self.catalog.load_changes()
+            stored = due.root.entries.get(entry.path)
+            if stored is None or stored.offset != part.after.offset or time.monotonic() >= until:
+                return
+            entry = stored
+
+    def _is_history(self, due: Due, part: SourcePart) -> bool:
+        """Return True if a file is older than what the index has, so that its ids must fall."""
+        if part.before.is_read:
+            return False
+        newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
+        return newest is None or due.identity.mtime_ns // 1_000_000 < newest
+
+    def _verify_prefixes(self, until: float) -> None:
+        """Verify the checksums of long files that have grown."""
+        for root in self.catalog.roots.values():
+            for entry in list(root.entries.values()):
+                if time.monotonic() >= until:
+                    return
+                if entry.is_unchecked:
+                    self._verify_prefix(root, entry.path)
+
+    def _verify_prefix(self, root: RootCatalog, path: str) -> None:
+        file, feed = root.match_file(path), self._feeds.get(id(root))
+        if file is not None and feed is not None:
+            part = feed.read_part(root.entries[path], file, SLICE_BYTES, is_deep=True)
+            if part is not None:
+                self._writer.apply_parts([part], is_history=False)
+                self.catalog.load_changes()
+
+
+class _Batch:
+    """Parts of several files that are written together."""
+
+    def __init__(self, writer: IndexWriter) -> None:
+        self._writer = writer
+        self._parts: dict[bool, list[SourcePart]] = {True: [], False: []}
+        self._size = 0
+
+    def add(self, part: SourcePart, *, is_history: bool) -> None:
+        """Add a part, and write the batch if it is large enough."""
+        self._parts[is_history].append(part)
+        self._size += part.text_size + 1000
+        is_full = len(self._parts[is_history]) >= _MAX_SLICE_FILES
+        if self._size >= SLICE_BYTES or is_full:
+            self.write()
+
+    def write(self) -> None:
+        """Write the parts, the newest last, so that ids rise with time."""
+        for is_history, parts in self._parts.items():
+            if parts:
+                self._writer.apply_parts(parts[::-1], is_history=is_history)
+                parts.clear()
+        self._size = 0

@@ -1,0 +1,169 @@
+"""What a read of a source adds to the index, before it is written.
+
+Parts are built without the index and without its lock. Writing one is then a short transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from session_core.transcripts.format import (
+    Message,
+    ReaderState,
+    Record,
+    Rewind,
+    SessionFacts,
+    SourceFile,
+    Usage,
+)
+from session_core.transcripts.roots import FileIdentity
+from session_core.transcripts.words import build_text
+
+ROLES = ("user", "assistant", "tool", "system")
+ROLE_MASK = 3
+SUMMARY_FLAG, PROMPT_FLAG, ERROR_FLAG = 4, 8, 16
+PREVIEW_LENGTH = 200
+_MAX_TITLE_LENGTH = 300
+
+
+@dataclass(slots=True)
+class SourceEntry:
+    """A file of a store as the index knows it; a new one has the id 0."""
+
+    id: int
+    store: str
+    root: str
+    path: str
+    identity: FileIdentity
+    offset: int = 0
+    checksum: int = 0
+    is_read: bool = False
+    """Whether it was read to its end at least once."""
+    is_unchecked: bool = False
+    """Whether the checksum of the part before the offset is not verified since a change."""
+    version: int = 0
+    state: ReaderState = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)
+    """The number of unknown records by type."""
+    newest_at: int | None = None
+    """The time of the newest record in milliseconds."""
+    change: int = 0
+
+    @property
+    def full_path(self) -> str:
+        """The path of the file."""
+        return f"{self.root}/{self.path}"
+
+
+class IndexedMessage(NamedTuple):
+    """A message as the index stores it, with its text for the words."""
+
+    number: int
+    place: int
+    length: int
+    at: int | None
+    flags: int
+    tool: str | None
+    key: int | None
+    text: str
+    preview: str | None
+    usage: Usage | None
+    replaces: bool
+
+
+@dataclass(slots=True)
+class SessionPart:
+    """What a read adds to one session."""
+
+    native_id: str
+    facts: SessionFacts = field(default_factory=SessionFacts)
+    usage: list[Usage] = field(default_factory=list)
+    items: list[IndexedMessage | Rewind] = field(default_factory=list)
+    compacted_to: int | None = None
+
+
+@dataclass(slots=True)
+class SourcePart:
+    """What a read adds to a source: the entry as it was, and as it is afterwards."""
+
+    before: SourceEntry
+    after: SourceEntry
+    file: SourceFile | None
+    is_reset: bool = False
+    """Whether everything that was known of the source is dropped first."""
+    sessions: dict[str, SessionPart] = field(default_factory=dict)
+    text_size: int = 0
+
+    def add_record(self, record: Record, session_id: str) -> None:
+        """Add a record of a session."""
+        part = self.sessions.get(session_id)
+        if part is None:
+            part = self.sessions[session_id] = SessionPart(session_id)
+        if not record.is_known:
+            unknown = self.after.unknown
+            kind = record.type[:80]
+            unknown[kind] = unknown.get(kind, 0) + 1
+        usage = None
+        if record.facts:
+            usage = record.facts.get("usage")
+            merge_facts(part.facts, record.facts)
+        if record.rewind is not None:
+            part.items.append(record.rewind)
+        if record.is_compaction:
+            part.compacted_to = record.offset
+        if usage is not None and not record.messages:
+            part.usage.append(usage)
+        for place, message in enumerate(record.messages):
+            item = make_item(record, place, message, None if place else usage)
+            part.items.append(item)
+            self.text_size += len(item.text)
+            if item.at is not None and item.at > (self.after.newest_at or 0):
+                self.after.newest_at = item.at
+
+
+def merge_facts(facts: SessionFacts, more: SessionFacts) -> None:
+    """Add later facts to earlier ones; of two titles the better one stays."""
+    has_worse_title = "title" in facts and more.get("title_rank", 0) > facts.get("title_rank", 0)
+    for name, value in more.items():
+        is_title = name in ("title", "title_rank")
+        if name != "usage" and not (is_title and has_worse_title):
+            facts[name] = value  # type: ignore[literal-required]
+    if "title" in more and not has_worse_title:
+        facts["title"] = " ".join(str(more["title"]).split())[:_MAX_TITLE_LENGTH]
+        facts["title_rank"] = more.get("title_rank", 0)
+
+
+def make_item(
+    record: Record, place: int, message: Message, usage: Usage | None = None
+) -> IndexedMessage:
+    """Return a message as the index stores it."""
+    flags = ROLES.index(message.role)
+    if message.is_summary:
+        flags |= SUMMARY_FLAG
+    if message.is_error:
+        flags |= ERROR_FLAG
+    preview = None
+    if message.is_prompt:
+        flags |= PROMPT_FLAG
+        preview = " ".join(message.text[: 4 * PREVIEW_LENGTH].split())[:PREVIEW_LENGTH] or None
+    return IndexedMessage(
+        record.offset + place,
+        place,
+        record.length,
+        None if message.at is None else int(message.at * 1000),
+        flags,
+        message.tool_name or (message.tool_calls[0].name if message.tool_calls else None),
+        None if message.key is None else hash_key(message.key),
+        build_text(message),
+        preview,
+        usage,
+        message.replaces,
+    )
+
+
+def hash_key(key: str) -> int:
+    """Return the key of a message as a signed integer of 64 bits."""
+    digest = hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

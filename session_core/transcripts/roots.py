@@ -1,0 +1,108 @@
+"""The folders of other agents' stores, and the files in them, found by a sweep.
+
+A sweep looks only: it opens no file. It follows no symbolic link below a root, and it counts the
+files that it leaves out.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+from session_core.transcripts.format import DatabaseFormat, FileFormat
+
+AnyFormat = FileFormat | DatabaseFormat
+
+_MAX_DEPTH = 12
+
+
+def is_database_format(reader: AnyFormat) -> TypeGuard[DatabaseFormat]:
+    """Return True if a format reads databases."""
+    return hasattr(reader, "read_changes")
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder that holds a store, and the format that reads it."""
+
+    format: AnyFormat
+    path: str
+    """The real path."""
+
+
+class FileIdentity(NamedTuple):
+    """What tells whether a file is another one, or was changed."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(slots=True)
+class Sweep:
+    """The files of a root by their relative path, and the number of those left out."""
+
+    files: dict[str, FileIdentity] = field(default_factory=dict)
+    foreign: int = 0
+    """Files and folders of other users."""
+    links: int = 0
+    unreadable: int = 0
+
+
+def find_roots(
+    formats: Iterable[AnyFormat], environ: Mapping[str, str] | None = None
+) -> list[Root]:
+    """Return the existing roots of the formats, each folder once for a format."""
+    env = os.environ if environ is None else environ
+    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    roots = dict[tuple[str, int], Root]()
+    for reader in formats:
+        for path in reader.find_roots(env, home):
+            real = os.path.realpath(path)
+            if os.path.isdir(real):  # noqa: PTH112 -- strings, as in the sweep
+                roots.setdefault((real, id(reader)), Root(reader, real))
+    return list(roots.values())
+
+
+def get_identity(status: os.stat_result) -> FileIdentity:
+    """Return the identity of a file."""
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def sweep_root(root: Root, is_wanted: Callable[[str], bool], user_id: int | None) -> Sweep:
+    """Return the wanted files below a root; files of another user than `user_id` are left out."""
+    found = Sweep()
+    folders = [("", root.path)]
+    while folders:
+        prefix, folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    path = prefix + entry.name
+                    if entry.is_symlink():
+                        found.links += 1
+                    elif entry.is_dir(follow_symlinks=False):
+                        if prefix.count("/") < _MAX_DEPTH:
+                            folders.append((path + "/", entry.path))
+                    elif is_wanted(path):
+                        _add_file(found, path, entry, user_id)
+        except OSError:
+            # A folder that vanished is not one that cannot be read.
+            found.unreadable += os.path.lexists(folder)
+    return found
+
+
+def _add_file(found: Sweep, path: str, entry: os.DirEntry[str], user_id: int | None) -> None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if user_id is not None and status.st_uid != user_id:
+        found.foreign += 1
+    elif stat.S_ISREG(status.st_mode):
+        found.files[path] = get_identity(status)

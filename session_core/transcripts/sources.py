@@ -1,0 +1,195 @@
+"""Bytes of transcript files: opened safely, read at an offset, checked by a running checksum.
+
+Files are opened for reading only, without following a link, and a file that is not the one that a
+sweep saw is refused. Compressed files have the offsets of their uncompressed bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import BinaryIO, NamedTuple
+
+import zstandard
+
+from session_core.transcripts.roots import FileIdentity, get_identity
+
+MAX_LINE_BYTES = 16_000_000
+"""A longer line is passed to its format by its head, and stays readable as raw bytes."""
+
+MAX_DOCUMENT_BYTES = 64_000_000
+HEAD_BYTES = 65_536
+BLOCK_BYTES = 1_000_000
+
+_MAX_WINDOW = 1 << 27
+_MAX_RATIO = 1000
+_FREE_BYTES = 64_000_000
+"""A compressed file may give this much, and a thousand times its size: more is an attack."""
+
+
+class Line(NamedTuple):
+    """A line without its newline, or only the head of one above the cap."""
+
+    offset: int
+    data: bytes
+    length: int
+    """The bytes with the newline."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Return True if the data is only the head of the line."""
+        return self.length > len(self.data) + 1
+
+
+class Source:
+    """An open file, whose bytes are read at offsets."""
+
+    def __init__(self, descriptor: int, *, is_zstd: bool) -> None:
+        self._file = os.fdopen(descriptor, "rb", buffering=0)
+        self._stream: BinaryIO | None = None
+        self._position = 0
+        self._is_zstd = is_zstd
+        self.identity = get_identity(os.fstat(descriptor))
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes at an offset; fewer only at the end."""
+        if not self._is_zstd:
+            self._file.seek(offset)
+            return self._file.read(size) or b""
+        limit = _FREE_BYTES + _MAX_RATIO * self.identity.size
+        try:
+            data = self._seek(offset).read(max(0, min(size, limit - offset)))
+        except zstandard.ZstdError:
+            return b""  # a torn frame ends the file here, as a torn line does
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _seek(self, offset: int) -> BinaryIO:
+        """Move the decompressed stream, from its begin if the offset lies before it."""
+        if self._stream is None or offset < self._position:
+            self._file.seek(0)
+            reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(
+                self._file, read_across_frames=True, closefd=False
+            )
+            self._stream, self._position = io.BufferedReader(reader, BLOCK_BYTES), 0
+        while self._position < offset:
+            skipped = self._stream.read(min(BLOCK_BYTES, offset - self._position))
+            if not skipped:
+                break
+            self._position += len(skipped)
+        return self._stream
+
+
+@contextmanager
+def open_source(
+    path: str, *, is_zstd: bool = False, expected: FileIdentity | None = None
+) -> Iterator[Source]:
+    """Open a regular file that is the expected one, whatever its size is now.
+
+    Raises:
+        FileNotFoundError: it is missing, or another file, or no regular file.
+    """
+    # A pipe in the place of the file must not block the reader.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+    source = Source(descriptor, is_zstd=is_zstd)
+    try:
+        is_other = expected is not None and source.identity[:2] != expected[:2]
+        if is_other or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FileNotFoundError(path)
+        yield source
+    finally:
+        source.close()
+
+
+def compute_checksum(source: Source, size: int, start: int = 0) -> int | None:
+    """Return the CRC-32 of `size` bytes from `start`, or None if the file has fewer."""
+    checksum, offset = 0, start
+    while offset < start + size:
+        data = source.read(offset, min(BLOCK_BYTES, start + size - offset))
+        if not data:
+            return None
+        checksum = zlib.crc32(data, checksum)
+        offset += len(data)
+    return checksum
+
+
+@dataclass(slots=True)
+class LineReader:
+    """Reads complete lines from an offset up to the size that the file had at the begin."""
+
+    source: Source
+    offset: int
+    checksum: int
+    """The CRC-32 of all bytes before the offset."""
+    end: int | None
+    """The size to read up to, or None for a compressed file."""
+    scanned_to: int = 0
+    """No newline is between the offset and this place."""
+    _pending: bytes = field(default=b"", init=False)
+
+    def read_lines(self) -> list[Line]:
+        """Return the lines of the next block; none if no complete line is left."""
+        position = self.offset + len(self._pending)
+        if self.scanned_to > self.offset + MAX_LINE_BYTES:
+            return self._skip_long_line(self.source.read(self.offset, HEAD_BYTES), self.scanned_to)
+        data = self._pending + self._read(position, BLOCK_BYTES)
+        end = data.rfind(b"\n") + 1
+        while not end:
+            if len(data) > MAX_LINE_BYTES:
+                return self._skip_long_line(data[:HEAD_BYTES], self.offset + len(data))
+            more = self._read(self.offset + len(data), BLOCK_BYTES)
+            if not more:
+                self.scanned_to = self.offset + len(data)
+                return []
+            end = len(data) + more.rfind(b"\n") + 1 if b"\n" in more else 0
+            data += more
+        self._pending = data[end:]
+        return self._split(data[:end])
+
+    def _read(self, position: int, size: int) -> bytes:
+        if self.end is not None:
+            size = min(size, self.end - position)
+        return self.source.read(position, size) if size > 0 else b""
+
+    def _split(self, block: bytes) -> list[Line]:
+        lines, offset = [], self.offset
+        for data in block[:-1].split(b"\n"):
+            length = len(data) + 1
+            if length > MAX_LINE_BYTES:
+                data = data[:HEAD_BYTES]  # noqa: PLW2901 -- the rest is not needed
+            lines.append(Line(offset, data, length))
+            offset += length
+        self.checksum = zlib.crc32(block, self.checksum)
+        self.offset = offset
+        return lines
+
+    def _skip_long_line(self, head: bytes, position: int) -> list[Line]:
+        """Return the head of a line above the cap, which is read in blocks and dropped."""
+        while data := self._read(position, BLOCK_BYTES):
+            at = data.find(b"\n")
+            if at >= 0:
+                return [self._take_long_line(head, position + at + 1)]
+            position += len(data)
+        self.scanned_to = position
+        return []
+
+    def _take_long_line(self, head: bytes, end: int) -> Line:
+        start, length = self.offset, end - self.offset
+        while self.offset < end:
+            data = self.source.read(self.offset, min(BLOCK_BYTES, end - self.offset))
+            if not data:
+                break
+            self.checksum = zlib.crc32(data, self.checksum)
+            self.offset += len(data)
+        self.scanned_to, self._pending = 0, b""
+        return Line(start, head[: min(HEAD_BYTES, length - 1)], length)

@@ -1,0 +1,115 @@
+"""Reads messages from their source at the offsets that the index has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, cast
+
+from session_core.transcripts.catalog import RootCatalog
+from session_core.transcripts.feed import READER_ERRORS
+from session_core.transcripts.format import FileFormat, Message
+from session_core.transcripts.parts import hash_key
+from session_core.transcripts.roots import is_database_format
+from session_core.transcripts.sources import MAX_DOCUMENT_BYTES, Source, open_source
+from session_core.types import MessageRow
+
+
+class Place(NamedTuple):
+    """Where the index says that a message is."""
+
+    number: int
+    place: int
+    length: int
+    key: int | None
+
+
+def read_messages(root: RootCatalog, path: str, places: Iterable[Place]) -> dict[int, Message]:
+    """Return the messages of a file by their numbers; those that have changed are left out."""
+    file = root.match_file(path)
+    reader = root.root.format
+    if file is None or is_database_format(reader):
+        return {}
+    found: dict[int, Message] = {}
+    try:
+        with open_source(f"{root.root.path}/{path}", is_zstd=file.is_zstd) as source:
+            records = _RecordReader(
+                source, cast("FileFormat", reader), is_document=file.is_document
+            )
+            for place in sorted(places):
+                message = records.read_message(place)
+                if message is not None:
+                    found[place.number] = message
+    except OSError:
+        return {}
+    return found
+
+
+class _RecordReader:
+    """Reads records of an open file; the last one is kept for its other messages."""
+
+    def __init__(self, source: Source, reader: FileFormat, *, is_document: bool) -> None:
+        self._source = source
+        self._format = reader
+        self._is_document = is_document
+        self._offset = -1
+        self._messages: Sequence[Message] = ()
+
+    def read_message(self, place: Place) -> Message | None:
+        offset = place.number - place.place
+        if offset != self._offset:
+            self._offset, self._messages = offset, self._read_record(offset, place.length)
+        if place.place >= len(self._messages):
+            return None
+        message = self._messages[place.place]
+        has_key = place.key is None or (
+            message.key is not None and hash_key(message.key) == place.key
+        )
+        return message if has_key else None
+
+    def _read_record(self, offset: int, length: int) -> Sequence[Message]:
+        data = self._read_document() if self._is_document else self._read_line(offset, length)
+        if data is None:
+            return ()
+        try:
+            return self._format.read_record(data, offset, {}).messages
+        except READER_ERRORS:
+            return ()
+
+    def _read_document(self) -> bytes | None:
+        data = self._source.read(0, MAX_DOCUMENT_BYTES + 1)
+        return data if len(data) <= MAX_DOCUMENT_BYTES else None
+
+    def _read_line(self, offset: int, length: int) -> bytes | None:
+        """Return a line, or None if other bytes are there now."""
+        before = 1 if offset else 0
+        data = self._source.read(offset - before, length + before)
+        is_line = data.endswith(b"\n") and len(data) == length + before
+        if not is_line or (before and data[:1] != b"\n"):
+            return None
+        return data[before:-1]
+
+
+def build_message_row(
+    message: Message, *, number: int, session_id: str, at: float, tool: str | None, compacted: bool
+) -> MessageRow:
+    """Return a message as every store returns it."""
+    row: MessageRow = {
+        "id": number,
+        "session_id": session_id,
+        "role": message.role,
+        "content": message.text,
+        "tool_calls": [_build_call(call) for call in message.tool_calls] or None,
+        "tool_call_id": message.tool_call_id,
+        "tool_name": message.tool_name or (tool if message.role == "tool" else None),
+        "timestamp": at,
+        "reasoning": message.reasoning or None,
+        "platform_message_id": message.key,
+        "active": int(not compacted),
+        "compacted": int(compacted),
+    }
+    return row
+
+
+def _build_call(call: Any) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}

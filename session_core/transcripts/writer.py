@@ -1,0 +1,388 @@
+"""Writes parts into the index, each batch as one transaction.
+
+A part is skipped if its source has changed in the index since it was read: another process was
+first. Row ids are private. They fall for history and rise for what is appended, so that their
+order is about the order of time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from session_core import _sqlite3
+from session_core.transcripts.format import Rewind, Usage
+from session_core.transcripts.index import SQL, Index
+from session_core.transcripts.parts import (
+    PROMPT_FLAG,
+    IndexedMessage,
+    SessionPart,
+    SourceEntry,
+    SourcePart,
+    hash_key,
+)
+from session_core.transcripts.words import build_words
+
+_FIRST_ID = 1 << 27
+"""The id of the first message; ids of history fall from it and still take four bytes."""
+
+_MAX_BLOCK_ROWS = 1000
+
+_MAX_COUNT = 2**53
+"""The greatest total of tokens; a transcript may state any number."""
+
+_FACT_COLUMNS = ("title", "title_rank", "folder", "branch", "model", "agent_version", "link")
+_USAGE_COLUMNS = tuple(Usage._fields)
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _PendingSession:
+    """A session with the messages that a part adds to it."""
+
+    row: Row
+    items: list[IndexedMessage]
+
+
+class IndexWriter:
+    """Applies parts and removals to an index."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def apply_parts(self, parts: Sequence[SourcePart], *, is_history: bool) -> list[SourceEntry]:
+        """Write parts, the oldest first; return the entries that were written."""
+        with self._index.open_transaction() as db:
+            change = _advance(db, "change")
+            written, pending = [], list[_PendingSession]()
+            for part in parts:
+                if _is_current(db, part.before):
+                    entry = replace(part.after, change=change)
+                    entry.id = part.before.id or int(
+                        db.execute(SQL["get_next_source"]).fetchone()[0]
+                    )
+                    _put_source(db, entry)
+                    pending += _resolve_sessions(db, part, entry)
+                    written.append(entry)
+            _insert_messages(db, pending, is_history=is_history)
+        return written
+
+    def touch_source(self, entry: SourceEntry) -> bool:
+        """Store the identity and the path of a source whose read part is unchanged."""
+        with self._index.open_transaction() as db:
+            if not _is_current(db, entry):
+                return False
+            entry.change = _advance(db, "change")
+            flags = (entry.is_read, entry.is_unchecked, entry.change, entry.id)
+            db.execute(SQL["touch_source"], (entry.root, entry.path, *entry.identity, *flags))
+        return True
+
+    def remove_sources(self, entries: Iterable[SourceEntry]) -> None:
+        """Remove sources that no longer exist, with their sessions."""
+        with self._index.open_transaction() as db:
+            _advance(db, "removal")
+            for entry in entries:
+                for (session,) in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+                    _remove_session(db, session)
+                db.execute(SQL["delete_source"], (entry.id,))
+
+    def clear(self) -> None:
+        """Remove everything, also the words of messages that were removed before."""
+        with self._index.open_transaction() as db:
+            _advance(db, "removal")
+            for table in ("messages", "sessions", "sources", "blocks", "tools"):
+                db.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of our own
+            db.execute("INSERT INTO words (words) VALUES ('delete-all')")
+            db.execute(SQL["put_meta"], ("dead", 0))
+            db.execute(SQL["put_meta"], ("first_id", _FIRST_ID))
+
+
+def _advance(db: _sqlite3.Connection, key: str) -> int:
+    """Return the next value of a counter that other processes watch."""
+    number = _get_number(db, key) + 1
+    db.execute(SQL["put_meta"], (key, number))
+    return number
+
+
+def _get_number(db: _sqlite3.Connection, key: str, default: int = 0) -> int:
+    row = db.execute(SQL["get_meta"], (key,)).fetchone()
+    return default if row is None else int(row[0])
+
+
+def _is_current(db: _sqlite3.Connection, entry: SourceEntry) -> bool:
+    """Return True if the index still has the source as it was when it was read."""
+    if entry.id:
+        row = db.execute(SQL["get_source_change"], (entry.id,)).fetchone()
+        return row is not None and row[0] == entry.change
+    place = (entry.root, entry.path, entry.store)
+    return db.execute(SQL["find_source"], place).fetchone() is None
+
+
+def _put_source(db: _sqlite3.Connection, entry: SourceEntry) -> None:
+    state, unknown = json.dumps(entry.state), json.dumps(entry.unknown)
+    db.execute(
+        SQL["put_source"],
+        (
+            *(entry.id, entry.store, entry.root, entry.path, *entry.identity),
+            *(entry.offset, entry.checksum, entry.is_read, entry.is_unchecked, entry.version),
+            *(state, unknown, entry.newest_at, entry.change),
+        ),
+    )
+
+
+def _resolve_sessions(
+    db: _sqlite3.Connection, part: SourcePart, entry: SourceEntry
+) -> list[_PendingSession]:
+    """Update the sessions of a part and return the messages to insert."""
+    if part.is_reset:
+        for (session,) in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+            _remove_session(db, session)
+    pending = []
+    for added in part.sessions.values():
+        row = _load_session(db, added.native_id, part, entry)
+        _merge_session(row, added)
+        items = _resolve_items(db, row, added)
+        row["is_read"] = int(entry.is_read)
+        newest = row["newest_at"] or 0
+        # A session that was not read to its end is as new as its file.
+        row["active_at"] = newest if entry.is_read and newest else entry.identity.mtime_ns // 10**6
+        row["messages"] += len(items)
+        db.execute(SQL["put_session"], row)
+        pending.append(_PendingSession(row, items))
+    return pending
+
+
+def _load_session(
+    db: _sqlite3.Connection, native_id: str, part: SourcePart, entry: SourceEntry
+) -> Row:
+    cursor = db.execute(SQL["get_session_state"], (entry.id, native_id))
+    stored = cursor.fetchone()
+    if stored is not None:
+        return dict(zip((column[0] for column in cursor.description), stored, strict=True))
+    names = [column[0] for column in cursor.description]
+    row: Row = dict.fromkeys(names)
+    row |= dict.fromkeys(("archived", "messages", "compacted_to", *_USAGE_COLUMNS), 0)
+    row |= {"source_id": entry.id, "store": entry.store, "native_id": native_id}
+    row["id"] = db.execute(SQL["get_next_session"]).fetchone()[0]
+    if part.file is not None:
+        row |= {"parent_id": part.file.parent_id, "link": part.file.link}
+        row["archived"] = int(part.file.archived)
+    row["session_id"] = _choose_session_id(db, row, entry)
+    return row
+
+
+def _choose_session_id(db: _sqlite3.Connection, row: Row, entry: SourceEntry) -> str:
+    """Return the id of a new session: its own, unless another file has it and comes first."""
+    native = row["native_id"]
+    rivals = db.execute(SQL["find_native_sessions"], (native, row["store"])).fetchall()
+    if not rivals:
+        return str(native)
+    for rival, session_id, path in rivals:
+        if session_id == native:
+            if path < entry.full_path:
+                break
+            db.execute(SQL["rename_session"], (_mark_id(native, path), rival))
+    else:
+        return str(native)
+    return _mark_id(native, entry.full_path)
+
+
+def _mark_id(native_id: str, path: str) -> str:
+    """Return the id of a session whose own id another file has: it depends on the path alone."""
+    return f"{native_id}~{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+def _merge_session(row: Row, part: SessionPart) -> None:
+    facts = part.facts
+    has_worse_title = row["title"] is not None and facts.get("title_rank", 0) > (
+        row["title_rank"] or 0
+    )
+    for column in _FACT_COLUMNS:
+        is_title = column in ("title", "title_rank")
+        if column in facts and not (is_title and (has_worse_title or "title" not in facts)):
+            row[column] = facts[column]  # type: ignore[literal-required]
+    if "parent_id" in facts and facts["parent_id"] != row["native_id"]:
+        row["parent_id"] = facts["parent_id"]
+    if "archived" in facts:
+        row["archived"] = int(facts["archived"])
+    if "started_at" in facts:
+        row["started_at"] = int(facts["started_at"] * 1000)
+    if part.compacted_to is not None:
+        row["compacted_to"] = part.compacted_to
+    for usage in part.usage:
+        _add_usage(row, usage)
+
+
+def _add_usage(row: Row, usage: Usage) -> None:
+    for column, number in zip(_USAGE_COLUMNS, usage, strict=True):
+        row[column] = min(max(row[column] + number, 0), _MAX_COUNT)
+
+
+def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list[IndexedMessage]:
+    """Return the messages to insert, after copies, replacements and rewinds."""
+    is_new = not row["messages"]
+    items: dict[int, IndexedMessage] = {}
+    numbers_by_key: dict[int, int] = {}
+    for item in part.items:
+        if isinstance(item, Rewind):
+            _rewind(db, row, items, numbers_by_key, item)
+            continue
+        if item.key is not None:
+            earlier = numbers_by_key.get(item.key)
+            stored = None
+            if earlier is None and not is_new:
+                stored = db.execute(SQL["find_key"], (item.key, row["id"])).fetchone()
+            if not item.replaces and (earlier is not None or stored is not None):
+                continue
+            if earlier is not None:
+                items.pop(earlier, None)
+            elif stored is not None:
+                _remove_message(db, row, stored[0])
+            numbers_by_key[item.key] = item.number
+        items[item.number] = item
+        _note_message(row, item)
+    return list(items.values())
+
+
+def _note_message(row: Row, item: IndexedMessage) -> None:
+    """Update what the row of a session says about its messages."""
+    if item.usage is not None:
+        _add_usage(row, item.usage)
+    if item.preview is not None and row["preview"] is None:
+        row["preview"], row["preview_number"] = item.preview, item.number
+    if item.at is not None:
+        if row["started_at"] is None:
+            row["started_at"] = item.at
+        row["newest_at"] = max(item.at, row["newest_at"] or 0)
+
+
+def _rewind(
+    db: _sqlite3.Connection,
+    row: Row,
+    items: dict[int, IndexedMessage],
+    numbers_by_key: dict[int, int],
+    rewind: Rewind,
+) -> None:
+    """Take back messages, among those to insert and among those in the index."""
+    number = _find_rewind_number(db, row, items, rewind)
+    for later in [other for other in items if other >= number]:
+        key = items.pop(later).key
+        if key is not None:
+            numbers_by_key.pop(key, None)
+    removed = db.execute(SQL["count_messages_from"], (row["id"], number)).fetchone()[0]
+    if removed:
+        db.execute(SQL["delete_messages_from"], (row["id"], number))
+        row["messages"] -= removed
+        _count_dead(db, removed)
+    if row["preview_number"] is not None and row["preview_number"] >= number:
+        row["preview"] = row["preview_number"] = None
+
+
+def _find_rewind_number(
+    db: _sqlite3.Connection, row: Row, items: dict[int, IndexedMessage], rewind: Rewind
+) -> int:
+    """Return the number of the first message that is taken back."""
+    if rewind.turns:
+        prompts = [item.number for item in items.values() if item.flags & PROMPT_FLAG]
+        if len(prompts) >= rewind.turns:
+            return prompts[-rewind.turns]
+        more = (row["id"], rewind.turns - len(prompts) - 1)
+        stored = db.execute(SQL["find_last_prompts"], more).fetchone()
+        return 0 if stored is None else int(stored[0])
+    if rewind.key is None:
+        return 0
+    key = hash_key(rewind.key)
+    for item in items.values():
+        if item.key == key:
+            return item.number
+    stored = db.execute(SQL["find_key"], (key, row["id"])).fetchone()
+    return 0 if stored is None else int(stored[1])
+
+
+def _insert_messages(
+    db: _sqlite3.Connection, pending: Sequence[_PendingSession], *, is_history: bool
+) -> None:
+    count = sum(len(session.items) for session in pending)
+    if not count:
+        return
+    number = first = _take_ids(db, count, is_history=is_history)
+    tools = _Tools(db)
+    rows, words, times = [], [], []
+    for session in pending:
+        session_number = session.row["id"]
+        for item in session.items:
+            tool = None if item.tool is None else tools.get_id(item.tool)
+            rows.append(
+                (
+                    *(number, session_number, item.number, item.place, item.length),
+                    *(item.at, item.flags, tool, item.key),
+                )
+            )
+            words.append((number, build_words(item.text)))
+            if item.at is not None:
+                times.append(item.at)
+            number += 1
+    db.executemany(SQL["put_message"], rows)
+    db.executemany(SQL["put_words"], words)
+    _put_block(db, first, number - 1, times)
+
+
+def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
+    """Return the first of `count` unused ids: below all others, or above them."""
+    key = "first_id" if is_history else "next_id"
+    at = _get_number(db, key, _FIRST_ID)
+    first = at - count if is_history else at
+    db.execute(SQL["put_meta"], (key, first if is_history else first + count))
+    return first
+
+
+def _put_block(db: _sqlite3.Connection, first: int, last: int, times: list[int]) -> None:
+    """Store the times of a block of ids; small blocks at the end become one."""
+    newest, oldest = (max(times), min(times)) if times else (None, None)
+    end = db.execute(SQL["get_block"]).fetchone()
+    if end is not None and end[1] + 1 == first and last - end[0] < _MAX_BLOCK_ROWS:
+        first = end[0]
+        newest = max((time for time in (newest, end[2]) if time is not None), default=None)
+        oldest = min((time for time in (oldest, end[3]) if time is not None), default=None)
+    db.execute(SQL["put_block"], (first, last, newest, oldest))
+
+
+def _remove_session(db: _sqlite3.Connection, session: int) -> None:
+    _count_dead(db, db.execute(SQL["delete_messages_from"], (session, -1)).rowcount)
+    native, store = db.execute(SQL["get_session_id"], (session,)).fetchone()
+    db.execute(SQL["delete_session"], (session,))
+    rivals = db.execute(SQL["find_native_sessions"], (native, store)).fetchall()
+    if rivals and all(session_id != native for _, session_id, _ in rivals):
+        heir = min(rivals, key=lambda rival: rival[2])
+        db.execute(SQL["rename_session"], (native, heir[0]))
+
+
+def _remove_message(db: _sqlite3.Connection, row: Row, message_id: int) -> None:
+    db.execute(SQL["delete_message"], (message_id,))
+    row["messages"] -= 1
+    _count_dead(db, 1)
+
+
+def _count_dead(db: _sqlite3.Connection, count: int) -> None:
+    """Count removed messages, whose words stay until the index is built again."""
+    if count:
+        db.execute(SQL["put_meta"], ("dead", _get_number(db, "dead") + count))
+
+
+class _Tools:
+    """The numbers of tool names."""
+
+    def __init__(self, db: _sqlite3.Connection) -> None:
+        self._db = db
+        self._ids = {name: number for number, name in db.execute(SQL["list_tools"])}
+
+    def get_id(self, name: str) -> int:
+        number = self._ids.get(name)
+        if number is None:
+            number = self._ids[name] = len(self._ids) + 1
+            self._db.execute(SQL["put_tool"], (number, name))
+        return number
