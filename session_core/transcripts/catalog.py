@@ -117,6 +117,7 @@ class Catalog:
         }
         self._change = self._removal = -1
         self._data_version = -1
+        self._unserved = False
         self._places: dict[int, tuple[RootCatalog, str]] = {}
         self._user_id = os.getuid() if hasattr(os, "getuid") else None
 
@@ -149,6 +150,14 @@ class Catalog:
             self._change = entry.change
             self._put_loaded(entry)
 
+    def find_source(self, source_id: int) -> tuple[RootCatalog, str] | None:
+        """Return the root and the path of a source, or None if it is not served."""
+        return self._places.get(source_id)
+
+    def has_unserved(self) -> bool:
+        """Return True if the index has sources of roots that this process does not serve."""
+        return self._unserved
+
     def _put_loaded(self, entry: SourceEntry) -> None:
         old = self._places.pop(entry.id, None)
         if old is not None:
@@ -157,6 +166,8 @@ class Catalog:
             if (path, store) == (entry.root, entry.store) and root.match_file(entry.path):
                 root.entries[entry.path] = entry
                 self._places[entry.id] = (root, entry.path)
+                return
+        self._unserved = True
 
 
 def _get_kind(root: Root) -> str:

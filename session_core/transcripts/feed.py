@@ -9,6 +9,7 @@ from dataclasses import replace
 from session_core.transcripts.format import FileFormat, Record, SourceFile
 from session_core.transcripts.parts import SessionPart, SourceEntry, SourcePart, merge_facts
 from session_core.transcripts.sources import (
+    HEAD_BYTES,
     MAX_DOCUMENT_BYTES,
     Line,
     LineReader,
@@ -64,6 +65,40 @@ class FileFeed:
         if time.time_ns() - part.after.identity.mtime_ns < _SETTLED_NS:
             part.after.identity = part.after.identity._replace(mtime_ns=-1)
         return part
+
+    def read_ends(self, entry: SourceEntry, file: SourceFile) -> SourcePart | None:
+        """Return the records at the head and at the tail of a file, to show it in a list."""
+        part = SourcePart(entry, replace(entry, state={}, unknown={}), file)
+        part.sessions[file.session_id] = SessionPart(file.session_id)
+        try:
+            with open_source(entry.full_path, is_zstd=file.is_zstd) as source:
+                if file.is_document:
+                    self._read_document(source, part, file)
+                else:
+                    self._read_line_ends(source, part, file)
+                self._read_sidecars(part, file)
+        except OSError:
+            return None
+        return part
+
+    def _read_line_ends(self, source: Source, part: SourcePart, file: SourceFile) -> None:
+        size = source.identity.size
+        head = source.read(0, HEAD_BYTES)
+        part.after.is_read = len(head) == size and not file.is_zstd
+        self._add_lines(head[: head.rfind(b"\n") + 1], 0, part, file)
+        if file.is_zstd or size <= HEAD_BYTES:
+            return
+        start = max(len(head), size - HEAD_BYTES)
+        tail = source.read(start, size - start)
+        begin, end = tail.find(b"\n") + 1, tail.rfind(b"\n") + 1
+        self._add_lines(tail[begin:end], start + begin, part, file)
+
+    def _add_lines(self, block: bytes, offset: int, part: SourcePart, file: SourceFile) -> None:
+        for data in block.split(b"\n"):
+            record = self._read_line(Line(offset, data, len(data) + 1), part)
+            if record is not None:
+                part.add_record(record, file.session_id)
+            offset += len(data) + 1
 
     def _begin_part(
         self, source: Source, entry: SourceEntry, file: SourceFile, *, is_deep: bool

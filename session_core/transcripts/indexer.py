@@ -6,6 +6,7 @@ leaves a shorter index, and the next look continues from there.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import cast
@@ -32,7 +33,7 @@ class Indexer:
         self._index = index
         self._writer = IndexWriter(index)
         self.catalog = Catalog(index, roots)
-        self._feeds = {
+        self.feeds = {
             id(root): FileFeed(root.root.path, cast("FileFormat", root.root.format))
             for root in self.catalog.roots.values()
             if not is_database_format(root.root.format)
@@ -69,6 +70,18 @@ class Indexer:
             self._verify_prefixes(until)
             return any(not due.entry.is_read for due in self.catalog.list_due())
 
+    def read_session(self, session_id: str) -> None:
+        """Read the files of one session to their end, if they have something new."""
+        with self._index.writing:
+            batch = _Batch(self._writer)
+            for due in self.catalog.list_due():
+                file = due.root.match_file(due.entry.path)
+                feed = self.feeds.get(id(due.root))
+                if file is not None and feed is not None and file.session_id == session_id:
+                    self._read_file(feed, due, batch, math.inf)
+            batch.write()
+            self.catalog.load_changes()
+
     def clear(self) -> None:
         """Remove everything from the index, to read it again."""
         with self._index.writing:
@@ -87,7 +100,7 @@ class Indexer:
     def _read_due(self, until: float) -> None:
         batch = _Batch(self._writer)
         for due in self.catalog.list_due():
-            feed = self._feeds.get(id(due.root))
+            feed = self.feeds.get(id(due.root))
             if feed is not None:
                 self._read_file(feed, due, batch, until)
             if time.monotonic() >= until:
@@ -132,7 +145,7 @@ class Indexer:
                     self._verify_prefix(root, entry.path)
 
     def _verify_prefix(self, root: RootCatalog, path: str) -> None:
-        file, feed = root.match_file(path), self._feeds.get(id(root))
+        file, feed = root.match_file(path), self.feeds.get(id(root))
         if file is not None and feed is not None:
             part = feed.read_part(root.entries[path], file, SLICE_BYTES, is_deep=True)
             if part is not None:

@@ -1,0 +1,117 @@
+"""Looks at the head and the tail of files that are not indexed yet, so that a list can show them.
+
+The rows are kept in a database in memory with the columns of the index, so that one statement
+filters and orders both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from session_core import _sqlite3
+from session_core.transcripts.catalog import Catalog, Due
+from session_core.transcripts.feed import FileFeed
+from session_core.transcripts.index import SQL
+from session_core.transcripts.parts import IndexedMessage, SourcePart
+from session_core.transcripts.roots import FileIdentity
+
+_COUNTS = ("archived", "messages", "compacted_to", "is_read")
+
+
+class GlanceTable:
+    """The sessions of files that the index does not have, as far as they were looked at."""
+
+    def __init__(self) -> None:
+        self._db = _sqlite3.connect("file::memory:", busy_timeout_s=0)
+        self._db.execute(SQL["create_sessions"])
+        self._seen: dict[str, FileIdentity] = {}
+
+    def close(self) -> None:
+        """Close the database in memory."""
+        self._db.close()
+
+    def look_at_new(
+        self, catalog: Catalog, feeds: dict[int, FileFeed], wanted: int, budget_s: float
+    ) -> int:
+        """Look at new files, the newest first, until enough are known; return how many are left.
+
+        Files are enough if `wanted` sessions are newer than all others.
+        """
+        new = [due for due in catalog.list_due() if not due.entry.id]
+        present = {due.entry.full_path for due in new}
+        for path in [path for path in self._seen if path not in present]:
+            self._drop(path)
+        until = time.monotonic() + budget_s
+        for position, due in enumerate(new):
+            if self._seen.get(due.entry.full_path) != due.identity:
+                if time.monotonic() > until or self._has_enough(wanted, due):
+                    return len(new) - position
+                self._look_at(due, feeds)
+        return 0
+
+    def read(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Run one SELECT over the rows."""
+        return self._db.execute(sql, values).fetchall()
+
+    def _has_enough(self, wanted: int, due: Due) -> bool:
+        """Return True if no file from this one on can be among the newest."""
+        newer = "SELECT count(*) FROM sessions WHERE active_at >= ?"
+        count = self._db.execute(newer, (due.identity.mtime_ns // 1_000_000,)).fetchone()[0]
+        return bool(count >= wanted)
+
+    def _look_at(self, due: Due, feeds: dict[int, FileFeed]) -> None:
+        feed = feeds.get(id(due.root))
+        file = due.root.match_file(due.entry.path)
+        if feed is None or file is None:
+            return
+        self._drop(due.entry.full_path)
+        self._seen[due.entry.full_path] = due.identity
+        part = feed.read_ends(due.entry, file)
+        if part is not None:
+            self._db.execute(SQL["put_session"], _make_row(part, due))
+
+    def _drop(self, path: str) -> None:
+        with suppress(KeyError):
+            del self._seen[path]
+        self._db.execute("DELETE FROM sessions WHERE agent_version = ?", (path,))
+
+
+def _make_row(part: SourcePart, due: Due) -> dict[str, Any]:
+    """Return the row of a session; its path stands in a column that no list shows."""
+    row: dict[str, Any] = dict.fromkeys(
+        column.strip(" ,").split()[0] for column in SQL["create_sessions"].splitlines()[1:-1]
+    )
+    row |= dict.fromkeys((*_COUNTS, *(name for name in row if name.endswith("_tokens"))), 0)
+    ((native_id, session),) = part.sessions.items()
+    facts = session.facts
+    messages = [item for item in session.items if isinstance(item, IndexedMessage)]
+    first = next((item for item in messages if item.preview), None)
+    started = facts.get("started_at")
+    file = part.file
+    row |= {
+        "id": None,
+        "source_id": 0,
+        "store": due.entry.store,
+        "session_id": native_id,
+        "native_id": native_id,
+        "title": facts.get("title"),
+        "preview": first and first.preview,
+        "preview_number": first and first.number,
+        "folder": facts.get("folder"),
+        "branch": facts.get("branch"),
+        "model": facts.get("model"),
+        "agent_version": due.entry.full_path,
+        "started_at": None if started is None else int(started * 1000),
+        "active_at": part.after.newest_at or due.identity.mtime_ns // 1_000_000,
+        "parent_id": facts.get("parent_id") or (file and file.parent_id),
+        "link": facts.get("link") or (file and file.link),
+        "archived": int(facts.get("archived", bool(file and file.archived))),
+        "cost_usd": 0.0,
+        # A file without a message is no session, but its middle is not known.
+        "is_read": int(part.after.is_read and not messages),
+        "messages": len(messages),
+    }
+    return row

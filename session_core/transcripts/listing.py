@@ -1,0 +1,192 @@
+"""Rows of sessions: filters, orders, and summaries of files that are not indexed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from session_core.errors import InvalidInput
+from session_core.transcripts.parts import ROLE_MASK, ROLES
+from session_core.transcripts.types import TranscriptSummary
+from session_core.types import SessionFilter
+
+OPEN_S = 86_400.0
+"""A session with a newer record than this is open."""
+
+_FIELDS = (
+    "s.id, s.source_id, s.store, s.session_id, s.native_id, s.title, s.preview, s.preview_number,"
+    " s.folder, s.branch, s.model, s.started_at, s.active_at, s.parent_id, s.link, s.archived,"
+    " s.is_read, s.messages, s.cost_usd, s.input_tokens + s.output_tokens AS tokens"
+)
+_NAMES = (
+    *("id", "source_id", "store", "session_id", "native_id", "title", "preview", "preview_number"),
+    *("folder", "branch", "model", "started_at", "active_at", "parent_id", "link", "archived"),
+    *("is_read", "messages", "cost_usd", "tokens"),
+)
+_VALUES = {
+    "recent": "s.active_at",
+    "started": "coalesce(s.started_at, s.active_at)",
+    "size": "s.messages",
+    "cost": "s.cost_usd",
+    "tokens": "(s.input_tokens + s.output_tokens)",
+}
+_UNSUPPORTED = (
+    *("end_reason", "provider", "user_id", "chat_id", "chat_type"),
+    *("min_tool_calls", "max_tool_calls"),
+)
+"""Conditions on what transcripts do not have: no session meets them."""
+
+SummaryRow = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition in SQL with its values."""
+
+    sql: str
+    values: tuple[Any, ...] = ()
+
+
+def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
+    """Return the conditions of a filter on a session `s`."""
+    conditions = [Condition("(s.messages > 0 OR NOT s.is_read)")]
+    if any(getattr(where, name) is not None for name in _UNSUPPORTED):
+        conditions.append(Condition("0"))
+    if where.ids is not None:
+        conditions.append(_match_any("s.session_id", where.ids))
+    if where.source is not None:
+        conditions.append(_match_any("lower(s.store)", [name.lower() for name in where.source]))
+    conditions += _build_status(where, now)
+    if where.project is not None:
+        folder = where.project.rstrip("/") or "/"
+        below = _escape(folder if folder == "/" else folder + "/") + "%"
+        conditions.append(
+            Condition("(s.folder = ? OR s.folder LIKE ? ESCAPE '!')", (folder, below))
+        )
+    title = "coalesce(s.title, s.preview, '')"
+    for word in (where.words or "").split():
+        pattern = f"%{_escape(word)}%"
+        sql = f"({title} LIKE ? ESCAPE '!' OR s.session_id LIKE ? ESCAPE '!')"
+        conditions.append(Condition(sql, (pattern, pattern)))
+    for text, column in (
+        (where.title_like, title),
+        (where.model_like, "coalesce(s.model, '')"),
+        (where.branch_like, "coalesce(s.branch, '')"),
+    ):
+        if text is not None:
+            conditions.append(Condition(f"{column} LIKE ? ESCAPE '!'", (f"%{_escape(text)}%",)))
+    if where.cwd_prefix is not None:
+        prefix = _escape(where.cwd_prefix) + "%"
+        conditions.append(Condition("s.folder LIKE ? ESCAPE '!'", (prefix,)))
+    return conditions + _build_ranges(where)
+
+
+def build_message_conditions(
+    roles: Sequence[str] | None, tool: str | None, since: float | None, until: float | None
+) -> list[Condition]:
+    """Return the conditions of a search on a message `m`."""
+    conditions = []
+    if roles is not None:
+        known = [ROLES.index(role.lower()) for role in roles if role.lower() in ROLES]
+        conditions.append(_match_any(f"(m.flags & {ROLE_MASK})", known))
+    if tool is not None:
+        sql = "m.tool IN (SELECT id FROM tools WHERE name = ? COLLATE NOCASE)"
+        conditions.append(Condition(sql, (tool,)))
+    if since is not None:
+        conditions.append(Condition("m.at >= ?", (int(since * 1000),)))
+    if until is not None:
+        conditions.append(Condition("m.at < ?", (int(until * 1000),)))
+    return conditions
+
+
+def _build_status(where: SessionFilter, now: float) -> Iterator[Condition]:
+    border = int((now - OPEN_S) * 1000)
+    if where.status in (None, "open", "ended"):
+        yield Condition("NOT s.archived")
+    if where.status == "archived":
+        yield Condition("s.archived")
+    elif where.status in ("open", "ended"):
+        yield Condition(f"s.active_at {'>=' if where.status == 'open' else '<'} ?", (border,))
+
+
+def _build_ranges(where: SessionFilter) -> list[Condition]:
+    started, tokens = _VALUES["started"], _VALUES["tokens"]
+    ranges = (
+        (f"{started} >= ?", where.started_after, 1000),
+        (f"{started} < ?", where.started_before, 1000),
+        ("s.active_at >= ?", where.active_after, 1000),
+        ("s.active_at < ?", where.active_before, 1000),
+        ("s.messages >= ?", where.min_messages, 1),
+        ("s.messages <= ?", where.max_messages, 1),
+        (f"{tokens} >= ?", where.min_tokens, 1),
+        (f"{tokens} <= ?", where.max_tokens, 1),
+        ("s.cost_usd >= ?", where.min_cost, 1),
+        ("s.cost_usd <= ?", where.max_cost, 1),
+    )
+    return [Condition(sql, (bound * unit,)) for sql, bound, unit in ranges if bound is not None]
+
+
+def _match_any(column: str, values: Sequence[str | int]) -> Condition:
+    marks = ", ".join("?" * len(values))
+    return Condition(f"{column} IN ({marks})", tuple(values))
+
+
+def _escape(text: str) -> str:
+    """Return a text for LIKE, in which no character stands for others."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+def build_list_sql(
+    conditions: Sequence[Condition], order: str, limit: int, position: Sequence[Any] | None
+) -> tuple[str, list[Any]]:
+    """Return the statement of one page, after a position of (value, store, id)."""
+    if order not in _VALUES:
+        raise InvalidInput(f"order must be one of {', '.join(_VALUES)}, got {order!r:.40}")
+    value = _VALUES[order]
+    sql = " AND ".join(condition.sql for condition in conditions)
+    values = [value for condition in conditions for value in condition.values]
+    if position is not None:
+        sql += f" AND {value} <= ? AND ({value}, s.store, s.session_id) < (?, ?, ?)"
+        values += [position[0], *position]
+    statement = (
+        f"SELECT {_FIELDS}, {value} FROM sessions s WHERE {sql}"  # noqa: S608 -- fixed parts only
+        f" ORDER BY {value} DESC, s.store DESC, s.session_id DESC LIMIT ?"
+    )
+    return statement, [*values, limit]
+
+
+def make_row(values: Sequence[Any]) -> SummaryRow:
+    """Return a row of the statement as a mapping, with the value that it is ordered by."""
+    return dict(zip((*_NAMES, "value"), values, strict=True))
+
+
+def get_row_sql(condition: str) -> str:
+    """Return the statement for the sessions with a condition."""
+    return f"SELECT {_FIELDS}, s.active_at FROM sessions s WHERE {condition}"  # noqa: S608 -- fixed
+
+
+def summarize(row: SummaryRow, resume: tuple[str, ...] | None, now: float) -> TranscriptSummary:
+    """Return a row as a caller sees it."""
+    active = row["active_at"] / 1000
+    status = "archived" if row["archived"] else "open" if active >= now - OPEN_S else "ended"
+    started = row["started_at"]
+    return TranscriptSummary(
+        id=row["session_id"],
+        source=row["store"],
+        title=row["title"],
+        preview=row["preview"] or "",
+        preview_id=row["preview_number"],
+        status=status,  # type: ignore[arg-type]
+        started_at=active if started is None else started / 1000,
+        last_active_at=active,
+        messages=row["messages"] if row["is_read"] else None,
+        project=row["folder"],
+        branch=row["branch"],
+        model=row["model"],
+        parent_id=row["parent_id"],
+        link=row["link"],
+        tokens=row["tokens"],
+        cost=row["cost_usd"] or None,
+        resume=resume,
+    )

@@ -1,0 +1,307 @@
+"""The sessions of other agents as one store, which is read in place.
+
+Each call looks at the roots first, so that what was written before the call is in its answer. The
+text of an answer comes from the transcripts; the index only says where it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from session_core.errors import InvalidInput, NotFound, SessionError
+from session_core.home import find_state_root
+from session_core.state.cursors import decode_cursor, encode_cursor
+from session_core.state.validation import check_limit, check_text
+from session_core.transcripts import listing
+from session_core.transcripts.coverage import measure_coverage
+from session_core.transcripts.glance import GlanceTable
+from session_core.transcripts.index import Index
+from session_core.transcripts.indexer import Indexer
+from session_core.transcripts.listing import Condition, SummaryRow
+from session_core.transcripts.registry import load_formats
+from session_core.transcripts.roots import AnyFormat, find_roots
+from session_core.transcripts.search import (
+    Block,
+    SearchRequest,
+    Step,
+    TranscriptSearch,
+    parse_search,
+)
+from session_core.transcripts.types import StoreCoverage, TranscriptSummary
+from session_core.transcripts.windows import WindowReader, check_window
+from session_core.types import (
+    MessageRow,
+    MessageView,
+    MessageWindow,
+    Page,
+    SearchMode,
+    SearchResult,
+    SearchUnit,
+    SessionFilter,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FOLDER_NAME = "transcripts"
+"""The name of the folder of the index in the state folder."""
+
+_REFRESH_S = 0.3
+_LIST_REFRESH_S = 0.02
+_GLANCE_S = 0.06
+_MAX_NEAREST = 5
+_TOP = 2**62
+
+
+class TranscriptStore:
+    """Lists, reads and searches the transcripts of other agents.
+
+    `folder` holds the index; it is created and belongs to us. `stores` limits the stores by name.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        stores: Collection[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        formats: Sequence[AnyFormat] | None = None,
+    ) -> None:
+        place = find_state_root(environ) / FOLDER_NAME if folder is None else Path(folder)
+        readers = load_formats() if formats is None else formats
+        wanted = [reader for reader in readers if stores is None or reader.store in stores]
+        self._roots = find_roots(wanted, environ)
+        self._index = Index(place.absolute())
+        self._indexer = Indexer(self._index, self._roots)
+        self._windows = WindowReader(self._index, self._indexer.catalog)
+        self._search = TranscriptSearch(self._index, self._windows)
+        self._glances = GlanceTable()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the index."""
+        self._index.close()
+        self._glances.close()
+
+    @property
+    def problem(self) -> SessionError | None:
+        """Why the index could not be written at the last call; answers may then be incomplete."""
+        return self._indexer.problem
+
+    def work(self, budget_s: float = 0.5) -> bool:
+        """Index for about the budget; return True if something is left."""
+        return self._indexer.work(budget_s)
+
+    def rebuild(self) -> None:
+        """Drop the index, so that the next calls build it again."""
+        self._indexer.clear()
+
+    def list_sessions(
+        self,
+        where: SessionFilter | None = None,
+        *,
+        order: str = "recent",
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> Page[TranscriptSummary]:
+        """List sessions, the newest first; without a status, archived ones are left out."""
+        check_limit(limit)
+        now = time.time()
+        where = where or SessionFilter()
+        scope = [repr(where), order]
+        position = None if cursor is None else decode_cursor("transcripts", scope, cursor)
+        rows = self._list_rows(where, order, limit + 1, position, now)
+        items = [self._summarize(row, now) for row in rows[:limit]]
+        if len(rows) <= limit:
+            return Page(items)
+        last = rows[limit - 1]
+        place = [last["value"], last["store"], last["session_id"]]
+        return Page(items, encode_cursor("transcripts", scope, place))
+
+    def _list_rows(
+        self, where: SessionFilter, order: str, limit: int, position: Any, now: float
+    ) -> list[SummaryRow]:
+        conditions = listing.build_conditions(where, now)
+        with self._index.writing:
+            self._indexer.refresh(_LIST_REFRESH_S)
+            catalog, feeds = self._indexer.catalog, self._indexer.feeds
+            wanted = limit if order == "recent" and position is None else _TOP
+            self._glances.look_at_new(catalog, feeds, wanted, _GLANCE_S)
+            glanced_sql, values = listing.build_list_sql(conditions, order, limit, position)
+            glanced = self._glances.read(glanced_sql, values)
+        conditions += self._build_scope()
+        sql, values = listing.build_list_sql(conditions, order, limit, position)
+        rows = [listing.make_row(row) for row in (*self._index.read(sql, values), *glanced)]
+        rows.sort(key=lambda row: (row["value"], row["store"], row["session_id"]), reverse=True)
+        return rows[:limit]
+
+    def get_session(self, session_id: str) -> TranscriptSummary | None:
+        """Return a session by its id, or None."""
+        row = self._find_row(session_id)
+        return None if row is None else self._summarize(row, time.time())
+
+    def resolve_session_id(self, session: str) -> str | None:
+        """Return the id of a session from its id, a unique prefix or an exact title, or None.
+
+        Raises:
+            InvalidInput: it names several sessions.
+        """
+        check_text("session", session, needed=True)
+        row = self._find_row(session)
+        if row is not None:
+            return str(row["session_id"])
+        prefix = Condition("substr(s.session_id, 1, ?) = ?", (len(session), session))
+        title = Condition("s.title = ? COLLATE NOCASE", (session,))
+        for condition in (prefix, title):
+            rows = self._select([condition], limit=_MAX_NEAREST + 1) if session else []
+            if len(rows) > 1:
+                ids = ", ".join(row["session_id"] for row in rows[:_MAX_NEAREST])
+                raise InvalidInput(f"{session!r:.80} names several sessions: {ids}; pass a full id")
+            if rows:
+                return str(rows[0]["session_id"])
+        return None
+
+    def read_window(
+        self,
+        session_id: str,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        around: int | None = None,
+        limit: int = 50,
+        roles: Sequence[str] | None = None,
+        view: MessageView = "live",
+    ) -> MessageWindow:
+        """Return messages next to a message id, or the newest ones without one."""
+        check_limit(limit)
+        check_window(before, after, around)
+        row = self._require_row(session_id)
+        with self._index.open_snapshot():
+            return self._windows.read_window(
+                row, before=before, after=after, around=around, limit=limit, roles=roles, view=view
+            )
+
+    def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
+        """Return a message of a session by its id, or None."""
+        return self._windows.find_message(self._require_row(session_id), message_id)
+
+    def list_children(self, session_id: str) -> list[TranscriptSummary]:
+        """Return the forks and subagents of a session, the oldest first."""
+        row = self._require_row(session_id)
+        condition = Condition("s.parent_id = ? AND s.store = ?", (row["native_id"], row["store"]))
+        now = time.time()
+        return [self._summarize(child, now) for child in self._select([condition])][::-1]
+
+    def search(
+        self,
+        query: str,
+        *,
+        mode: SearchMode = "words",
+        per: SearchUnit = "conversation",
+        session: str | None = None,
+        where: SessionFilter | None = None,
+        roles: Sequence[str] | None = None,
+        tool: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> SearchResult:
+        """Search the messages; the best hits come first, of each session one unless asked."""
+        check_limit(limit)
+        check_text("query", query, needed=True)
+        scope = [query, mode, per, session, repr(where), list(roles or ()), tool, since, until]
+        position = None if cursor is None else decode_cursor("transcript-search", scope, cursor)
+        resumed, top, skip, now = position or (None, _TOP, 0, time.time())
+        self._indexer.refresh(_REFRESH_S)
+        conditions = [] if where is None else listing.build_conditions(where, now)
+        conditions += self._build_scope()
+        if session is not None:
+            conditions.append(self._build_session_condition(session))
+        conditions += listing.build_message_conditions(roles, tool, since, until)
+        parsed, node = parse_search(query)
+        request = SearchRequest(parsed, node, conditions, per == "conversation", now)
+        steps: list[Step] = ["substring"] if mode == "substring" else request.steps
+        with self._index.open_snapshot():
+            step, block = self._climb([resumed] if resumed else steps, request, top)
+        hits = [hit for _, hit in block.hits[skip : skip + limit]]
+        if skip + limit < len(block.hits):
+            place: list[Any] | None = [step, top, skip + limit, now]
+        else:
+            place = None if block.floor is None else [step, block.floor, 0, now]
+        cursor = None if place is None else encode_cursor("transcript-search", scope, place)
+        return SearchResult(hits, step, block.floor_at, cursor)
+
+    def _climb(self, steps: Sequence[Step], request: SearchRequest, top: int) -> tuple[Step, Block]:
+        """Return the first step with hits, or the last one."""
+        for step in steps:
+            block = self._search.find_block(request, step, top)
+            if block.hits:
+                break
+        return step, block
+
+    def measure_coverage(self) -> list[StoreCoverage]:
+        """Return for each store how much of it is indexed."""
+        self._indexer.refresh(_REFRESH_S)
+        return measure_coverage(self._index, self._indexer.catalog)
+
+    def _build_session_condition(self, session: str) -> Condition:
+        """Return the condition for one session; the ids bound the look-ups of words."""
+        row = self._require_row(session)
+        ids = "SELECT min(id), max(id) FROM messages WHERE session = ?"
+        low, high = self._index.read(ids, (row["id"],))[0]
+        return Condition("s.id = ? AND m.id BETWEEN ? AND ?", (row["id"], low, high))
+
+    def _build_scope(self) -> list[Condition]:
+        """Return the condition that leaves out roots that are not served."""
+        if not self._indexer.catalog.has_unserved():
+            return []
+        served = [f"{root.path}\n{root.format.store}" for root in self._roots]
+        marks = ", ".join("?" * len(served))
+        sql = (
+            f"s.source_id IN (SELECT id FROM sources WHERE root || char(10) || store IN ({marks}))"  # noqa: S608 -- marks only
+        )
+        return [Condition(sql, tuple(served))]
+
+    def _find_row(self, session_id: str) -> SummaryRow | None:
+        """Return the row of a session, read to its end if that was not done yet."""
+        self._indexer.refresh(_REFRESH_S)
+        rows = self._select([Condition("s.session_id = ?", (session_id,))])
+        if not rows or not rows[0]["is_read"]:
+            self._indexer.read_session(session_id)
+            rows = self._select([Condition("s.session_id = ?", (session_id,))])
+        if len(rows) > 1:
+            stores = ", ".join(row["store"] for row in rows)
+            raise InvalidInput(f"{session_id!r:.80} exists in several stores: {stores}; name one")
+        return rows[0] if rows else None
+
+    def _require_row(self, session_id: str) -> SummaryRow:
+        row = self._find_row(session_id)
+        if row is None:
+            raise NotFound(f"session {session_id!r:.80} does not exist")
+        return row
+
+    def _select(self, conditions: Sequence[Condition], limit: int = 10_000) -> list[SummaryRow]:
+        sql, values = listing.build_list_sql(
+            [*conditions, *self._build_scope()], "recent", limit, None
+        )
+        return [listing.make_row(row) for row in self._index.read(sql, values)]
+
+    def _summarize(self, row: SummaryRow, now: float) -> TranscriptSummary:
+        reader = next(root.format for root in self._roots if root.format.store == row["store"])
+        return listing.summarize(row, reader.build_resume_command(row["native_id"]), now)
