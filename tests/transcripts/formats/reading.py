@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from session_core.transcripts.format import FileFormat, Message, ReaderState, Record
+from session_core import _sqlite3
+from session_core.transcripts.format import FileFormat, Message, Query, ReaderState, Record
 
 FIXTURES = Path(__file__).parent
 
@@ -55,3 +57,14 @@ def collect_facts(records: list[Record]) -> dict[str, Any]:
 def list_unknown_types(records: list[Record]) -> list[str]:
     """Return the types of the records that the reader does not know."""
     return [record.type for record in records if not record.is_known]
+
+
+@contextmanager
+def open_database(path: Path, schema: str = "") -> Iterator[tuple[Any, Query]]:
+    """Open a database for writing, made by these statements, and the query of a reader on it."""
+    connection: Any = _sqlite3.connect(f"file:{path}", busy_timeout_s=5)
+    try:
+        connection.executescript(schema)
+        yield connection, lambda sql, values: connection.execute(sql, values).fetchall()
+    finally:
+        connection.close()

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core.transcripts.format import FileFormat, Message, Record
-from session_core.transcripts.formats import claude_code
+from session_core.transcripts.formats import claude_code, codex
 from tests.transcripts.formats.reading import FIXTURES
 
-FORMATS = {"claude_code": claude_code.FORMATS[0]}
+FORMATS: dict[str, Any] = {"claude_code": claude_code.FORMATS[0], "codex": codex.FORMATS[0]}
 
 SCALARS = st.one_of(
     st.none(),
