@@ -110,6 +110,10 @@ class ClaudeCodeFormat:
         """Return the command that continues a session; a subagent cannot be continued."""
         return None if session_id.startswith("agent-") else ("claude", "--resume", session_id)
 
+    def match_folder(self, path: str) -> bool:
+        """Return False for the results of tools, which are kept in files of their own."""
+        return not path.endswith("/tool-results")
+
     def match_file(self, path: str) -> SourceFile | None:
         """Return how a transcript belongs to a session; subagents lie below their parent."""
         place = PurePosixPath(path)

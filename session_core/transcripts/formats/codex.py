@@ -121,6 +121,10 @@ class CodexFormat:
         """Return the command that continues a thread; a reverted one has a second id."""
         return ("codex", "resume", session_id.partition("_")[0])
 
+    def match_folder(self, path: str) -> bool:
+        """Return True: rollouts lie below folders of years, months and days."""
+        return True
+
     def match_file(self, path: str) -> SourceFile | None:
         """Return the thread of a rollout by its name."""
         found = _FILE.fullmatch(PurePosixPath(path).name)
@@ -170,6 +174,10 @@ class CodexStateFormat:
         """Return the command that continues a thread."""
         return ("codex", "resume", session_id)
 
+    def match_folder(self, path: str) -> bool:
+        """Return False: the folders below hold worktrees and skills, and no database."""
+        return False
+
     def match_database(self, path: str) -> bool:
         """Return True for the state database, whose name has the number of its layout."""
         return re.fullmatch(r"state_\d+\.sqlite", path) is not None
@@ -183,12 +191,13 @@ class CodexStateFormat:
         columns = _list_columns(query)
         rows = query(
             f"SELECT id, updated_at, {_select(columns)} FROM threads"  # noqa: S608
-            " WHERE (updated_at, id) > (?, ?) ORDER BY updated_at, id LIMIT ?",
+            " WHERE typeof(id) = 'text' AND typeof(updated_at) = 'integer'"
+            " AND (updated_at, id) > (?, ?) ORDER BY updated_at, id LIMIT ?",
             (state.get("updated_at", -1), state.get("id", ""), limit),
         )
         if rows:
             state["id"], state["updated_at"] = rows[-1][0], rows[-1][1]
-        return [_read_thread(row) for row in rows if isinstance(row[0], str) and row[0]]
+        return [_read_thread(row) for row in rows]
 
     def read_session(self, query: Query, session_id: str, offsets: Sequence[int]) -> list[Record]:
         """Return nothing: the messages are in the rollout."""
@@ -461,7 +470,8 @@ class _Reading:
             # Versions before 0.80 do not name turns: each prompt begins one.
             state["prompts"], state["place"] = state.get("prompts", 0) + 1, 0
         place = state["place"] = state.get("place", 0) + 1
-        return f"{state.get('origin')}:{state.get('turn', state.get('prompts', 0))}:{place}"
+        # A record that is read alone has another key: the mark tells that it cannot be compared.
+        return f"~{state.get('origin')}:{state.get('turn', state.get('prompts', 0))}:{place}"
 
     def _count_usage(self) -> Usage | None:
         """Return the tokens since the last total; the totals of a fork begin at its parent's."""
