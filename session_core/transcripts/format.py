@@ -71,7 +71,8 @@ class Message(NamedTuple):
 
     Within a session the first message with a key counts, or the last one if `replaces` is set. A
     message without a key is never a copy. A format without ids builds a key that differs for equal
-    texts of one session, of the turn and the place in it for instance.
+    texts of one session, of the turn and the place in it for instance. A key that depends on the
+    state begins with `~`: the message cannot be recognised by it when it is read alone.
     """
     parent_key: str | None = None
     group: str | None = None
@@ -169,6 +170,12 @@ class Format(Protocol):
         """Return the folders that may hold the store; they need not exist.
 
         `home` is the home folder of the user. The paths of files are relative to their root.
+        """
+
+    def match_folder(self, path: str) -> bool:
+        """Return True if files of the store may lie in a folder or below it.
+
+        The path is relative to the root, with `/` and without a trailing one.
         """
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:

@@ -24,6 +24,8 @@ SLICE_BYTES = 8_000_000
 """Bytes to read for one slice: about 0.2 s, of which less than half holds the write lock."""
 
 _MAX_SLICE_FILES = 500
+_MAX_WAIT_S = 2.0
+"""How long a call reads what was written lately: a burst of gigabytes may exceed it."""
 
 
 class Indexer:
@@ -42,7 +44,7 @@ class Indexer:
         """Why the index could not be written at the last look."""
 
     def refresh(self, budget_s: float) -> None:
-        """Look at all roots and read what changed, for about the budget.
+        """Look at all roots and read what was written lately, and history for about the budget.
 
         A write that fails leaves the index as it was: it is answered from, and `problem` is set.
         """
@@ -51,7 +53,8 @@ class Indexer:
             self.catalog.look()
             try:
                 self._write_removals()
-                self._read_due(time.monotonic() + budget_s)
+                begun = time.monotonic()
+                self._read_due(begun + budget_s, begun + _MAX_WAIT_S)
             except SessionError as error:
                 self.problem = error
 
@@ -66,7 +69,7 @@ class Indexer:
         with self._index.writing:
             self.catalog.look()
             self._write_removals()
-            self._read_due(until)
+            self._read_due(until, until)
             self._verify_prefixes(until)
             return any(not due.entry.is_read for due in self.catalog.list_due())
 
@@ -78,7 +81,7 @@ class Indexer:
                 file = due.root.match_file(due.entry.path)
                 feed = self.feeds.get(id(due.root))
                 if file is not None and feed is not None and file.session_id == session_id:
-                    self._read_file(feed, due, batch, math.inf)
+                    self._read_file(feed, due, batch, math.inf, is_history=not due.is_grown)
             batch.write()
             self.catalog.load_changes()
 
@@ -97,20 +100,31 @@ class Indexer:
                 self.catalog.load_changes()
                 root.find_differences()
 
-    def _read_due(self, until: float) -> None:
+    def _read_due(self, until: float, until_fresh: float) -> None:
+        """Read what is due: history until the first time, what was written lately until the other.
+
+        The newest files come first, so all that follow history are history.
+        """
         batch = _Batch(self._writer)
+        newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
         for due in self.catalog.list_due():
+            is_fresh = due.is_grown or (
+                newest is not None and due.identity.mtime_ns // 1_000_000 >= newest
+            )
+            limit = until_fresh if is_fresh else until
+            if time.monotonic() >= limit:
+                break
             feed = self.feeds.get(id(due.root))
             if feed is not None:
-                self._read_file(feed, due, batch, until)
-            if time.monotonic() >= until:
-                break
+                self._read_file(feed, due, batch, limit, is_history=not is_fresh)
         batch.write()
         self.catalog.load_changes()
         for root in self.catalog.roots.values():
             root.find_differences()
 
-    def _read_file(self, feed: FileFeed, due: Due, batch: _Batch, until: float) -> None:
+    def _read_file(
+        self, feed: FileFeed, due: Due, batch: _Batch, until: float, *, is_history: bool
+    ) -> None:
         """Read a file to its end, or until the time is over."""
         file = due.root.match_file(due.entry.path)
         entry = due.entry
@@ -118,7 +132,7 @@ class Indexer:
             part = feed.read_part(entry, file, SLICE_BYTES)
             if part is None:
                 return
-            batch.add(part, is_history=self._is_history(due, part))
+            batch.add(part, is_history=is_history)
             if part.after.is_read:
                 return
             batch.write()
@@ -127,13 +141,6 @@ class Indexer:
             if stored is None or stored.offset != part.after.offset or time.monotonic() >= until:
                 return
             entry = stored
-
-    def _is_history(self, due: Due, part: SourcePart) -> bool:
-        """Return True if a file is older than what the index has, so that its ids must fall."""
-        if part.before.is_read:
-            return False
-        newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
-        return newest is None or due.identity.mtime_ns // 1_000_000 < newest
 
     def _verify_prefixes(self, until: float) -> None:
         """Verify the checksums of long files that have grown."""

@@ -87,7 +87,7 @@ def sweep_root(root: Root, is_wanted: Callable[[str], bool], user_id: int | None
                     if entry.is_symlink():
                         found.links += 1
                     elif entry.is_dir(follow_symlinks=False):
-                        if prefix.count("/") < _MAX_DEPTH:
+                        if prefix.count("/") < _MAX_DEPTH and root.format.match_folder(path):
                             folders.append((path + "/", entry.path))
                     elif is_wanted(path):
                         _add_file(found, path, entry, user_id)

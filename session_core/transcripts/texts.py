@@ -61,10 +61,11 @@ class _RecordReader:
         if place.place >= len(self._messages):
             return None
         message = self._messages[place.place]
-        has_key = place.key is None or (
-            message.key is not None and hash_key(message.key) == place.key
+        is_same = place.key is None or (
+            message.key is not None
+            and (message.key.startswith("~") or hash_key(message.key) == place.key)
         )
-        return message if has_key else None
+        return message if is_same else None
 
     def _read_record(self, offset: int, length: int) -> Sequence[Message]:
         data = self._read_document() if self._is_document else self._read_line(offset, length)

@@ -1,0 +1,42 @@
+"""Fixtures of the tests of transcripts: a home folder with a tree of transcripts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core.transcripts.store import TranscriptStore
+from tests.transcripts.trees import ClaudeTree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> ClaudeTree:
+    """Return an empty tree."""
+    return ClaudeTree(tmp_path / "person")
+
+
+@pytest.fixture
+def store(tree: ClaudeTree) -> Iterator[TranscriptStore]:
+    """Return a store over the tree."""
+    with tree.open_store() as store:
+        yield store
+
+
+def index_all(store: TranscriptStore) -> None:
+    """Index until nothing is left."""
+    while store.work(1.0):
+        pass
+
+
+def read_everything(folder: Path) -> dict[str, tuple[int, int, str]]:
+    """Return mode, time of change and digest of everything below a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        data = path.read_bytes() if path.is_file() else b""
+        digest = hashlib.sha256(data).hexdigest()
+        found[str(path)] = (status.st_mode, status.st_mtime_ns, digest)
+    return found

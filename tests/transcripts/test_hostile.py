@@ -1,0 +1,193 @@
+"""Transcripts that are damaged, huge or made to harm cost bounded work and hide no neighbour."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from session_core.transcripts import feed, sources
+from session_core.transcripts.sources import LineReader, open_source
+from session_core.transcripts.store import TranscriptStore
+from tests.transcripts.conftest import index_all
+from tests.transcripts.trees import START, ClaudeTree, make_line
+
+HOSTILE_LINES = {
+    "deep": b'{"type":"user","message":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n",
+    "binary": bytes(range(1, 10)) + b"\xff\xfe\n",
+    "null": b"\x00" * 500 + b"\n",
+    "surrogate": make_line("one", 50, "x").replace(b'"x"', b'"lone \\ud800 half"'),
+    "nul text": make_line("one", 51, "a\x00b"),
+    "number": b'{"type":"user","timestamp":1e999,"message":' + b"9" * 5000 + b"}\n",
+    "wrong types": b'{"type":["user"],"uuid":{},"message":[[[]]],"timestamp":{"a":1}}\n',
+    "bad roles": b'{"type":"user","uuid":"u","message":{"role":7,"content":{"text":[]}}}\n',
+    "empty": b"\n\n \n",
+    "scalar": b"17\n",
+    "huge usage": make_line(
+        "one", 53, "y", message={"role": "assistant", "usage": {"output_tokens": 10**30}}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_LINES)
+def test_hostile_line_hides_no_neighbour(tree: ClaudeTree, store: TranscriptStore, name: str):
+    path = tree.write("one", ["before it"])
+    with path.open("ab") as file:
+        file.write(HOSTILE_LINES[name] + make_line("one", 2, "after it"))
+
+    window = store.read_window("one")
+
+    texts = [message["content"] for message in window.messages]
+    assert texts[0] == "before it"
+    assert texts[-1] == "after it"
+    assert len(store.search("after it").hits) == 1
+    assert store.list_sessions().items[0].id == "one"
+
+
+def test_long_line_is_cut_and_streamed(
+    tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 100_000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 10_000)
+    path = tree.write("one", ["before it"])
+    with path.open("ab") as file:
+        file.write(make_line("one", 1, "x" * 5_000_000) + make_line("one", 2, "after it"))
+
+    window = store.read_window("one")
+
+    assert [message["content"] for message in window.messages] == ["before it", "after it"]
+    (coverage,) = store.measure_coverage()
+    assert sum(coverage.unknown_records.values()) == 1
+
+
+def test_torn_long_line_is_scanned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 10_000)
+    monkeypatch.setattr(sources, "HEAD_BYTES", 5000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 1000)
+    path = tmp_path / "file"
+    path.write_bytes(b"a" * 50_000)
+    with open_source(str(path)) as source:
+        reader = LineReader(source, 0, 0, 50_000)
+        assert reader.read_lines() == []
+        scanned = reader.scanned_to
+    with path.open("ab") as file:
+        file.write(b"b\nshort\n")
+
+    with open_source(str(path)) as source:
+        reader = LineReader(source, 0, 0, 50_008, scanned)
+        lines = reader.read_lines() + reader.read_lines()
+
+    assert scanned == 50_000
+    assert [(line.offset, line.length, line.is_cut) for line in lines] == [
+        (0, 50_002, True),
+        (50_002, 6, False),
+    ]
+
+
+def test_lines_are_the_same_in_any_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    data = b"".join(b"%d" % number * (number % 50) + b"\n" for number in range(500))
+    path = tmp_path / "file"
+    path.write_bytes(data + b"torn")
+    for block in (1, 7, 100, 10**6):
+        monkeypatch.setattr(sources, "BLOCK_BYTES", block)
+        with open_source(str(path)) as source:
+            reader = LineReader(source, 0, 0, len(data) + 4)
+            lines = []
+            while more := reader.read_lines():
+                lines += more
+        assert b"".join(line.data + b"\n" for line in lines) == data
+        assert reader.offset == len(data)
+
+
+def test_compressed_file_reads_at_offsets(tmp_path: Path):
+    lines = [b"line %d\n" % number for number in range(100_000)]
+    path = tmp_path / "file.zst"
+    frames = (b"".join(lines[:50_000]), b"".join(lines[50_000:]))
+    path.write_bytes(b"".join(zstandard.ZstdCompressor().compress(frame) for frame in frames))
+
+    with open_source(str(path), is_zstd=True) as source:
+        reader, count = LineReader(source, 0, 0, None), 0
+        while more := reader.read_lines():
+            count += len(more)
+        place = len(b"".join(lines[:777]))
+        assert source.read(place, 9) == b"line 777\n"
+
+    assert count == len(lines)
+
+
+def test_zip_bomb_ends_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sources, "_FREE_BYTES", 1_000_000)
+    monkeypatch.setattr(sources, "_MAX_RATIO", 10)
+    path = tmp_path / "bomb.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(b"\n" * 50_000_000))
+
+    with open_source(str(path), is_zstd=True) as source:
+        reader = LineReader(source, 0, 0, None)
+        while reader.read_lines():
+            pass
+
+    assert reader.offset <= 1_000_000 + 10 * path.stat().st_size
+
+
+def test_damaged_compressed_file_ends_quietly(tmp_path: Path):
+    path = tmp_path / "file.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(b"a\n" * 100_000)[:-5] + b"junk!")
+
+    with open_source(str(path), is_zstd=True) as source:
+        assert source.read(0, 10) in (b"a\na\na\na\na\n", b"")
+
+
+def test_long_prefix_is_verified_by_idle_work(
+    tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(feed, "MAX_CHECKED_BYTES", 100)
+    path = tree.write("one", ["first", "the key is swordfish", "third"])
+    index_all(store)
+    path.write_bytes(path.read_bytes().replace(b"swordfish", b"xxxxxxxxx"))
+    tree.write("one", ["more"])
+    os.utime(path, (START, START))  # a file that was written just now is never settled
+
+    assert len(store.search("more").hits) == 1
+    index_all(store)
+
+    assert store.search("swordfish").hits == []
+    assert store._index.read("SELECT is_unchecked FROM sources") == [(0,)]
+
+
+def test_cyclic_parents_end(tree: ClaudeTree, store: TranscriptStore):
+    path = tree.write("one", [])
+    first, second = (
+        json.loads(make_line("one", number, f"message {number}")) for number in range(2)
+    )
+    first["parentUuid"], second["parentUuid"] = second["uuid"], first["uuid"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in (first, second)))
+
+    assert len(store.read_window("one").messages) == 2
+
+
+def test_path_that_is_not_unicode_is_skipped(tree: ClaudeTree, store: TranscriptStore):
+    folder = os.fsencode(tree.projects / "-work-app")
+    os.mkdir(folder)  # noqa: PTH102 -- bytes
+    with open(folder + b"/bad\xff.jsonl", "wb") as file:  # noqa: PTH123 -- bytes
+        file.write(make_line("bad", 0, "text"))
+
+    assert store.list_sessions().items == []
+    assert store.search("text").hits == []
+
+
+def test_unwritable_index_answers_from_what_it_has(tree: ClaudeTree, store: TranscriptStore):
+    tree.write("one", ["indexed word"])
+    index_all(store)
+    with tree.open_store() as other, other._index.open_transaction():
+        store._index._writer.execute("PRAGMA busy_timeout=10")
+        tree.write("one", ["later word"])
+        hits = store.search("word", per="message").hits
+        problem = store.problem
+
+    assert [hit.snippet for hit in hits] == ["indexed word"]
+    assert "being written" in str(problem)
+    assert len(store.search("word", per="message").hits) == 2
+    assert store.problem is None
