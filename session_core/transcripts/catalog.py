@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from session_core.transcripts.database_feed import get_database_identity
 from session_core.transcripts.format import FileFormat, SourceFile
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.parts import SourceEntry
@@ -69,6 +70,10 @@ class RootCatalog:
     def look(self, user_id: int | None) -> None:
         """Sweep the root and find what differs from the index."""
         self.sweep = sweep_root(self.root, lambda path: self.match_file(path) is not None, user_id)
+        if is_database_format(self.root.format):
+            for path, identity in self.sweep.files.items():
+                full_path = f"{self.root.path}/{path}"
+                self.sweep.files[path] = get_database_identity(full_path, identity)
         self.find_differences()
 
     def find_differences(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from dataclasses import replace
@@ -22,7 +23,7 @@ MAX_CHECKED_BYTES = 16_000_000
 """A longer prefix is verified by idle work, not by a call that waits for it."""
 
 _MAX_SIDECAR_BYTES = 1_000_000
-_SETTLED_NS = 50_000_000
+SETTLED_NS = 50_000_000
 """A file this fresh may change again without another time of change."""
 
 READER_ERRORS = (
@@ -62,7 +63,7 @@ class FileFeed:
                 self._read_sidecars(part, file)
         except OSError:
             return None
-        if time.time_ns() - part.after.identity.mtime_ns < _SETTLED_NS:
+        if time.time_ns() - part.after.identity.mtime_ns < SETTLED_NS:
             part.after.identity = part.after.identity._replace(mtime_ns=-1)
         return part
 
@@ -111,7 +112,7 @@ class FileFeed:
             identity=source.identity,
             version=self._format.version,
             is_unchecked=is_unchecked,
-            state=dict(entry.state),
+            state=copy.deepcopy(entry.state),
             unknown=dict(entry.unknown),
         )
         if not is_same:

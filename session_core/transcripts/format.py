@@ -106,6 +106,8 @@ class SessionFacts(TypedDict, total=False):
     parent_id: str
     link: TranscriptLink
     archived: bool
+    resume_id: str
+    """The id that resumes the session in its agent, if that is another one."""
     usage: Usage
     """Added to the totals; copies that stream or repeat a message must add only the difference."""
 

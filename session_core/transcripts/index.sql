@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS sessions (
   store TEXT NOT NULL,
   session_id TEXT NOT NULL,
   native_id TEXT NOT NULL,
+  resume_id TEXT,
   title TEXT,
   title_rank INTEGER,
   preview TEXT,
@@ -92,6 +93,15 @@ CREATE UNIQUE INDEX IF NOT EXISTS message_places ON messages (session, number)
 -- name: create_message_keys
 CREATE INDEX IF NOT EXISTS message_keys ON messages (key) WHERE key IS NOT NULL
 
+-- name: create_facts
+CREATE TABLE IF NOT EXISTS facts (
+  native_id TEXT NOT NULL,
+  store TEXT NOT NULL,
+  source_id INTEGER NOT NULL,
+  facts TEXT NOT NULL,
+  PRIMARY KEY (native_id, store, source_id)
+) WITHOUT ROWID
+
 -- name: create_tools
 CREATE TABLE IF NOT EXISTS tools (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)
 
@@ -99,7 +109,7 @@ CREATE TABLE IF NOT EXISTS tools (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNI
 CREATE TABLE IF NOT EXISTS blocks (first_id INTEGER PRIMARY KEY, last_id INTEGER NOT NULL, newest_at INTEGER, oldest_at INTEGER)
 
 -- name: create_words
-CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='', tokenize='ascii')
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='', columnsize=0, tokenize='ascii')
 
 -- name: configure_words
 INSERT INTO words (words, rank) VALUES ('hashsize', 8000000)
@@ -133,7 +143,7 @@ WHERE id = ?
 DELETE FROM sources WHERE id = ?
 
 -- name: list_source_sessions
-SELECT id FROM sessions WHERE source_id = ?
+SELECT id, native_id FROM sessions WHERE source_id = ?
 
 -- name: get_session_state
 SELECT * FROM sessions WHERE source_id = ? AND native_id = ?
@@ -148,10 +158,22 @@ UPDATE sessions SET session_id = ? WHERE id = ?
 
 -- name: put_session
 INSERT OR REPLACE INTO sessions VALUES (
-  :id, :source_id, :store, :session_id, :native_id, :title, :title_rank, :preview, :preview_number,
+  :id, :source_id, :store, :session_id, :native_id, :resume_id, :title, :title_rank, :preview, :preview_number,
   :folder, :branch, :model, :agent_version, :started_at, :newest_at, :active_at, :parent_id, :link,
   :archived, :is_read, :messages, :compacted_to, :input_tokens, :output_tokens,
   :cache_read_tokens, :cache_write_tokens, :reasoning_tokens, :cost_usd)
+
+-- name: put_facts
+INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)
+
+-- name: find_facts
+SELECT facts FROM facts WHERE native_id = ? AND store = ?
+
+-- name: delete_facts
+DELETE FROM facts WHERE source_id = ?
+
+-- name: list_other_sessions
+SELECT * FROM sessions WHERE native_id = ? AND store = ? AND source_id <> ?
 
 -- name: delete_session
 DELETE FROM sessions WHERE id = ?
@@ -163,7 +185,7 @@ SELECT coalesce(max(id), 0) + 1 FROM sessions
 SELECT coalesce(max(id), 0) + 1 FROM sources
 
 -- name: put_message
-INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_words
 INSERT INTO words (rowid, text) VALUES (?, ?)

@@ -13,6 +13,7 @@ from typing import cast
 
 from session_core.errors import SessionError
 from session_core.transcripts.catalog import Catalog, Due, RootCatalog
+from session_core.transcripts.database_feed import DatabaseFeed
 from session_core.transcripts.feed import FileFeed
 from session_core.transcripts.format import FileFormat
 from session_core.transcripts.index import Index
@@ -35,11 +36,15 @@ class Indexer:
         self._index = index
         self._writer = IndexWriter(index)
         self.catalog = Catalog(index, roots)
-        self.feeds = {
-            id(root): FileFeed(root.root.path, cast("FileFormat", root.root.format))
-            for root in self.catalog.roots.values()
-            if not is_database_format(root.root.format)
-        }
+        self.feeds: dict[int, FileFeed] = {}
+        self._database_feeds: dict[int, DatabaseFeed] = {}
+        for root in self.catalog.roots.values():
+            reader = root.root.format
+            if is_database_format(reader):
+                self._database_feeds[id(root)] = DatabaseFeed(reader)
+            else:
+                files = cast("FileFormat", reader)
+                self.feeds[id(root)] = FileFeed(root.root.path, files)
         self.problem: SessionError | None = None
         """Why the index could not be written at the last look."""
 
@@ -117,6 +122,8 @@ class Indexer:
             feed = self.feeds.get(id(due.root))
             if feed is not None:
                 self._read_file(feed, due, batch, limit, is_history=not is_fresh)
+            else:
+                self._read_database(due, limit, is_history=not due.is_grown)
         batch.write()
         self.catalog.load_changes()
         for root in self.catalog.roots.values():
@@ -141,6 +148,19 @@ class Indexer:
             if stored is None or stored.offset != part.after.offset or time.monotonic() >= until:
                 return
             entry = stored
+
+    def _read_database(self, due: Due, until: float, *, is_history: bool) -> None:
+        """Read a database until nothing is new in it, or until the time is over."""
+        feed, entry = self._database_feeds[id(due.root)], due.entry
+        while True:
+            part = feed.read_part(entry, due.identity)
+            if part is None:
+                return
+            written = self._writer.apply_parts([part], is_history=is_history)
+            self.catalog.load_changes()
+            if part.after.is_read or not written or time.monotonic() >= until:
+                return
+            entry = written[0]
 
     def _verify_prefixes(self, until: float) -> None:
         """Verify the checksums of long files that have grown."""

@@ -15,12 +15,23 @@ OPEN_S = 86_400.0
 """A session with a newer record than this is open."""
 
 _FIELDS = (
-    "s.id, s.source_id, s.store, s.session_id, s.native_id, s.title, s.preview, s.preview_number,"
+    "s.id, s.source_id, s.store, s.session_id, s.native_id,"
+    " coalesce(s.resume_id, s.native_id) AS resume_id, s.title, s.preview, s.preview_number,"
     " s.folder, s.branch, s.model, s.started_at, s.active_at, s.parent_id, s.link, s.archived,"
     " s.is_read, s.messages, s.cost_usd, s.input_tokens + s.output_tokens AS tokens"
 )
 _NAMES = (
-    *("id", "source_id", "store", "session_id", "native_id", "title", "preview", "preview_number"),
+    *(
+        "id",
+        "source_id",
+        "store",
+        "session_id",
+        "native_id",
+        "resume_id",
+        "title",
+        "preview",
+        "preview_number",
+    ),
     *("folder", "branch", "model", "started_at", "active_at", "parent_id", "link", "archived"),
     *("is_read", "messages", "cost_usd", "tokens"),
 )

@@ -95,6 +95,8 @@ class SourcePart:
     """Whether everything that was known of the source is dropped first."""
     sessions: dict[str, SessionPart] = field(default_factory=dict)
     text_size: int = 0
+    present_ids: set[str] | None = None
+    """The sessions that a database holds now, if that was read; all others are removed."""
 
     def add_record(self, record: Record, session_id: str) -> None:
         """Add a record of a session."""

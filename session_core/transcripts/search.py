@@ -44,8 +44,8 @@ _TYPICAL_LENGTH = 600
 _EXCLUDED = re.compile(r'(?:^|\s)-(?=[^\s\d"-])(\S+)')
 
 _COLUMNS = (
-    "m.id, m.session, m.number, m.place, m.length, m.at, m.flags, m.key,"
-    " s.source_id, s.session_id, s.store, s.title, s.preview, s.compacted_to, s.active_at"
+    "m.id, m.session, m.number, m.place, m.length, m.at, m.flags, m.key, s.source_id,"
+    " s.session_id, s.native_id, s.store, s.title, s.preview, s.compacted_to, s.active_at"
 )
 
 
@@ -62,6 +62,7 @@ class Candidate(NamedTuple):
     key: int | None
     source_id: int
     session_id: str
+    native_id: str
     store: str
     title: str | None
     preview: str | None
@@ -318,12 +319,13 @@ class TranscriptSearch:
         self, candidates: Sequence[Candidate]
     ) -> Iterator[tuple[Candidate, Message, str]]:
         """Yield candidates with their text; those whose source has changed are left out."""
-        by_source: dict[int, list[Candidate]] = {}
+        groups: dict[tuple[int, str], list[Candidate]] = {}
         for candidate in candidates:
-            by_source.setdefault(candidate.source_id, []).append(candidate)
-        for source_id, group in by_source.items():
+            place = (candidate.source_id, candidate.native_id)
+            groups.setdefault(place, []).append(candidate)
+        for (source_id, native_id), group in groups.items():
             places = [Place(item.number, item.place, item.length, item.key) for item in group]
-            messages = self._windows.read_texts(source_id, places)
+            messages = self._windows.read_texts(source_id, native_id, places)
             for candidate in group:
                 message = messages.get(candidate.number)
                 if message is not None:

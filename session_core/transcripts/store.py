@@ -304,4 +304,4 @@ class TranscriptStore:
 
     def _summarize(self, row: SummaryRow, now: float) -> TranscriptSummary:
         reader = next(root.format for root in self._roots if root.format.store == row["store"])
-        return listing.summarize(row, reader.build_resume_command(row["native_id"]), now)
+        return listing.summarize(row, reader.build_resume_command(row["resume_id"]), now)

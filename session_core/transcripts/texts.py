@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 from session_core.transcripts.catalog import RootCatalog
+from session_core.transcripts.database_feed import read_database_messages
 from session_core.transcripts.feed import READER_ERRORS
 from session_core.transcripts.format import FileFormat, Message
 from session_core.transcripts.parts import hash_key
@@ -23,12 +24,17 @@ class Place(NamedTuple):
     key: int | None
 
 
-def read_messages(root: RootCatalog, path: str, places: Iterable[Place]) -> dict[int, Message]:
-    """Return the messages of a file by their numbers; those that have changed are left out."""
+def read_messages(
+    root: RootCatalog, path: str, session_id: str, places: Iterable[Place]
+) -> dict[int, Message]:
+    """Return messages of a session by their numbers; those that have changed are left out."""
     file = root.match_file(path)
     reader = root.root.format
-    if file is None or is_database_format(reader):
+    if file is None:
         return {}
+    if is_database_format(reader):
+        numbers = [(place.number, place.place) for place in places]
+        return read_database_messages(reader, f"{root.root.path}/{path}", session_id, numbers)
     found: dict[int, Message] = {}
     try:
         with open_source(f"{root.root.path}/{path}", is_zstd=file.is_zstd) as source:

@@ -68,10 +68,12 @@ class WindowReader:
         messages = self._read_texts(row, rows, self._get_compacted_to(row))
         return messages[0] if messages else None
 
-    def read_texts(self, source_id: int, places: Iterable[Place]) -> dict[int, Message]:
-        """Return messages of one source by their numbers."""
+    def read_texts(
+        self, source_id: int, session_id: str, places: Iterable[Place]
+    ) -> dict[int, Message]:
+        """Return messages of one session, by the agent's own id of it, by their numbers."""
         place = self._catalog.find_source(source_id)
-        return {} if place is None else read_messages(*place, places)
+        return {} if place is None else read_messages(*place, session_id, places)
 
     def _get_compacted_to(self, row: dict[str, Any]) -> int:
         found = self._index.read("SELECT compacted_to FROM sessions WHERE id = ?", (row["id"],))
@@ -91,7 +93,7 @@ class WindowReader:
         self, row: dict[str, Any], rows: Sequence[Any], compacted_to: int
     ) -> list[MessageRow]:
         places = [Place(found[0], found[1], found[2], found[6]) for found in rows]
-        messages = self.read_texts(row["source_id"], places)
+        messages = self.read_texts(row["source_id"], row["native_id"], places)
         return [
             build_message_row(
                 messages[number],

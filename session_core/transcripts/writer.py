@@ -34,7 +34,16 @@ _MAX_BLOCK_ROWS = 1000
 _MAX_COUNT = 2**53
 """The greatest total of tokens; a transcript may state any number."""
 
-_FACT_COLUMNS = ("title", "title_rank", "folder", "branch", "model", "agent_version", "link")
+_FACT_COLUMNS = (
+    "title",
+    "title_rank",
+    "folder",
+    "branch",
+    "model",
+    "agent_version",
+    "link",
+    "resume_id",
+)
 _USAGE_COLUMNS = tuple(Usage._fields)
 
 Row = dict[str, Any]
@@ -86,15 +95,16 @@ class IndexWriter:
         with self._index.open_transaction() as db:
             _advance(db, "removal")
             for entry in entries:
-                for (session,) in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+                for session, _ in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
                     _remove_session(db, session)
+                db.execute(SQL["delete_facts"], (entry.id,))
                 db.execute(SQL["delete_source"], (entry.id,))
 
     def clear(self) -> None:
         """Remove everything, also the words of messages that were removed before."""
         with self._index.open_transaction() as db:
             _advance(db, "removal")
-            for table in ("messages", "sessions", "sources", "blocks", "tools"):
+            for table in ("messages", "sessions", "facts", "sources", "blocks", "tools"):
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of our own
             db.execute("INSERT INTO words (words) VALUES ('delete-all')")
             db.execute(SQL["put_meta"], ("dead", 0))
@@ -138,11 +148,13 @@ def _resolve_sessions(
     db: _sqlite3.Connection, part: SourcePart, entry: SourceEntry
 ) -> list[_PendingSession]:
     """Update the sessions of a part and return the messages to insert."""
-    if part.is_reset:
-        for (session,) in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+    for session, native_id in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+        if part.is_reset or (part.present_ids is not None and native_id not in part.present_ids):
             _remove_session(db, session)
     pending = []
     for added in part.sessions.values():
+        if part.file is None and _put_facts(db, added, entry):
+            continue
         row = _load_session(db, added.native_id, part, entry)
         _merge_session(row, added)
         items = _resolve_items(db, row, added)
@@ -172,7 +184,28 @@ def _load_session(
         row |= {"parent_id": part.file.parent_id, "link": part.file.link}
         row["archived"] = int(part.file.archived)
     row["session_id"] = _choose_session_id(db, row, entry)
+    for (stored,) in db.execute(SQL["find_facts"], (native_id, entry.store)).fetchall():
+        _merge_session(row, SessionPart(native_id, json.loads(stored)))
     return row
+
+
+def _put_facts(db: _sqlite3.Connection, part: SessionPart, entry: SourceEntry) -> bool:
+    """Store what a database says about a session whose messages are in a file.
+
+    Return False if the session has messages in the database.
+    """
+    place = (entry.id, part.native_id)
+    if part.items or db.execute(SQL["get_session_state"], place).fetchone() is not None:
+        return False
+    others = db.execute(SQL["list_other_sessions"], (part.native_id, entry.store, entry.id))
+    names = [column[0] for column in others.description]
+    for stored in others.fetchall():
+        row = dict(zip(names, stored, strict=True))
+        _merge_session(row, part)
+        db.execute(SQL["put_session"], row)
+    facts = json.dumps({name: value for name, value in part.facts.items() if name != "usage"})
+    db.execute(SQL["put_facts"], (part.native_id, entry.store, entry.id, facts))
+    return True
 
 
 def _choose_session_id(db: _sqlite3.Connection, row: Row, entry: SourceEntry) -> str:

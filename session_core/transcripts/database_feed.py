@@ -1,0 +1,132 @@
+"""Reads what is new in a database of another agent, by its format.
+
+A database is opened read-only, and each read transaction ends within a moment: a writer whose log
+cannot be checkpointed because of a reader would grow it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from session_core import _sqlite3
+from session_core.transcripts.feed import READER_ERRORS, SETTLED_NS
+from session_core.transcripts.format import DatabaseFormat, Message, Query, Record
+from session_core.transcripts.parts import SourceEntry, SourcePart
+from session_core.transcripts.roots import FileIdentity
+
+_BUSY_TIMEOUT_S = 0.2
+_READ_ROWS = 200
+_READ_S = 0.15
+_UNNAMED = "unknown"
+
+
+def get_database_identity(path: str, identity: FileIdentity) -> FileIdentity:
+    """Return an identity of a database that changes with its log as well."""
+    try:
+        log = os.stat(f"{path}-wal")  # noqa: PTH116 -- strings, as in the sweep
+    except OSError:
+        return identity
+    newest = max(identity.mtime_ns, log.st_mtime_ns)
+    return identity._replace(size=identity.size + log.st_size, mtime_ns=newest)
+
+
+class DatabaseFeed:
+    """Reads the databases of one root by its format."""
+
+    def __init__(self, reader: DatabaseFormat) -> None:
+        self._format = reader
+
+    def read_part(self, entry: SourceEntry, identity: FileIdentity) -> SourcePart | None:
+        """Return the next part, read in one short transaction, or None if that is not possible.
+
+        The part is complete if it holds no record.
+        """
+        is_same = entry.version == self._format.version and entry.identity[:2] == identity[:2]
+        after = replace(
+            entry, identity=identity, version=self._format.version, unknown=dict(entry.unknown)
+        )
+        after.state = _copy_state(entry.state) if is_same else {}
+        part = SourcePart(entry, after, None, is_reset=bool(entry.id) and not is_same)
+        try:
+            with _open_snapshot(entry.full_path) as query:
+                if not self._format.has_tables(query):
+                    after.unknown = {"unknown layout": 1}
+                    after.is_read = True
+                    return part
+                records = self._read_records(query, part)
+                after.is_read = not records
+                if after.is_read:
+                    part.present_ids = set(self._format.list_session_ids(query))
+        except _get_errors():
+            return None
+        for record in records:
+            part.add_record(record, record.session_id or _UNNAMED)
+        if time.time_ns() - identity.mtime_ns < SETTLED_NS:
+            after.identity = identity._replace(mtime_ns=-1)
+        return part
+
+    def _read_records(self, query: Query, part: SourcePart) -> list[Record]:
+        until = time.monotonic() + _READ_S
+        records: list[Record] = []
+        while time.monotonic() < until:
+            more = self._format.read_changes(query, part.after.state, _READ_ROWS)
+            records += more
+            if not more:
+                break
+        return records
+
+
+def read_database_messages(
+    reader: DatabaseFormat, path: str, session_id: str, numbers: Sequence[tuple[int, int]]
+) -> dict[int, Message]:
+    """Return messages of a session by their numbers, from pairs of a number and its place."""
+    offsets = sorted({number - place for number, place in numbers})
+    try:
+        with _open_snapshot(path) as query:
+            records = reader.read_session(query, session_id, offsets)
+    except _get_errors():
+        return {}
+    messages = {
+        record.offset + place: message
+        for record in records
+        for place, message in enumerate(record.messages)
+    }
+    return {number: messages[number] for number, _ in numbers if number in messages}
+
+
+@contextmanager
+def _open_snapshot(path: str) -> Iterator[Query]:
+    """Open a database read-only, for one read transaction."""
+    uri = f"{Path(path).as_uri()}?mode=ro"
+    with closing(_sqlite3.connect(uri, busy_timeout_s=_BUSY_TIMEOUT_S)) as connection:
+        connection.execute("PRAGMA query_only=1")
+        connection.execute("BEGIN")
+
+        def query(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            return connection.execute(sql, values).fetchall()
+
+        yield query
+        connection.rollback()
+
+
+def _get_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of a database that is locked, damaged or of an unexpected shape."""
+    return (*READER_ERRORS, OSError, _sqlite3.load_library().Error)
+
+
+def _copy_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of the whole state: a part that is not written must not move a watermark."""
+    copied: dict[str, Any] = _copy_value(state)
+    return copied
+
+
+def _copy_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy_value(item) for key, item in value.items()}
+    return [_copy_value(item) for item in value] if isinstance(value, list) else value
