@@ -11,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core.transcripts.format import FileFormat, Message, Record
-from session_core.transcripts.formats import claude_code, codex
+from session_core.transcripts.formats import claude_code, codex, copilot, gemini, qwen
 from tests.transcripts.formats.reading import FIXTURES
 
-FORMATS: dict[str, Any] = {"claude_code": claude_code.FORMATS[0], "codex": codex.FORMATS[0]}
+FORMATS: dict[str, Any] = {
+    "antigravity": gemini.FORMATS[1],
+    "claude_code": claude_code.FORMATS[0],
+    "codex": codex.FORMATS[0],
+    "copilot": copilot.FORMATS[0],
+    "gemini": gemini.FORMATS[0],
+    "qwen": qwen.FORMATS[0],
+}
 
 SCALARS = st.one_of(
     st.none(),
