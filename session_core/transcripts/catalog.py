@@ -6,12 +6,10 @@ The catalog is kept in memory and follows the changes that other processes make 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from session_core.transcripts.database_feed import get_database_identity
 from session_core.transcripts.format import FileFormat, SourceFile
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.parts import SourceEntry
@@ -20,8 +18,8 @@ from session_core.transcripts.roots import (
     Root,
     Sweep,
     is_database_format,
-    sweep_root,
 )
+from session_core.transcripts.watch import RootSweeper
 
 
 @dataclass(slots=True)
@@ -45,11 +43,22 @@ class RootCatalog:
 
     root: Root
     entries: dict[str, SourceEntry] = field(default_factory=dict)
-    sweep: Sweep = field(default_factory=Sweep)
     due: dict[str, Due] = field(default_factory=dict)
     gone: list[SourceEntry] = field(default_factory=list)
     moved: list[SourceEntry] = field(default_factory=list)
+    is_outdated: bool = True
+    """Whether the entries have changed since the last comparison."""
+    sweeper: RootSweeper = field(init=False)
     _matches: dict[str, SourceFile | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the sweeper, which knows the files by their names."""
+        self.sweeper = RootSweeper(self.root, lambda path: self.match_file(path) is not None)
+
+    @property
+    def sweep(self) -> Sweep:
+        """The files as they were at the last look."""
+        return self.sweeper.sweep
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return how a file belongs to a session; a database is a file of no session."""
@@ -67,17 +76,14 @@ class RootCatalog:
             return SourceFile("") if reader.match_database(path) else None
         return cast("FileFormat", reader).match_file(path)
 
-    def look(self, user_id: int | None) -> None:
-        """Sweep the root and find what differs from the index."""
-        self.sweep = sweep_root(self.root, lambda path: self.match_file(path) is not None, user_id)
-        if is_database_format(self.root.format):
-            for path, identity in self.sweep.files.items():
-                full_path = f"{self.root.path}/{path}"
-                self.sweep.files[path] = get_database_identity(full_path, identity)
-        self.find_differences()
+    def look(self) -> None:
+        """Look at the root and find what differs from the index."""
+        if self.sweeper.look() or self.is_outdated or self.due:
+            self.find_differences()
 
     def find_differences(self) -> None:
-        """Compare the last sweep with the entries."""
+        """Compare the files with the entries."""
+        self.is_outdated = False
         files, entries = self.sweep.files, self.entries
         reader = self.root.format
         self.due = {
@@ -124,13 +130,12 @@ class Catalog:
         self._data_version = -1
         self._unserved = False
         self._places: dict[int, tuple[RootCatalog, str]] = {}
-        self._user_id = os.getuid() if hasattr(os, "getuid") else None
 
     def look(self) -> None:
         """Sweep all roots, and take over what other processes have indexed."""
         self.load_changes()
         for root in self.roots.values():
-            root.look(self._user_id)
+            root.look()
 
     def list_due(self) -> Iterator[Due]:
         """Yield the files with something to read: those that have grown first, then the newest."""
@@ -149,6 +154,7 @@ class Catalog:
             self._removal, self._change = removal, -1
             for root in self.roots.values():
                 root.entries.clear()
+                root.is_outdated = True
             self._places.clear()
         for row in self._index.read(SQL["list_changed_sources"], (self._change,)):
             entry = _make_stored_entry(row)
@@ -167,9 +173,11 @@ class Catalog:
         old = self._places.pop(entry.id, None)
         if old is not None:
             old[0].entries.pop(old[1], None)
+            old[0].is_outdated = True
         for (path, store, _), root in self.roots.items():
             if (path, store) == (entry.root, entry.store) and root.match_file(entry.path):
                 root.entries[entry.path] = entry
+                root.is_outdated = True
                 self._places[entry.id] = (root, entry.path)
                 return
         self._unserved = True

@@ -16,7 +16,8 @@ def measure_coverage(index: Index, catalog: Catalog) -> list[StoreCoverage]:
     counts = {store: (sessions, messages) for store, sessions, messages in index.read(_COUNTS)}
     roots: dict[str, list[RootCatalog]] = {}
     for root in catalog.roots.values():
-        roots.setdefault(root.root.format.store, []).append(root)
+        if root.sweep.folders:  # none if the root does not exist
+            roots.setdefault(root.root.format.store, []).append(root)
     return [
         _measure_store(store, parts, *counts.get(store, (0, 0))) for store, parts in roots.items()
     ]

@@ -90,6 +90,17 @@ class Indexer:
             batch.write()
             self.catalog.load_changes()
 
+    def start_watch(self) -> bool:
+        """Watch all roots by the kernel; return True if every one of them is."""
+        with self._index.writing:
+            watched = [root.sweeper.start_watch() for root in self.catalog.roots.values()]
+            return all(watched)
+
+    def close(self) -> None:
+        """Stop watching."""
+        for root in self.catalog.roots.values():
+            root.sweeper.stop_watch()
+
     def clear(self) -> None:
         """Remove everything from the index, to read it again."""
         with self._index.writing:
@@ -102,6 +113,7 @@ class Indexer:
             if root.gone:
                 self._writer.remove_sources(root.gone)
             if root.moved or root.gone:
+                root.moved, root.gone = [], []
                 self.catalog.load_changes()
                 root.find_differences()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
@@ -48,6 +49,7 @@ class Sweep:
     """The files of a root by their relative path, and the number of those left out."""
 
     files: dict[str, FileIdentity] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
     foreign: int = 0
     """Files and folders of other users."""
     links: int = 0
@@ -57,15 +59,14 @@ class Sweep:
 def find_roots(
     formats: Iterable[AnyFormat], environ: Mapping[str, str] | None = None
 ) -> list[Root]:
-    """Return the existing roots of the formats, each folder once for a format."""
+    """Return the roots of the formats, each folder once for a format; they need not exist yet."""
     env = os.environ if environ is None else environ
     home = Path(env["HOME"]) if env.get("HOME") else Path.home()
     roots = dict[tuple[str, int], Root]()
     for reader in formats:
         for path in reader.find_roots(env, home):
             real = os.path.realpath(path)
-            if os.path.isdir(real):  # noqa: PTH112 -- strings, as in the sweep
-                roots.setdefault((real, id(reader)), Root(reader, real))
+            roots.setdefault((real, id(reader)), Root(reader, real))
     return list(roots.values())
 
 
@@ -82,6 +83,7 @@ def sweep_root(root: Root, is_wanted: Callable[[str], bool], user_id: int | None
         prefix, folder = folders.pop()
         try:
             with os.scandir(folder) as entries:
+                found.folders.append(prefix.rstrip("/"))
                 for entry in entries:
                     path = prefix + entry.name
                     if entry.is_symlink():
@@ -90,18 +92,25 @@ def sweep_root(root: Root, is_wanted: Callable[[str], bool], user_id: int | None
                         if prefix.count("/") < _MAX_DEPTH and root.format.match_folder(path):
                             folders.append((path + "/", entry.path))
                     elif is_wanted(path):
-                        _add_file(found, path, entry, user_id)
+                        with suppress(FileNotFoundError):
+                            _add_file(found, path, entry.stat(follow_symlinks=False), user_id)
         except OSError:
             # A folder that vanished is not one that cannot be read.
             found.unreadable += os.path.lexists(folder)
     return found
 
 
-def _add_file(found: Sweep, path: str, entry: os.DirEntry[str], user_id: int | None) -> None:
+def update_file(found: Sweep, root: Root, path: str, user_id: int | None) -> None:
+    """Look at one wanted file again."""
+    found.files.pop(path, None)
     try:
-        status = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
+        status = os.lstat(os.path.join(root.path, path))  # noqa: PTH118 -- strings
+    except OSError:
         return
+    _add_file(found, path, status, user_id)
+
+
+def _add_file(found: Sweep, path: str, status: os.stat_result, user_id: int | None) -> None:
     if user_id is not None and status.st_uid != user_id:
         found.foreign += 1
     elif stat.S_ISREG(status.st_mode):

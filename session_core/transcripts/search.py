@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from session_core.state import query as queries
@@ -148,7 +149,7 @@ class TranscriptSearch:
         if expression is None:
             return Block()
         rows, floor, floor_at = self._list_candidates(request, expression, top)
-        candidates = self._drop_copies(request, rows)
+        candidates = self._drop_copies(request, rows, expression)
         seen = self._list_earlier_sessions(request, expression, top)
         kept = [candidate for candidate in candidates if candidate.session not in seen]
         return Block(self._rank(request, node, kept), floor, floor_at)
@@ -186,22 +187,28 @@ class TranscriptSearch:
         return None if at is None else at / 1000
 
     def _drop_copies(
-        self, request: SearchRequest, candidates: Sequence[Candidate]
+        self, request: SearchRequest, candidates: Sequence[Candidate], expression: str | None
     ) -> list[Candidate]:
         """Keep one of the copies that forks have: that of the earliest session that passes."""
         sql = (
-            "SELECT m.session, coalesce(s.started_at, s.active_at) AS started, s.session_id"  # noqa: S608
+            "SELECT m.id, m.session, coalesce(s.started_at, s.active_at) AS started, s.session_id"  # noqa: S608 -- fixed parts only
             " FROM messages m JOIN sessions s ON s.id = m.session"
-            f" WHERE m.key = ? AND {request.where} ORDER BY started, s.session_id LIMIT 1"
+            f" WHERE m.key = ? AND {request.where} ORDER BY started, s.session_id LIMIT 50"
         )
         kept = []
         for candidate in candidates:
             if candidate.key is not None:
-                first = self._index.read(sql, (candidate.key, *request.values))
-                if first and first[0][0] != candidate.session:
+                copies = self._index.read(sql, (candidate.key, *request.values))
+                earlier = takewhile(lambda copy: copy[1] != candidate.session, copies)  # noqa: B023 -- used at once
+                if any(self._is_match(expression, copy[0]) for copy in earlier):
                     continue
             kept.append(candidate)
         return kept
+
+    def _is_match(self, expression: str | None, message_id: int) -> bool:
+        """Return True if a message matches: an id that was forged must hide no other text."""
+        sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
+        return expression is None or bool(self._index.read(sql, (expression, message_id)))
 
     def _list_earlier_sessions(self, request: SearchRequest, expression: str, top: int) -> set[int]:
         """Return the sessions with a hit above the window, which an earlier page has shown."""
@@ -229,7 +236,7 @@ class TranscriptSearch:
         candidates = self._load_candidates(request, best[: 20 * WINDOW])[:WINDOW]
         any_node = Or(tuple(leaf for leaf, _ in lists)) if len(lists) > 1 else lists[0][0]
         weight_by_leaf = dict(zip([leaf for leaf, _ in lists], weights, strict=True))
-        kept = self._drop_copies(request, candidates)
+        kept = self._drop_copies(request, candidates, None)
         return Block(self._rank(request, any_node, kept, weight_by_leaf))
 
     def _list_postings(self, leaf: Leaf, top: int) -> tuple[Leaf, list[int]]:
@@ -269,7 +276,9 @@ class TranscriptSearch:
         while literal and len(block.hits) < WINDOW:
             rows = self._index.read(sql, (top, *request.values, _SCAN_ROWS))
             candidates = [Candidate(*row) for row in rows]
-            for candidate, _, text in self._read_texts(self._drop_copies(request, candidates)):
+            for candidate, _, text in self._read_texts(
+                self._drop_copies(request, candidates, None)
+            ):
                 if literal in search_text.fold_text(text):
                     snippet = cut_snippet(text, (), literal)
                     score = float(candidate.time)

@@ -94,7 +94,8 @@ class TranscriptStore:
         self.close()
 
     def close(self) -> None:
-        """Close the index."""
+        """Close the index and stop watching."""
+        self._indexer.close()
         self._index.close()
         self._glances.close()
 
@@ -102,6 +103,13 @@ class TranscriptStore:
     def problem(self) -> SessionError | None:
         """Why the index could not be written at the last call; answers may then be incomplete."""
         return self._indexer.problem
+
+    def start_watch(self) -> bool:
+        """Let the kernel report changes, for a process that runs long; return False if it cannot.
+
+        Without it each call looks at all files.
+        """
+        return self._indexer.start_watch()
 
     def work(self, budget_s: float = 0.5) -> bool:
         """Index for about the budget; return True if something is left."""

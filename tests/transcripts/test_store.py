@@ -262,6 +262,15 @@ def test_copies_in_forks_are_found_once(tree: ClaudeTree, store: TranscriptStore
     assert find(store, "original", per="message") == [("two", 0)]
 
 
+def test_forged_id_hides_no_other_text(tree: ClaudeTree, store: TranscriptStore):
+    path = tree.write("one", ["innocent words"])
+    line = path.read_bytes().replace(b"innocent words", b"something else")
+    path.with_name("two.jsonl").write_bytes(line)
+
+    assert find(store, "something", per="message") == [("two", 0)]
+    assert find(store, "innocent", per="message") == [("one", 0)]
+
+
 def test_subagent_is_a_delegate(tree: ClaudeTree, store: TranscriptStore):
     tree.write("one", ["start a helper"])
     path = tree.projects / "-work-app" / "one" / "subagents" / "agent-a1.jsonl"

@@ -1,0 +1,170 @@
+"""What changed in a root since the last look: by a kernel watch, or by a sweep.
+
+A watch needs no thread: the kernel collects the events until the next look reads them. A root that
+cannot be watched is swept at each look, and so is one whose watch has missed a change, as on file
+systems of other machines.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from session_core.transcripts.database_feed import get_database_identity
+from session_core.transcripts.roots import (
+    Root,
+    Sweep,
+    is_database_format,
+    sweep_root,
+    update_file,
+)
+
+_CHECK_S = 30.0
+"""How often a watched root is swept all the same."""
+
+
+class RootSweeper:
+    """Looks at one root."""
+
+    def __init__(self, root: Root, is_wanted: Callable[[str], bool]) -> None:
+        self.root = root
+        self.sweep = Sweep()
+        self._is_wanted = is_wanted
+        self._is_database = is_database_format(root.format)
+        self._user_id = os.getuid() if hasattr(os, "getuid") else None
+        self._watch: FolderWatch | None = None
+        self._swept_at = 0.0
+
+    def start_watch(self) -> bool:
+        """Watch the root if the system can; return True if it does."""
+        if self._watch is None:
+            try:
+                self._watch = FolderWatch()
+            except (OSError, ImportError):
+                return False
+            self._swept_at = 0.0
+        return True
+
+    def stop_watch(self) -> None:
+        """Go back to a sweep at each look."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def look(self) -> bool:
+        """Look at what changed; return False if nothing has."""
+        if self._watch is None or not self.sweep.folders:
+            return self._sweep()
+        changed = self._watch.read_changes()
+        if changed == set() and time.monotonic() - self._swept_at > _CHECK_S:
+            missed = self._sweep()
+            if missed and self._watch is not None and not self._watch.read_changes():
+                self.stop_watch()
+            return missed
+        if changed is None or (self._is_database and changed):
+            return self._sweep()
+        for path in changed:
+            if self._is_wanted(path):
+                update_file(self.sweep, self.root, path, self._user_id)
+        return bool(changed)
+
+    def _sweep(self) -> bool:
+        """Look at everything; return False if it is as before."""
+        before, self._swept_at = self.sweep, time.monotonic()
+        self.sweep = self._find_files()
+        if self._watch is not None:
+            try:
+                while self._watch.add_folders(self.root.path, self.sweep.folders):
+                    # What changed before the new watches began is in no event.
+                    self.sweep = self._find_files()
+            except OSError:
+                self.stop_watch()
+        return self.sweep.files != before.files
+
+    def _find_files(self) -> Sweep:
+        found = sweep_root(self.root, self._is_wanted, self._user_id)
+        if self._is_database:
+            for path, identity in found.files.items():
+                full_path = f"{self.root.path}/{path}"
+                found.files[path] = get_database_identity(full_path, identity)
+        return found
+
+
+class FolderWatch:
+    """Watches folders by inotify; folders are added, and those that vanish drop out.
+
+    Raises:
+        OSError: the system has no room for another watch, or has none at all.
+    """
+
+    def __init__(self) -> None:
+        if sys.platform != "linux":
+            raise OSError("folders can be watched on Linux only")
+        library: Any = importlib.import_module("inotify_simple")
+        flags = library.flags
+        self._overflow, self._ignored = flags.Q_OVERFLOW, flags.IGNORED
+        self._is_folder = flags.ISDIR
+        self._mask = (
+            flags.CREATE
+            | flags.MODIFY
+            | flags.ATTRIB
+            | flags.MOVED_FROM
+            | flags.MOVED_TO
+            | flags.DELETE
+            | flags.DELETE_SELF
+            | flags.MOVE_SELF
+            | flags.ONLYDIR
+            | flags.DONT_FOLLOW
+        )
+        self._inotify = library.INotify()
+        self._folders: dict[int, str] = {}
+        self._watched: set[str] = set()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._inotify.close()
+
+    def add_folders(self, root: str, folders: Iterable[str]) -> bool:
+        """Watch folders below a root; return True if one of them was not watched yet."""
+        added = False
+        for folder in folders:
+            if folder in self._watched:
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError):
+                descriptor = self._inotify.add_watch(os.path.join(root, folder), self._mask)  # noqa: PTH118 -- strings
+                self._folders[descriptor] = folder
+                self._watched.add(folder)
+                added = True
+        return added
+
+    def read_changes(self) -> set[str] | None:
+        """Return the paths that changed, or None if the whole root must be swept."""
+        paths: set[str] | None = set()
+        for event in self._inotify.read(timeout=0):
+            folder = self._folders.get(event.wd)
+            if event.mask & (self._overflow | self._ignored | self._is_folder) or not event.name:
+                self._drop(event.wd, event.mask)
+                paths = None
+            elif folder is None:
+                paths = None
+            elif paths is not None:
+                paths.add(f"{folder}/{event.name}" if folder else event.name)
+        return paths
+
+    def _drop(self, descriptor: int, mask: int) -> None:
+        """Forget a folder whose watch has ended, or that was moved to another path."""
+        if mask & self._overflow:
+            return
+        folder = self._folders.get(descriptor)
+        if mask & self._ignored:
+            self._folders.pop(descriptor, None)
+            if folder is not None:
+                self._watched.discard(folder)
+        elif mask & self._is_folder:
+            # A folder below may have another name now: all are registered again by their paths.
+            self._watched.clear()
