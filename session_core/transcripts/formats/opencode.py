@@ -36,6 +36,7 @@ from session_core.transcripts.formats.fields import (
     get_str,
     join_texts,
 )
+from session_core.transcripts.formats.watermark import add_marks, find_mark
 
 _PLACES = 4096
 """Message ids are the millisecond of a message times this, and its rank in it times the next."""
@@ -43,7 +44,6 @@ _PLACES_OF_RANK = 512
 
 _LONGEST_ID = 200
 _OPEN_KEPT = 64
-_MARKS_KEPT = 32
 _PARTS_READ = 2000
 
 _DEFAULT_TITLE = re.compile(r"(?:New|Child) session - \d{4}-")
@@ -257,31 +257,22 @@ class _Changes:
         rows = self._layout.select_rows(
             self._query,
             "WHERE m.rowid > ? ORDER BY m.rowid LIMIT ?",
-            (self._find_mark(), max(1, limit - len(records))),
+            (find_mark(self._state["marks"], self._read_id), max(1, limit - len(records))),
         )
         for row in rows:
             read = self._layout.read_row(self._query, row)
             if not read.is_finished:
                 self._state["open"][row.id] = self._layout.get_change(self._query, row)
             records.append(read.record)
-        if rows:
-            marks = self._state["marks"] + [[row.rowid, row.id] for row in rows]
-            self._state["marks"] = marks[-_MARKS_KEPT:]
+        add_marks(self._state["marks"], [(row.rowid, row.id) for row in rows])
         unfinished = self._state["open"]
         for message_id in list(unfinished)[: max(0, len(unfinished) - _OPEN_KEPT)]:
             del unfinished[message_id]
         return records
 
-    def _find_mark(self) -> int:
-        """Return the newest row id that still has its message: freed ids are used again."""
-        marks: list[list[Any]] = self._state["marks"]
-        while marks:
-            rowid, message_id = marks[-1]
-            rows = self._layout.select_rows(self._query, "WHERE m.rowid = ?", (rowid,))
-            if rows and rows[0].id == message_id:
-                return int(rowid)
-            marks.pop()
-        return 0
+    def _read_id(self, rowid: int) -> str | None:
+        rows = self._layout.select_rows(self._query, "WHERE m.rowid = ?", (rowid,))
+        return rows[0].id if rows else None
 
     def _read_open(self) -> list[Record]:
         """Return unfinished messages that have changed."""

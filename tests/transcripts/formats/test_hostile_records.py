@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core.transcripts.format import FileFormat, Message, Record
-from session_core.transcripts.formats import claude_code, codex, copilot, gemini, qwen
+from session_core.transcripts.formats import claude_code, codex, copilot, gemini, openclaw, qwen
 from tests.transcripts.formats.reading import FIXTURES
 
 FORMATS: dict[str, Any] = {
@@ -20,6 +20,7 @@ FORMATS: dict[str, Any] = {
     "codex": codex.FORMATS[0],
     "copilot": copilot.FORMATS[0],
     "gemini": gemini.FORMATS[0],
+    "openclaw": openclaw.FORMATS[0],
     "qwen": qwen.FORMATS[0],
 }
 
