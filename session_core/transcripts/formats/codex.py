@@ -50,6 +50,8 @@ _HEAD = re.compile(
 _ITEM = re.compile(rb'"item":\{"type":"(\w{1,40})"')
 _HEAD_BYTES = 800
 
+_EXIT_CODE = re.compile(r"\nProcess exited with code (-?\d{1,10})\n")
+
 _REPEATED_EVENTS = frozenset(
     {
         "agent_message",
@@ -544,6 +546,9 @@ def _read_result(payload: dict[str, Any]) -> tuple[str, bool]:
         if "metadata" in wrapped:
             failed = get_count(get_dict(wrapped, "metadata"), "exit_code") != 0
             return get_str(wrapped, "output") or "", failed
+    if isinstance(output, str) and output.startswith("Chunk ID:"):
+        ended = _EXIT_CODE.search(output, 0, _HEAD_BYTES)
+        return output, ended is not None and ended[1] != "0"
     if isinstance(output, dict):
         return _read_content(output) or format_value(output), output.get("success") is False
     if isinstance(output, list):

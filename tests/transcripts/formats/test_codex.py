@@ -69,6 +69,15 @@ def test_results_name_their_tool(records):
     assert [result.tool_name for result in results] == ["exec_command", "apply_patch"]
 
 
+@pytest.mark.parametrize(("code", "is_error"), [(0, False), (3, True)])
+def test_exit_code_states_failure(code, is_error):
+    output = f"Chunk ID: 77\\nWall time: 0.0 seconds\\nProcess exited with code {code}\\nOutput:"
+    payload = f'"payload":{{"type":"function_call_output","call_id":"c","output":"{output}"}}'
+    line = f'{{"timestamp":"2026-11-03T08:00:00Z","type":"response_item",{payload}}}'
+    (message,) = READER.read_record(line.encode(), 0, {}).messages
+    assert message.is_error == is_error
+
+
 def test_reasoning_is_read_unless_encrypted(records):
     assert [m.reasoning for m in list_messages(records) if m.reasoning] == ["Look for the data"]
 
