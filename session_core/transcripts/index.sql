@@ -149,7 +149,7 @@ SELECT id, native_id FROM sessions WHERE source_id = ?
 SELECT * FROM sessions WHERE source_id = ? AND native_id = ?
 
 -- name: find_native_sessions
-SELECT s.id, s.session_id, f.root || '/' || f.path
+SELECT s.id, s.session_id, f.root || '/' || f.path, s.messages
 FROM sessions s JOIN sources f ON f.id = s.source_id
 WHERE s.native_id = ? AND s.store = ?
 

@@ -164,6 +164,8 @@ def _resolve_sessions(
         row["active_at"] = newest if entry.is_read and newest else entry.identity.mtime_ns // 10**6
         row["messages"] += len(items)
         db.execute(SQL["put_session"], row)
+        if row["messages"] == len(items):
+            _assign_ids(db, added.native_id, entry.store)
         pending.append(_PendingSession(row, items))
     return pending
 
@@ -183,7 +185,7 @@ def _load_session(
     if part.file is not None:
         row |= {"parent_id": part.file.parent_id, "link": part.file.link}
         row["archived"] = int(part.file.archived)
-    row["session_id"] = _choose_session_id(db, row, entry)
+    row["session_id"] = _mark_id(native_id, entry.full_path)
     for (stored,) in db.execute(SQL["find_facts"], (native_id, entry.store)).fetchall():
         _merge_session(row, SessionPart(native_id, json.loads(stored)))
     return row
@@ -208,20 +210,20 @@ def _put_facts(db: _sqlite3.Connection, part: SessionPart, entry: SourceEntry) -
     return True
 
 
-def _choose_session_id(db: _sqlite3.Connection, row: Row, entry: SourceEntry) -> str:
-    """Return the id of a new session: its own, unless another file has it and comes first."""
-    native = row["native_id"]
-    rivals = db.execute(SQL["find_native_sessions"], (native, row["store"])).fetchall()
-    if not rivals:
-        return str(native)
-    for rival, session_id, path in rivals:
-        if session_id == native:
-            if path < entry.full_path:
-                break
-            db.execute(SQL["rename_session"], (_mark_id(native, path), rival))
-    else:
-        return str(native)
-    return _mark_id(native, entry.full_path)
+def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
+    """Give the sessions with one id of their own different ids, whatever their order was.
+
+    The first by its path has the id itself; a file without messages comes after all others.
+    """
+    rivals = db.execute(SQL["find_native_sessions"], (native_id, store)).fetchall()
+    rivals.sort(key=lambda rival: (not rival[3], rival[2]))
+    wanted = [
+        (native_id if position == 0 else _mark_id(native_id, path), number, session_id)
+        for position, (number, session_id, path, _) in enumerate(rivals)
+    ]
+    changed = [(new, number) for new, number, old in wanted if new != old]
+    db.executemany(SQL["rename_session"], [(f"{native_id}~{n}~", n) for _, n in changed])
+    db.executemany(SQL["rename_session"], changed)
 
 
 def _mark_id(native_id: str, path: str) -> str:
@@ -388,10 +390,7 @@ def _remove_session(db: _sqlite3.Connection, session: int) -> None:
     _count_dead(db, db.execute(SQL["delete_messages_from"], (session, -1)).rowcount)
     native, store = db.execute(SQL["get_session_id"], (session,)).fetchone()
     db.execute(SQL["delete_session"], (session,))
-    rivals = db.execute(SQL["find_native_sessions"], (native, store)).fetchall()
-    if rivals and all(session_id != native for _, session_id, _ in rivals):
-        heir = min(rivals, key=lambda rival: rival[2])
-        db.execute(SQL["rename_session"], (native, heir[0]))
+    _assign_ids(db, native, store)
 
 
 def _remove_message(db: _sqlite3.Connection, row: Row, message_id: int) -> None:
