@@ -112,6 +112,7 @@ class FileFeed:
             identity=source.identity,
             version=self._format.version,
             is_unchecked=is_unchecked,
+            is_read=False,
             state=copy.deepcopy(entry.state),
             unknown=dict(entry.unknown),
         )

@@ -131,6 +131,7 @@ class Index:
             for statement in _SCHEMA:
                 self._writer.execute(statement)
             self._writer.execute(SQL["configure_words"])
+            self._writer.execute(SQL["put_epoch"])
             self._writer.execute(f"PRAGMA user_version={LAYOUT}")
             self._writer.execute("COMMIT")
         finally:

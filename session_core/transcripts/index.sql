@@ -114,6 +114,12 @@ CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='', columnsize
 -- name: configure_words
 INSERT INTO words (words, rank) VALUES ('hashsize', 8000000)
 
+-- name: put_epoch
+INSERT OR IGNORE INTO meta VALUES ('epoch', abs(random()) >> 11)
+
+-- name: list_places
+SELECT number, key FROM messages WHERE session = ?
+
 -- name: get_meta
 SELECT value FROM meta WHERE key = ?
 

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.home import find_state_root
 from session_core.state.cursors import decode_cursor, encode_cursor
+from session_core.state.polling import ChangePoller
+from session_core.state.protocol import StopSignal
 from session_core.state.validation import check_limit, check_text
 from session_core.transcripts import listing
+from session_core.transcripts.changes import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
 from session_core.transcripts.glance import GlanceTable
 from session_core.transcripts.index import Index
@@ -35,6 +38,7 @@ from session_core.transcripts.search import (
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
 from session_core.transcripts.windows import WindowReader, check_window
 from session_core.types import (
+    EventPage,
     MessageRow,
     MessageView,
     MessageWindow,
@@ -80,6 +84,7 @@ class TranscriptStore:
         self._indexer = Indexer(self._index, self._roots)
         self._windows = WindowReader(self._index, self._indexer.catalog)
         self._search = TranscriptSearch(self._index, self._windows)
+        self._changes = ChangeFeed(self._index, self._windows)
         self._glances = GlanceTable()
 
     def __enter__(self) -> Self:
@@ -262,6 +267,35 @@ class TranscriptStore:
             if block.hits:
                 break
         return step, block
+
+    def read_changes(
+        self,
+        cursor: str | None = None,
+        *,
+        session: str | None = None,
+        limit: int = 100,
+        timeout_s: float = 0.0,
+        stop: StopSignal | None = None,
+    ) -> EventPage:
+        """Return the messages written since a cursor, or a cursor for now without one.
+
+        If there are none yet, wait until `stop` is set or the time is over.
+        """
+        check_limit(limit)
+        poller = ChangePoller(cursor, timeout_s, stop)
+        pause = time.sleep if stop is None else stop.wait
+        while True:
+            page = poller.poll_once(lambda cursor: self._read_changes(cursor, session, limit))
+            if page is not None:
+                return page
+            pause(poller.pause_s)
+
+    def _read_changes(self, cursor: str | None, session: str | None, limit: int) -> EventPage:
+        self._indexer.refresh(_REFRESH_S)
+        conditions = self._build_scope()
+        if session is not None:
+            conditions.append(Condition("s.id = ?", (self._require_row(session)["id"],)))
+        return self._changes.read_changes(cursor, conditions, session, limit)
 
     def measure_coverage(self) -> list[StoreCoverage]:
         """Return for each store how much of it is indexed."""

@@ -26,7 +26,7 @@ from session_core.transcripts.parts import (
 )
 from session_core.transcripts.words import build_words
 
-_FIRST_ID = 1 << 27
+FIRST_ID = 1 << 27
 """The id of the first message; ids of history fall from it and still take four bytes."""
 
 _MAX_BLOCK_ROWS = 1000
@@ -55,6 +55,8 @@ class _PendingSession:
 
     row: Row
     items: list[IndexedMessage]
+    before: set[int]
+    """Keys, or else numbers, of the messages that the session had before it was read again."""
 
 
 class IndexWriter:
@@ -67,7 +69,7 @@ class IndexWriter:
         """Write parts, the oldest first; return the entries that were written."""
         with self._index.open_transaction() as db:
             change = _advance(db, "change")
-            written, pending = [], list[_PendingSession]()
+            written, pending, repeated = [], list[_PendingSession](), list[_PendingSession]()
             for part in parts:
                 if _is_current(db, part.before):
                     entry = replace(part.after, change=change)
@@ -75,8 +77,11 @@ class IndexWriter:
                         db.execute(SQL["get_next_source"]).fetchone()[0]
                     )
                     _put_source(db, entry)
-                    pending += _resolve_sessions(db, part, entry)
+                    sessions = _resolve_sessions(db, part, entry)
+                    pending += sessions
+                    repeated += [_split_repeated(session) for session in sessions]
                     written.append(entry)
+            _insert_messages(db, repeated, is_history=True)
             _insert_messages(db, pending, is_history=is_history)
         return written
 
@@ -108,7 +113,7 @@ class IndexWriter:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of our own
             db.execute("INSERT INTO words (words) VALUES ('delete-all')")
             db.execute(SQL["put_meta"], ("dead", 0))
-            db.execute(SQL["put_meta"], ("first_id", _FIRST_ID))
+            db.execute(SQL["put_meta"], ("first_id", FIRST_ID))
 
 
 def _advance(db: _sqlite3.Connection, key: str) -> int:
@@ -148,7 +153,11 @@ def _resolve_sessions(
     db: _sqlite3.Connection, part: SourcePart, entry: SourceEntry
 ) -> list[_PendingSession]:
     """Update the sessions of a part and return the messages to insert."""
+    before: dict[str, set[int]] = {}
     for session, native_id in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+        if part.is_reset:
+            places = db.execute(SQL["list_places"], (session,))
+            before[native_id] = {number if key is None else key for number, key in places}
         if part.is_reset or (part.present_ids is not None and native_id not in part.present_ids):
             _remove_session(db, session)
     pending = []
@@ -166,7 +175,7 @@ def _resolve_sessions(
         db.execute(SQL["put_session"], row)
         if row["messages"] == len(items):
             _assign_ids(db, added.native_id, entry.store)
-        pending.append(_PendingSession(row, items))
+        pending.append(_PendingSession(row, items, before.get(added.native_id, set())))
     return pending
 
 
@@ -338,6 +347,18 @@ def _find_rewind_number(
     return 0 if stored is None else int(stored[1])
 
 
+def _split_repeated(session: _PendingSession) -> _PendingSession:
+    """Take out of a session the messages that it had before, and return them."""
+    if not session.before:
+        return _PendingSession(session.row, [], set())
+    repeated, new = list[IndexedMessage](), list[IndexedMessage]()
+    for item in session.items:
+        known = (item.number if item.key is None else item.key) in session.before
+        (repeated if known else new).append(item)
+    session.items = new
+    return _PendingSession(session.row, repeated, set())
+
+
 def _insert_messages(
     db: _sqlite3.Connection, pending: Sequence[_PendingSession], *, is_history: bool
 ) -> None:
@@ -369,7 +390,7 @@ def _insert_messages(
 def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
     """Return the first of `count` unused ids: below all others, or above them."""
     key = "first_id" if is_history else "next_id"
-    at = _get_number(db, key, _FIRST_ID)
+    at = _get_number(db, key, FIRST_ID)
     first = at - count if is_history else at
     db.execute(SQL["put_meta"], (key, first if is_history else first + count))
     return first

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import InvalidInput, NotFound
+from session_core.transcripts import indexer, sources
 from session_core.transcripts.store import TranscriptStore
 from session_core.types import SessionFilter
 from tests.transcripts.conftest import index_all, read_everything
@@ -140,6 +141,22 @@ def test_scrub_with_same_size_is_noticed(tree: ClaudeTree, store: TranscriptStor
     path.write_bytes(path.read_bytes().replace(b"swordfish", b"xxxxxxxxx"))
 
     assert find(store, "swordfish") == []
+
+
+def test_long_tail_is_read_to_its_end(
+    tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(indexer, "SLICE_BYTES", 1000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 700)
+    path = tree.write("one", ["first"])
+    assert len(find(store, "first")) == 1
+
+    tree.write("one", [f"message {number}" for number in range(100)])
+    assert len(read_texts(store, "one", limit=500)) == 101
+
+    path.write_bytes(path.read_bytes().replace(b"first", b"other"))
+    assert len(read_texts(store, "one", limit=500)) == 101
+    assert find(store, "other") == [("one", 0)]
 
 
 def test_replaced_file_is_read_anew(tree: ClaudeTree, store: TranscriptStore):
