@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
@@ -92,12 +91,19 @@ def sweep_root(root: Root, is_wanted: Callable[[str], bool], user_id: int | None
                         if prefix.count("/") < _MAX_DEPTH and root.format.match_folder(path):
                             folders.append((path + "/", entry.path))
                     elif is_wanted(path):
-                        with suppress(FileNotFoundError):
-                            _add_file(found, path, entry.stat(follow_symlinks=False), user_id)
+                        _add_entry(found, path, entry, user_id)
         except OSError:
             # A folder that vanished is not one that cannot be read.
             found.unreadable += os.path.lexists(folder)
     return found
+
+
+def _add_entry(found: Sweep, path: str, entry: os.DirEntry[str], user_id: int | None) -> None:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    _add_file(found, path, status, user_id)
 
 
 def update_file(found: Sweep, root: Root, path: str, user_id: int | None) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
@@ -144,7 +143,7 @@ class TranscriptSearch:
         if step == "any":
             return self._find_any(request, node, top)
         if step == "prefix":
-            node = queries.add_prefixes(node)
+            node = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
         expression = queries.build_match_expression(node, build_expression)
         if expression is None:
             return Block()
@@ -227,23 +226,27 @@ class TranscriptSearch:
         useful = [leaf for leaf in leaves if not queries.is_stop_word(leaf.text.lower())] or leaves
         lists = [self._list_postings(leaf, top) for leaf in useful[:_MAX_TERMS]]
         total = max(1, self._index.read("SELECT count(*) FROM messages")[0][0])
-        scores: Counter[int] = Counter()
+        scores: dict[int, float] = {}
         weights = [1 - 0.5 * math.log((len(ids) + 0.5) / (total + 1)) for _, ids in lists]
         for (_, ids), weight in zip(lists, weights, strict=True):
             for message_id in ids:
-                scores[message_id] += weight  # type: ignore[assignment]
+                scores[message_id] = scores.get(message_id, 0.0) + weight
         best = sorted(scores, key=lambda number: (scores[number], number), reverse=True)
         candidates = self._load_candidates(request, best[: 20 * WINDOW])[:WINDOW]
         any_node = Or(tuple(leaf for leaf, _ in lists)) if len(lists) > 1 else lists[0][0]
-        weight_by_leaf = dict(zip([leaf for leaf, _ in lists], weights, strict=True))
         kept = self._drop_copies(request, candidates, None)
-        return Block(self._rank(request, any_node, kept, weight_by_leaf))
+        return Block(self._rank(request, any_node, kept, scores))
 
     def _list_postings(self, leaf: Leaf, top: int) -> tuple[Leaf, list[int]]:
         """Return the newest messages with a word or one of its other forms."""
         forms = [Leaf(form) for form in queries.list_word_forms(leaf.text.lower())]
         expressions = [build_expression(form) for form in dict.fromkeys((leaf, *forms))]
-        expression = " OR ".join(part for part in expressions if part is not None)
+        # Most of the forms are no words, and each would cost at every row of the others.
+        exists = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+        present = [part for part in expressions if part and self._index.read(exists, (part,))]
+        if not present:
+            return leaf, []
+        expression = " OR ".join(present)
         sql = (
             "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
         )
@@ -296,7 +299,7 @@ class TranscriptSearch:
         request: SearchRequest,
         node: Node,
         candidates: Sequence[Candidate],
-        weights: dict[Leaf, float] | None = None,
+        scores: Mapping[int, float] | None = None,
     ) -> list[tuple[float, SearchHit]]:
         """Return the hits with their scores, the best first; one for each session if asked."""
         leaves = list(queries.iter_leaves(node))
@@ -307,10 +310,9 @@ class TranscriptSearch:
         for candidate, message, text in self._read_texts(candidates):
             folded = search_text.fold_text(text)
             score = _score(candidate, message, folded, words, request.now)
-            if weights is not None:
-                score += sum(
-                    weight for leaf, weight in weights.items() if compile_leaf(leaf).find(folded)
-                )
+            if scores is not None:
+                # A long text has words by chance.
+                score += scores[candidate.id] / (0.6 + 0.4 * len(folded) / _TYPICAL_LENGTH)
             if is_question and literal in folded:
                 score /= 2  # a message that repeats the question is not an answer
             scored.append((score, candidate, text, folded))

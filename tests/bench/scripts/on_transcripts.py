@@ -155,6 +155,9 @@ def run(home: Path) -> dict[str, Any]:
     figures["second open, list"] = measure_once(lambda: store.list_sessions(limit=20))
     figures["list"] = measure(lambda: store.list_sessions(limit=20))
     figures["nothing new"] = measure(lambda: store._indexer.refresh(0.3))
+    with TranscriptStore(state, environ=environ) as watched:
+        watched.start_watch()
+        figures["nothing new, watched"] = measure(lambda: watched._indexer.refresh(0.3))
     session = store.list_sessions(limit=5).items[-1].id
     figures["page of 50"] = measure(lambda: store.read_window(session, limit=50))
     queries = {"rare": RARE_WORD, "common": HALF_WORD, "phrase": PHRASE, "prefix": PREFIX}
