@@ -63,15 +63,6 @@ class Index:
         with self.reading, translate_errors():
             return self._reader.execute(sql, parameters).fetchall()
 
-    def iterate(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
-        """Yield the rows of one SELECT, which stops when the caller does."""
-        with self.reading, translate_errors():
-            cursor = self._reader.execute(sql, parameters)
-            try:
-                yield from cursor
-            finally:
-                cursor.close()
-
     @contextmanager
     def open_snapshot(self) -> Iterator[None]:
         """Run the reads of the block on one snapshot."""

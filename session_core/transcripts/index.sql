@@ -131,9 +131,6 @@ SELECT id, store, root, path, device, inode, size, mtime_ns, offset, checksum, i
        version, state, unknown, newest_at, change
 FROM sources WHERE change > ? ORDER BY change
 
--- name: list_source_ids
-SELECT id FROM sources
-
 -- name: get_source_change
 SELECT change FROM sources WHERE id = ?
 

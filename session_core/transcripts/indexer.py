@@ -16,7 +16,7 @@ from session_core.transcripts.catalog import Catalog, Due, RootCatalog
 from session_core.transcripts.database_feed import DatabaseFeed
 from session_core.transcripts.feed import FileFeed
 from session_core.transcripts.format import FileFormat
-from session_core.transcripts.index import Index
+from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.parts import SourcePart
 from session_core.transcripts.roots import Root, is_database_format
 from session_core.transcripts.writer import IndexWriter
@@ -24,6 +24,7 @@ from session_core.transcripts.writer import IndexWriter
 SLICE_BYTES = 8_000_000
 """Bytes to read for one slice: about 0.2 s, of which less than half holds the write lock."""
 
+MIN_WORN_MESSAGES = 20_000
 _MAX_SLICE_FILES = 500
 _MAX_WAIT_S = 2.0
 """How long a call reads what was written lately: a burst of gigabytes may exceed it."""
@@ -76,6 +77,9 @@ class Indexer:
             self._write_removals()
             self._read_due(until, until)
             self._verify_prefixes(until)
+            if self._is_worn():
+                self._writer.clear()
+                self.catalog.look()
             return any(not due.entry.is_read for due in self.catalog.list_due())
 
     def read_session(self, session_id: str) -> None:
@@ -160,6 +164,16 @@ class Indexer:
             if stored is None or stored.offset != part.after.offset or time.monotonic() >= until:
                 return
             entry = stored
+
+    def _is_worn(self) -> bool:
+        """Return True if the words of removed messages are a third of the index or more.
+
+        A table of words without their text cannot drop them one by one.
+        """
+        dead = self._index.read(SQL["get_meta"], ("dead",))
+        if not dead or dead[0][0] < MIN_WORN_MESSAGES:
+            return False
+        return bool(dead[0][0] * 2 > self._index.read("SELECT count(*) FROM messages")[0][0])
 
     def _read_database(self, due: Due, until: float, *, is_history: bool) -> None:
         """Read a database until nothing is new in it, or until the time is over."""

@@ -40,7 +40,7 @@ class WindowReader:
         """Return messages next to a number, or the newest ones without one."""
         sql, values = _SELECT, [row["id"]]
         if roles is not None:
-            numbers = [ROLES.index(role) for role in roles if role in ROLES]
+            numbers = [ROLES.index(role.lower()) for role in roles if role.lower() in ROLES]
             sql += f" AND m.flags & {ROLE_MASK} IN ({', '.join('?' * len(numbers))})"
             values += numbers
         compacted_to = self._get_compacted_to(row)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from session_core.transcripts import indexer
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import ClaudeTree, make_line
@@ -19,6 +20,7 @@ from tests.transcripts.trees import ClaudeTree, make_line
 INDEXER = """
 import sys
 from session_core.errors import Busy
+from session_core.transcripts import indexer
 from session_core.transcripts import indexer
 from session_core.transcripts.store import TranscriptStore
 indexer.SLICE_BYTES = 20_000
@@ -102,6 +104,25 @@ def test_killed_indexing_equals_a_fresh_index(tree: ClaudeTree, tmp_path: Path, 
         kept = describe_index(store)
     with TranscriptStore(tmp_path / "fresh", environ={"HOME": str(tree.home)}) as fresh:
         assert kept == describe_index(fresh)
+
+
+def test_worn_index_is_built_again(tree: ClaudeTree, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(indexer, "MIN_WORN_MESSAGES", 10)
+    path = tree.write("one", [f"message {number}" for number in range(20)])
+    with tree.open_store() as store:
+        index_all(store)
+        path.write_bytes(path.read_bytes().replace(b"message 0", b"replaced "))
+        index_all(store)
+
+        assert store._index.read("SELECT value FROM meta WHERE key = 'dead'") == [(0,)]
+        assert len(store.read_window("one", limit=50).messages) == 20
+        assert [hit.message_id for hit in store.search("replaced").hits] == [0]
+
+
+def test_library_starts_without_transcripts():
+    names = "{'orjson', 'zstandard', 'inotify_simple', 'session_core.transcripts'}"
+    code = f"import session_core, sys; assert not {names} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_damaged_index_is_built_again(tree: ClaudeTree):
