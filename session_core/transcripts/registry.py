@@ -6,7 +6,7 @@ from importlib import import_module
 
 from session_core.transcripts.roots import AnyFormat
 
-_MODULES = ("claude_code", "codex", "gemini", "qwen", "copilot", "opencode")
+_MODULES = ("claude_code", "codex", "gemini", "qwen", "copilot", "opencode", "openclaw")
 
 
 def load_formats() -> list[AnyFormat]:

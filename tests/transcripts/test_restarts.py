@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,10 @@ def change_file(chance: random.Random, tree: ClaudeTree) -> None:
         path.rename(tree.get_path(f"renamed-{chance.randrange(10**6)}"))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+_MANY_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 19)]
+
+
+@pytest.mark.parametrize("seed", [1, 2, *_MANY_SEEDS])
 def test_killed_indexing_equals_a_fresh_index(tree: ClaudeTree, tmp_path: Path, seed: int):
     chance = random.Random(seed)
     for number in range(_SESSIONS):
@@ -96,13 +100,40 @@ def test_killed_indexing_equals_a_fresh_index(tree: ClaudeTree, tmp_path: Path, 
                 change_file(chance, tree)
             process.kill()
 
+    require_fresh_equal(tree, tmp_path)
+
+
+def test_processes_that_index_together_agree(tree: ClaudeTree, tmp_path: Path):
+    chance = random.Random(1)
+    for number in range(_SESSIONS):
+        tree.write(f"session-{number}", [f"message {n}" for n in range(_MESSAGES)])
+    command = [sys.executable, "-c", INDEXER, str(tree.state), str(tree.home)]
+
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE)) for _ in range(3)
+        ]
+        for process in processes:
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.readline()
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            change_file(chance, tree)
+        assert [process.poll() for process in processes] == [None] * 3
+
+    require_fresh_equal(tree, tmp_path)
+
+
+def require_fresh_equal(tree: ClaudeTree, folder: Path) -> None:
+    """Check that the index of a tree, brought up to date, equals one that is built anew."""
     # A file that was written just now may still change without another time.
     for path in tree.projects.rglob("*.jsonl"):
         status = path.stat()
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - 10**9))
     with tree.open_store() as store:
         kept = describe_index(store)
-    with TranscriptStore(tmp_path / "fresh", environ={"HOME": str(tree.home)}) as fresh:
+    with TranscriptStore(folder / "fresh", environ={"HOME": str(tree.home)}) as fresh:
         assert kept == describe_index(fresh)
 
 
