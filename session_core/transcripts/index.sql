@@ -178,6 +178,10 @@ DELETE FROM facts WHERE source_id = ?
 -- name: list_other_sessions
 SELECT * FROM sessions WHERE native_id = ? AND store = ? AND source_id <> ?
 
+-- name: finish_sessions
+UPDATE sessions SET is_read = 1, active_at = coalesce(newest_at, active_at)
+WHERE source_id = ? AND NOT is_read
+
 -- name: delete_session
 DELETE FROM sessions WHERE id = ?
 

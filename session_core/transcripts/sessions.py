@@ -77,6 +77,8 @@ def resolve_sessions(
         if row["messages"] == len(items):
             _assign_ids(db, added.native_id, entry.store)
         pending.append(PendingSession(row, items, before.get(added.native_id, set())))
+    if part.file is None and entry.is_read:
+        db.execute(SQL["finish_sessions"], (entry.id,))
     return pending
 
 
