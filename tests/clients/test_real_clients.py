@@ -19,16 +19,8 @@ import pytest
 from mcp_serve.cli.clients import files, formats
 from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 from tests.clients.conftest import WAYS, open_connection
+from tests.clients.packages import PACKAGES
 from tests.node import find_node, install_modules
-
-PACKAGES = {
-    "claude": "@anthropic-ai/claude-code@2.1.326",
-    "codex": "@openai/codex@0.169.0",
-    "gemini": "@google/gemini-cli@0.61.0",
-    "opencode": "opencode-ai@1.18.33",
-    "qwen": "@qwen-code/qwen-code@0.24.4",
-    "copilot": "@github/copilot@1.0.102",
-}
 
 OWN = {
     "claude": ("mcp", "add", "-s", "{scope}", "sessions", "--"),
