@@ -147,7 +147,8 @@ class CodexFormat:
             return Record(offset, length, f"event_msg.{inner}")
         if kind == "compacted":
             # The history that replaces the messages before can be most of a file.
-            data = data.partition(b',"replacement_history":')[0] + b"}}"
+            kept, found, _ = data.partition(b',"replacement_history":')
+            data = kept + b"}}" if found else data
         line = decode_object(data)
         if line is None:
             is_compaction = kind == "compacted"

@@ -158,6 +158,12 @@ def test_compacted_history_is_not_decoded():
     assert READER.read_cut_record(data, 0, 10**9, {}).is_compaction
 
 
+def test_compaction_without_history_is_read():
+    data = b'{"timestamp":"2025-09-03T08:00:00Z","type":"compacted","payload":{"message":"S"}}'
+    record = READER.read_record(data, 0, {})
+    assert (record.messages[0].text, record.is_compaction) == ("S", True)
+
+
 @pytest.mark.parametrize(
     ("path", "found"),
     [
