@@ -186,8 +186,11 @@ def _read_chain_record(
 
 def _name_tools(messages: Iterator[Message], state: ReaderState) -> Iterator[Message]:
     for message in messages:
-        remember_calls(state, message.tool_calls)
-        yield message._replace(tool_name=name_tool(state, message.tool_call_id))
+        if message.tool_calls:
+            remember_calls(state, message.tool_calls)
+        if message.tool_call_id:
+            message = message._replace(tool_name=name_tool(state, message.tool_call_id))  # noqa: PLW2901
+        yield message
 
 
 def _read_user(line: dict[str, Any]) -> Iterator[Message]:
@@ -406,7 +409,8 @@ def _note_time(at: float | None, state: ReaderState) -> None:
 
 
 def _read_lineage(line: dict[str, Any], state: ReaderState, facts: SessionFacts) -> None:
-    if state.get("linked"):
+    is_copy = "forkedFrom" in line
+    if state.get("linked") or not (is_copy or line.get("isSidechain") is True):
         return
     origin = get_name(get_dict(line, "forkedFrom"), "sessionId")
     parent = get_name(line, "sessionId")
