@@ -87,7 +87,7 @@ class RootCatalog:
         files, entries = self.sweep.files, self.entries
         reader = self.root.format
         self.due = {
-            path: Due(self, entries.get(path) or self._make_entry(path, identity), identity)
+            path: self._make_due(path, identity)
             for path, identity in files.items()
             if _is_due(entries.get(path), identity, reader.version)
         }
@@ -114,6 +114,14 @@ class RootCatalog:
         first, second = self.match_file(path), self.match_file(other)
         return first is not None and first == second
 
+    def _make_due(self, path: str, identity: FileIdentity) -> Due:
+        """Return what is due of a file; one that is still unread stays the same."""
+        entry, known = self.entries.get(path), self.due.get(path)
+        is_new = entry is None and known is not None and not known.entry.id
+        if is_new and known is not None and known.identity == identity:
+            return known
+        return Due(self, entry or self._make_entry(path, identity), identity)
+
     def _make_entry(self, path: str, identity: FileIdentity) -> SourceEntry:
         return SourceEntry(0, self.root.format.store, self.root.path, path, identity)
 
@@ -137,9 +145,14 @@ class Catalog:
         for root in self.roots.values():
             root.look()
 
+    def iterate_due(self) -> Iterator[Due]:
+        """Yield the files with something to read, in no order."""
+        for root in self.roots.values():
+            yield from root.due.values()
+
     def list_due(self) -> Iterator[Due]:
         """Yield the files with something to read: those that have grown first, then the newest."""
-        due = [item for root in self.roots.values() for item in root.due.values()]
+        due = list(self.iterate_due())
         due.sort(key=lambda item: (not item.is_grown, -item.identity.mtime_ns))
         return iter(due)
 

@@ -24,6 +24,7 @@ from session_core.transcripts.writer import IndexWriter
 SLICE_BYTES = 8_000_000
 """Bytes to read for one slice: about 0.2 s, of which less than half holds the write lock."""
 
+_LOOK_S = 2.0
 MIN_WORN_MESSAGES = 20_000
 _MAX_SLICE_FILES = 500
 _MAX_WAIT_S = 2.0
@@ -46,6 +47,7 @@ class Indexer:
             else:
                 files = cast("FileFormat", reader)
                 self.feeds[id(root)] = FileFeed(root.root.path, files)
+        self._looked_at = -math.inf
         self.problem: SessionError | None = None
         """Why the index could not be written at the last look."""
 
@@ -56,7 +58,7 @@ class Indexer:
         """
         self.problem = None
         with self._index.writing:
-            self.catalog.look()
+            self._look()
             try:
                 self._write_removals()
                 begun = time.monotonic()
@@ -71,16 +73,27 @@ class Indexer:
             Busy: another process holds the write lock.
             StorageFull: the disk is full.
         """
-        until = time.monotonic() + budget_s
         with self._index.writing:
-            self.catalog.look()
+            # A look at many files costs more than a slice: history is read on from the last one.
+            is_recent = time.monotonic() - self._looked_at < _LOOK_S
+            if not (is_recent and self._has_unread()):
+                self._look()
+            until = time.monotonic() + budget_s
             self._write_removals()
             self._read_due(until, until)
             self._verify_prefixes(until)
             if self._is_worn():
                 self._writer.clear()
-                self.catalog.look()
-            return any(not due.entry.is_read for due in self.catalog.list_due())
+                self._look()
+            return self._has_unread()
+
+    def _look(self) -> None:
+        self.catalog.look()
+        self._looked_at = time.monotonic()
+
+    def _has_unread(self) -> bool:
+        """Return True if files are known that were not read to their end."""
+        return any(not due.entry.is_read for due in self.catalog.iterate_due())
 
     def read_session(self, session_id: str) -> None:
         """Read the files of one session to their end, if they have something new."""

@@ -139,7 +139,7 @@ def run(home: Path) -> dict[str, Any]:
 
     def index_all() -> None:
         while True:
-            slices.append(_measure_span(lambda: left.append(opened[0].work(0.3)))[0])
+            slices.append(_measure_span(lambda: left.append(opened[0].work(2.0)))[0])
             if not left[-1]:
                 return
 
