@@ -34,33 +34,28 @@ class GlanceTable:
         self._db.close()
 
     def look_at_new(
-        self, catalog: Catalog, feeds: dict[int, FileFeed], wanted: int, budget_s: float
-    ) -> int:
-        """Look at new files, the newest first, until enough are known; return how many are left.
+        self, catalog: Catalog, feeds: dict[int, FileFeed], budget_s: float
+    ) -> int | None:
+        """Look at new files, the newest first, for about the budget.
 
-        Files are enough if `wanted` sessions are newer than all others.
+        Return the time of the newest file that is left, in milliseconds, or None if there is none:
+        no session of those that are left is newer than that.
         """
         new = [due for due in catalog.list_due() if not due.entry.id]
         present = {due.entry.full_path for due in new}
         for path in [path for path in self._seen if path not in present]:
             self._drop(path)
         until = time.monotonic() + budget_s
-        for position, due in enumerate(new):
+        for due in new:
             if self._seen.get(due.entry.full_path) != due.identity:
-                if time.monotonic() > until or self._has_enough(wanted, due):
-                    return len(new) - position
+                if time.monotonic() > until:
+                    return due.identity.mtime_ns // 1_000_000
                 self._look_at(due, feeds)
-        return 0
+        return None
 
     def read(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """Run one SELECT over the rows."""
         return self._db.execute(sql, values).fetchall()
-
-    def _has_enough(self, wanted: int, due: Due) -> bool:
-        """Return True if no file from this one on can be among the newest."""
-        newer = "SELECT count(*) FROM sessions WHERE active_at >= ?"
-        count = self._db.execute(newer, (due.identity.mtime_ns // 1_000_000,)).fetchone()[0]
-        return bool(count >= wanted)
 
     def _look_at(self, due: Due, feeds: dict[int, FileFeed]) -> None:
         feed = feeds.get(id(due.root))

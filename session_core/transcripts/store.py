@@ -57,7 +57,9 @@ FOLDER_NAME = "transcripts"
 
 _REFRESH_S = 0.3
 _LIST_REFRESH_S = 0.02
-_GLANCE_S = 0.06
+_GLANCE_S = 0.01
+_MAX_GLANCE_S = 2.0
+"""How long a list looks at files that are not indexed, until its page is certain."""
 _MAX_NEAREST = 5
 _TOP = 2**62
 
@@ -150,16 +152,25 @@ class TranscriptStore:
         self, where: SessionFilter, order: str, limit: int, position: Any, now: float
     ) -> list[SummaryRow]:
         conditions = listing.build_conditions(where, now)
+        glance_sql = listing.build_list_sql(conditions, order, limit, position)
         with self._index.writing:
             self._indexer.refresh(_LIST_REFRESH_S)
-            catalog, feeds = self._indexer.catalog, self._indexer.feeds
-            wanted = limit if order == "recent" and position is None else _TOP
-            self._glances.look_at_new(catalog, feeds, wanted, _GLANCE_S)
-            glanced_sql, values = listing.build_list_sql(conditions, order, limit, position)
-            glanced = self._glances.read(glanced_sql, values)
-        conditions += self._build_scope()
-        sql, values = listing.build_list_sql(conditions, order, limit, position)
-        rows = [listing.make_row(row) for row in (*self._index.read(sql, values), *glanced)]
+            index_sql = listing.build_list_sql(
+                [*conditions, *self._build_scope()], order, limit, position
+            )
+            until = time.monotonic() + _MAX_GLANCE_S
+            while True:
+                border = self._glances.look_at_new(
+                    self._indexer.catalog, self._indexer.feeds, _GLANCE_S
+                )
+                found = (*self._index.read(*index_sql), *self._glances.read(*glance_sql))
+                rows = [listing.make_row(row) for row in found]
+                # A page ends above all that was not looked at, so that the next one misses nothing.
+                is_full = (
+                    order == "recent" and sum(r["value"] >= (border or 0) for r in rows) >= limit
+                )
+                if border is None or is_full or time.monotonic() > until:
+                    break
         rows.sort(key=lambda row: (row["value"], row["store"], row["session_id"]), reverse=True)
         return rows[:limit]
 
