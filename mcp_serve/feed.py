@@ -81,6 +81,8 @@ class HomeFeed:
         self.seen: FeedState | None = None
         self._followed: dict[str, None] = {}
         self._routes_due = 0.0
+        # True if the last snapshot has the routes of an earlier one.
+        self._are_routes_old = False
         self._looked_at = 0.0
         self._turn = anyio.Lock()
         self._noticed: str | None = None
@@ -157,7 +159,7 @@ class HomeFeed:
             changes = self._home.db.read_changes(self._noticed, limit=_MAX_EVENTS)
         except Busy:
             return
-        if changes.cursor != self._noticed:
+        if changes.cursor != self._noticed or self._is_route_read_due():
             self._noticed = changes.cursor
             self.commits += 1
 
@@ -166,7 +168,11 @@ class HomeFeed:
             self._looked_at = time.monotonic()
             changes = self._home.db.read_changes(self._stored, limit=500)
             previous, pins = self.seen, self._read_pins()
-            if previous is not None and (changes.cursor, pins) == (self._stored, previous.pins):
+            is_same = previous is not None and (changes.cursor, pins) == (
+                self._stored,
+                previous.pins,
+            )
+            if is_same and not self._is_route_read_due():
                 return
             self._stored = changes.cursor
             self.seen = self._take_snapshot(pins)
@@ -198,9 +204,17 @@ class HomeFeed:
         except SessionError:
             return frozenset() if self.seen is None else self.seen.pins
 
+    def _is_route_read_due(self) -> bool:
+        """Return True if a commit came while the routes were not read again, and they may be now.
+
+        No other commit may follow, so that the change of a route would stay unnoticed.
+        """
+        return self._are_routes_old and time.monotonic() >= self._routes_due
+
     def _read_routes(self) -> Mapping[str, str]:
         started_at = time.monotonic()
-        if self.seen is not None and started_at < self._routes_due:
+        self._are_routes_old = self.seen is not None and started_at < self._routes_due
+        if self.seen is not None and self._are_routes_old:
             return self.seen.routes
         routes = {key: entry.session_id for key, entry in self._home.store.load_entries().items()}
         self._routes_due = started_at + (time.monotonic() - started_at) * _ROUTES_PAUSE_FACTOR

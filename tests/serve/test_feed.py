@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 
 import anyio
@@ -12,11 +13,12 @@ from mcp.types import PromptReference
 
 from mcp_serve import server
 from mcp_serve.feed import HomeFeed
+from mcp_serve.homes import ServedHome
 from mcp_serve.http import app as http_app
 from mcp_serve.http import auth
 from mcp_serve.http.auth import AccessRules
 from mcp_serve.stores import ServedStores, ServerOptions
-from session_core import SessionDB
+from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
 
 pytestmark = pytest.mark.anyio
@@ -275,3 +277,25 @@ async def test_concurrent_http_requests_are_bounded(app, served, monkeypatch):
         await again()
         assert again.status == 200
         inside[1].left.set()
+
+
+async def test_route_changed_in_pause_is_reported(db, home_path):
+    with SessionStore.open(home_path, db) as store:
+        entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
+        db.append_message(entry.session_id, "user", "hello", create={"source": "telegram"})
+        home = ServedHome(home_path)
+        feed = HomeFeed(home)
+        position = feed.get_current_position(None)
+        feed._routes_due = time.monotonic() + 3600
+        following = store.reset_session(entry.session_key)
+    # Cursors settle after a second look.
+    for _ in range(3):
+        position = feed.read_events(position, 100).place
+        feed._check_for_commit()
+    commits = feed.commits
+    feed._routes_due = time.monotonic()
+    feed._check_for_commit()
+    assert feed.commits == commits + 1
+    (event,) = feed.read_events(position, 100).events
+    assert (event["type"], event["session_id"]) == ("route_changed", following.session_id)
+    home.close()
