@@ -105,7 +105,22 @@ class ToolCaller:
     def collect_pages(
         self, spec: ToolSpec, given: Answer, key: str, limit: int, cursor: str | None = None
     ) -> Answer:
-        """Return up to `limit` entries of the served stores, fetched page by page."""
+        """Return up to `limit` entries of the served stores, fetched page by page.
+
+        A tool that does not merge is asked store by store; its cursor belongs to one of them.
+        """
+        stores = self._served.names
+        if spec.merges or "session" in given or cursor is not None or len(stores) == 1:
+            return self._collect_store_pages(spec, given, key, limit, cursor)
+        entries: list[Any] = []
+        for store in stores:
+            answer = self._collect_store_pages(spec, given | {"store": store}, key, limit)
+            entries += answer[key]
+        return answer | {key: entries, "next_cursor": None}
+
+    def _collect_store_pages(
+        self, spec: ToolSpec, given: Answer, key: str, limit: int, cursor: str | None = None
+    ) -> Answer:
         first = given | {"limit": min(limit, _PAGE_SIZE)}
         answer = self.call_tool(spec, first | ({} if cursor is None else {"cursor": cursor}))
         while len(answer[key]) < limit and answer["next_cursor"] is not None:
