@@ -115,7 +115,7 @@ def gather_activity(
     db: StateDatabase, store: SessionStore | None, now: float, pinned: Collection[str] = ()
 ) -> ActivitySnapshot:
     """Return everything that may protect a session from changes at this moment."""
-    homes = [] if store is None else presence.list_route_homes(store.sessions_dir, db.folder)
+    homes = [] if store is None else presence.list_candidate_homes(store.sessions_dir, db.folder)
     claims = _list_live_claims(db, now)
     routes: dict[str, dict[str, None]] = {}
     suspended: set[str] = set()

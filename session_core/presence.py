@@ -296,8 +296,8 @@ def _parse_pid(value: Any) -> int | None:
     return int(number) if number is not None and 0 < number < 2**31 else None
 
 
-def list_route_homes(sessions_dir: Path, database: Path | None) -> list[Path]:
-    """Return the homes whose gateway may hold these routes, the one of the database last.
+def list_candidate_homes(sessions_dir: Path, database: Path | None) -> list[Path]:
+    """Return the folders that may be the home of these routes, the one of the database last.
 
     The routes may be in a folder outside the home.
     """

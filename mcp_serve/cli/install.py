@@ -10,7 +10,7 @@ from mcp_serve.cli import missing_home
 from mcp_serve.cli.clients import files, formats
 from mcp_serve.cli.clients.command import (
     add_client_arguments,
-    apply_change,
+    confirm_and_apply,
     find_client_file,
     print_outcome,
 )
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.json:
             screen.write_uncut(f"{client.label} is already configured in {path}")
         return DONE
-    code = apply_change(options, change)
+    code = confirm_and_apply(options, change)
     if code == DONE and not (options.json or options.plan_only):
         screen.write_uncut(f"Restart {client.label}, then ask it what you worked on last week.")
     return code

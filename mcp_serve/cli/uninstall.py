@@ -8,7 +8,7 @@ import sys
 from mcp_serve.cli.clients import files
 from mcp_serve.cli.clients.command import (
     add_client_arguments,
-    apply_change,
+    confirm_and_apply,
     find_client_file,
     print_outcome,
 )
@@ -39,4 +39,4 @@ def run(options: argparse.Namespace) -> int:
         if not options.json:
             Screen(sys.stdout).write_uncut(f"{client.label} has no entry for this server in {path}")
         return DONE
-    return apply_change(options, change)
+    return confirm_and_apply(options, change)

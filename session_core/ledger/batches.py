@@ -109,7 +109,7 @@ class LedgerStorage:
     def _make_path(self) -> Path:
         return self._folder.make() / LEDGER_FILE
 
-    def _get_trash_location(self) -> str | None:
+    def _get_trash_path(self) -> str | None:
         """Return the path of the file for new trash, or None for the ledger's own file."""
         if self._trash_dir is None:
             return None

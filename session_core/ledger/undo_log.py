@@ -58,7 +58,7 @@ class UndoLog(Batches):
         pieces = pack_trash(trash_items)
         # Trash of one piece, the usual case, is stored with its step in one transaction.
         ahead = [piece for piece in (next(pieces, None), next(pieces, None)) if piece]
-        location = self._get_trash_location()
+        location = self._get_trash_path()
         stored_here = ahead[:1] if location is None else []
         is_complete = ahead == stored_here
         pid, started_at = _identify_process(os.getpid())
@@ -80,7 +80,7 @@ class UndoLog(Batches):
 
         def step(rows: Connection) -> list[str]:
             _insert_step(rows, row, tuple(members), stored_here)
-            return self._select_marked_steps(rows)
+            return self._select_stale_marks(rows)
 
         marked = self._file.write(step)
         if not is_complete:
@@ -170,11 +170,11 @@ class UndoLog(Batches):
 
         def step(rows: Connection) -> list[str]:
             rows.run_change(SQL["settle_marks"])  # a durable write also syncs all earlier ones
-            return self._select_marked_steps(rows)
+            return self._select_stale_marks(rows)
 
-        return self._file.write(step) if self._file.read(self._select_marked_steps) else []
+        return self._file.write(step) if self._file.read(self._select_stale_marks) else []
 
-    def _select_marked_steps(self, rows: Connection) -> list[str]:
+    def _select_stale_marks(self, rows: Connection) -> list[str]:
         before = self._clock() - _ABORTED_RETENTION_S
         return [str(step) for (step,) in rows.fetch_tuples(SQL["list_marked"], (before,))]
 

@@ -45,7 +45,7 @@ class StoreSettings:
         self.has_active_processes = has_active_processes
         self.now = now
         self.new_id = new_id or _make_session_id
-        self.homes = presence.list_route_homes(folder, db.folder if db else None)
+        self.homes = presence.list_candidate_homes(folder, db.folder if db else None)
         home = self.homes[-1]
         is_own_profile = home.parent.name == "profiles" and not config.multiplex_profiles
         self.profile = home.name if is_own_profile else ""

@@ -52,7 +52,7 @@ def find_client_file(options: argparse.Namespace) -> tuple[ClientProgram, Path]:
     return client, path
 
 
-def apply_change(options: argparse.Namespace, change: ConfigurationChange) -> int:
+def confirm_and_apply(options: argparse.Namespace, change: ConfigurationChange) -> int:
     """Show a change, ask, and apply it; return the exit code."""
     screen, file = Screen(sys.stderr if options.json else sys.stdout), change.file
     difference = list(file.list_differences(change.text))

@@ -112,12 +112,12 @@ def _insert_member(text: str, node: JsonNode, key: str, new: Any) -> str:
     indent = (
         _find_indent(text, last.start)
         if last
-        else _find_object_indent(text, node) + _detect_indent(text)
+        else _find_opening_indent(text, node) + _detect_indent(text)
     )
     line = newline + indent + label + _render_value(text, new, indent)
     end = len(text[:close].rstrip()) if inner.strip() else node.start + 1
     if last is None:
-        return text[:end] + line + newline + _find_object_indent(text, node) + text[close:]
+        return text[:end] + line + newline + _find_opening_indent(text, node) + text[close:]
     if _find_comma(text, last.node.end) is not None:
         return text[:end] + line + "," + text[end:]
     return text[: last.node.end] + "," + text[last.node.end : end] + line + text[end:]
@@ -166,7 +166,7 @@ def _detect_indent(text: str) -> str:
     return (_find_indent(text, members[0].start) if members else "") or _DEFAULT_INDENT
 
 
-def _find_object_indent(text: str, node: JsonNode) -> str:
+def _find_opening_indent(text: str, node: JsonNode) -> str:
     """Return the indentation of the line on which an object begins."""
     return _find_indent(text, _find_line_start(text, node.start))
 

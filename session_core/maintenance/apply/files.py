@@ -102,7 +102,7 @@ def restore_file(
         Denied: it may not be written, or its path is neither in the home nor in the `store`.
     """
     path = _resolve_path(head, home, store)
-    pieces = _iter_pieces(head, trash_items)
+    pieces = _iter_file_content(head, trash_items)
     with translate_os_errors(path):
         # The folder may have been removed with its last file.
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,9 @@ def _is_database(path: Path, file_stat: os.stat_result) -> bool:
     )
 
 
-def _iter_pieces(head: Mapping[str, Any], trash_items: Iterator[TrashItem]) -> Iterator[bytes]:
+def _iter_file_content(
+    head: Mapping[str, Any], trash_items: Iterator[TrashItem]
+) -> Iterator[bytes]:
     bytes_left = int(head["bytes"])
     digest = hashlib.sha256()
     while bytes_left > 0:

@@ -45,7 +45,7 @@ class _OrphanStepItems:
     images: list[RowImages] = field(default_factory=list)
 
     @property
-    def size(self) -> int:
+    def estimated_size(self) -> int:
         """The estimated size of the rows."""
         return sum(map(estimate_size, self.images))
 
@@ -116,7 +116,7 @@ class OrphanedRowRemover:
             db.rows.remove_rows(items.images)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
-        self._batch_size.end(items.size)
+        self._batch_size.end(items.estimated_size)
         return {UNLINKED_KEY: True}
 
 
@@ -181,7 +181,7 @@ class BrokenLinkRemover:
     def _cut_links(changes: dict[str, RowChange], db: StateDatabase) -> dict[str, Any]:
         for member, change in changes.items():
             parent = change.before["parent_session_id"]
-            if db.get_session(parent) is not None and not _is_descendant(
+            if db.get_session(parent) is not None and not _is_session_descendant(
                 db, parent, change.key["id"]
             ):
                 raise MemberOutdated(member, "its parent exists again")
@@ -197,7 +197,7 @@ def _build_link_change(member: Member) -> RowChange:
     return RowChange("sessions", {"id": get_name(member)}, before, {"parent_session_id": None})
 
 
-def _is_descendant(db: StateDatabase, session_id: str, top: str) -> bool:
+def _is_session_descendant(db: StateDatabase, session_id: str, top: str) -> bool:
     """Return True if a session descends from another one, at any distance."""
     visited: set[str] = set()
     current_id: str | None = session_id

@@ -115,7 +115,7 @@ class ImportWriter:
         progress = self.find_progress(line)
         stored, renumbered = progress or (0, False)
         rows = [] if progress else self._read_rows(context, line)
-        for piece in self._iter_pieces(context.file, line, stored):
+        for piece in self._iter_message_batches(context.file, line, stored):
             step = _StoreStep(line, rows, piece, stored, progress is not None or stored > 0)
             try:
                 result = self._store_piece(context.batch, step, renumbered=renumbered)
@@ -143,7 +143,7 @@ class ImportWriter:
         steps = [
             _StoreStep(line, self._read_rows(step_context, line), piece, 0, marked=False)
             for line in lines
-            for piece in self._iter_pieces(context.file, line, 0, whole=True)
+            for piece in self._iter_message_batches(context.file, line, 0, whole=True)
         ]
 
         def store(db: StateDatabase) -> None:
@@ -240,7 +240,7 @@ class ImportWriter:
             (session.revision.last_id for session in self._db.admin.list_inventory()), default=0
         )
 
-    def _iter_pieces(
+    def _iter_message_batches(
         self, file: BinaryIO, line: ScannedSession, done: int, *, whole: bool = False
     ) -> Iterator[list[dict[str, Any]]]:
         """Yield the remaining messages in pieces of one transaction each, at least one piece.

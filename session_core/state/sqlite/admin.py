@@ -166,14 +166,24 @@ _CHECKPOINT_RACE_WARNING = (
 def _list_claims(handle: Connection) -> Iterator[Claim]:
     if handle.has_column("compression_locks"):
         for session_id, holder, at, until in handle.fetch_tuples(SQL["list_compression_locks"]):
-            yield Claim("compression", str(session_id), str(holder), _to_time(at), _to_time(until))
+            yield Claim(
+                "compression",
+                str(session_id),
+                str(holder),
+                _parse_timestamp(at),
+                _parse_timestamp(until),
+            )
     if handle.has_column("session_turn_leases"):
         for session_id, holder, at, until in handle.fetch_tuples(SQL["list_turn_leases"]):
-            yield Claim("turn", str(session_id), str(holder), _to_time(at), _to_time(until))
+            yield Claim(
+                "turn", str(session_id), str(holder), _parse_timestamp(at), _parse_timestamp(until)
+            )
     if handle.has_column("gateway_heartbeats", "host"):
         for backend, pid, host, at in handle.fetch_tuples(SQL["list_heartbeats"]):
             heartbeat_pid = pid if isinstance(pid, int) else None
-            yield Claim("gateway", None, str(backend), _to_time(at), None, heartbeat_pid, str(host))
+            yield Claim(
+                "gateway", None, str(backend), _parse_timestamp(at), None, heartbeat_pid, str(host)
+            )
 
 
 def _count_orphans(handle: Connection) -> Iterator[OrphanRows]:
@@ -186,7 +196,7 @@ def _count_orphans(handle: Connection) -> Iterator[OrphanRows]:
         last_at = "max(timestamp)" if handle.has_column(table, "timestamp") else "NULL"
         sql = SQL[block].format(table=quote_name(table), column=quote_name(column), last_at=last_at)
         for session_id, rows, at in handle.fetch_tuples(sql, {"most": MAX_ORPHANS}):
-            yield OrphanRows(table, column, str(session_id), rows, _to_time(at))
+            yield OrphanRows(table, column, str(session_id), rows, _parse_timestamp(at))
 
 
 def _sum_usage(handle: Connection) -> tuple[dict[str, int], float]:
@@ -238,7 +248,7 @@ def _replace_infinite(total: float) -> float:
     return total if isfinite(total) else 0.0
 
 
-def _to_time(stored: Any) -> float | None:
+def _parse_timestamp(stored: Any) -> float | None:
     return float(stored) if isinstance(stored, (int, float)) else None
 
 

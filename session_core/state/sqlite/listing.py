@@ -119,13 +119,13 @@ def compose_condition(handle: Connection, where: SessionFilter) -> tuple[str, di
             )
         else:
             conditions.append(condition)
-    _add_sets(handle, where, conditions, values)
+    _add_set_conditions(handle, where, conditions, values)
     _add_folders(handle, where, conditions, values)
     _add_words(handle, where, conditions, values)
     return handle.expand_sql(" AND ".join(conditions)), values
 
 
-def _add_sets(
+def _add_set_conditions(
     handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
     for name, condition in _SET_CONDITIONS.items():

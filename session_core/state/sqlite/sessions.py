@@ -459,7 +459,7 @@ class SqliteTitles(SqliteOperations):
         validation.check_text("title", title, needed=True)
 
         def look(handle: Connection) -> str | None:
-            rows = _list_similar_titles(handle, title)
+            rows = _list_lineage_titles(handle, title)
             numbered = (row for row in rows if titles.is_numbered_title(row[0], title))
             exact = (row for row in rows if row[0] == title)
             _, session_id = next(numbered, None) or next(exact, (None, None))
@@ -478,13 +478,13 @@ class SqliteTitles(SqliteOperations):
             raise InvalidInput("the title of a lineage must not be empty")
 
         def look(handle: Connection) -> str:
-            rows = _list_similar_titles(handle, titles.strip_number(base))
+            rows = _list_lineage_titles(handle, titles.strip_number(base))
             return titles.choose_next_title(base, [row[0] for row in rows])
 
         return self._read(look)
 
 
-def _list_similar_titles(handle: Connection, base: str) -> list[tuple[str, str]]:
+def _list_lineage_titles(handle: Connection, base: str) -> list[tuple[str, str]]:
     """Return titles that may belong to the lineage of `base`, with their sessions, newest first."""
     return handle.fetch_tuples(
         SQL["list_titles_beginning"], {"begin": titles.make_lineage_prefix(base)}

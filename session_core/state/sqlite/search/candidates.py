@@ -92,7 +92,7 @@ class SearchTask:
     per_session: bool
     passes: Callable[[Match], bool]
 
-    def run_block(
+    def run_statement(
         self, name: str, bounds: Mapping[str, Any], *, sieve: str = "", apart: bool = False
     ) -> _sqlite3.Cursor:
         """Run a statement with the filters and the conditions of the query."""
@@ -139,12 +139,12 @@ def measure_weight(content: Any, text: str, *, ranked: bool = True) -> int:
 
 def filter_ids(task: SearchTask, ids: list[int]) -> dict[int, str]:
     """Return the ids that pass the filters, newest first, with their sessions."""
-    return dict(task.run_block("list_passing", {"ids": json.dumps(ids)}).fetchall())
+    return dict(task.run_statement("list_passing", {"ids": json.dumps(ids)}).fetchall())
 
 
 def read_sizes(task: SearchTask, ids: list[int]) -> list[tuple[int, str, int | None]]:
     """Return the ids that pass the filters, with their sessions and lengths."""
-    return task.run_block("list_sizes", {"ids": json.dumps(ids)}).fetchall()
+    return task.run_statement("list_sizes", {"ids": json.dumps(ids)}).fetchall()
 
 
 def load_matches(task: SearchTask, ids: list[int]) -> list[Match]:
@@ -185,18 +185,22 @@ def list_lookup_ids(
 
 def iter_rows(task: SearchTask, ids: list[int], sieve: str = "") -> Iterator[tuple[Any, ...]]:
     """Return rows by id if they pass the filters, newest first."""
-    return task.run_block("list_rows", {"ids": json.dumps(ids)}, sieve=sieve) if ids else iter(())
+    return (
+        task.run_statement("list_rows", {"ids": json.dumps(ids)}, sieve=sieve) if ids else iter(())
+    )
 
 
 def scan_rows(task: SearchTask, low: int, below: int) -> Iterator[tuple[Any, ...]]:
     """Return the rows between two ids that pass the filters and the sieve, newest first."""
-    return task.run_block("scan_rows", make_id_bounds(low, below), sieve=task.query.sieve)
+    return task.run_statement("scan_rows", make_id_bounds(low, below), sieve=task.query.sieve)
 
 
 def list_scattered(task: SearchTask, low: int, below: int) -> tuple[list[int], int]:
     """Return the ids of scattered rows, and the id down to which they fit the limit."""
     ids, size = [], 0
-    for message_id, length in task.run_block("list_apart", make_id_bounds(low, below), apart=True):
+    for message_id, length in task.run_statement(
+        "list_apart", make_id_bounds(low, below), apart=True
+    ):
         ids.append(message_id)
         size += length or 0
         if size >= _MAX_SCATTERED_BYTES:
@@ -252,7 +256,7 @@ def iter_session_texts(
     """Yield the folded texts of sessions in a range of ids, newest first, within a limit."""
     bounds = {"sessions": json.dumps(sessions), **make_id_bounds(low, below)}
     characters = 0
-    for row in task.run_block("scan_session", bounds):
+    for row in task.run_statement("scan_session", bounds):
         text = search_text.build_search_text(*row)
         yield search_text.fold_text(text)
         characters += measure_weight(row[0], text)
