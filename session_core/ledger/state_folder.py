@@ -88,7 +88,7 @@ class StateFolder:
         self.set_home_name(db.admin.get_home_id() if db.kind == "own" else HERMES_OWNER)
 
     def set_home_name(self, home: str | None) -> None:
-        """Set the home id; another database may have the same path and inode."""
+        """Set the name that tells this home from another with the same path and inode."""
         if home is not None:
             self._asked = _read_identity(self.db_path)
             if home != self._home:

@@ -151,7 +151,7 @@ def get_name(member: Member | str) -> str:
 
 
 def get_session_ids(member: Member) -> frozenset[str]:
-    """Return the sessions that are removed or ended with a member."""
+    """Return the ids of the sessions that a member of a plan removes or ends."""
     record = member.revision
     return frozenset(record.get("sessions", ())) if isinstance(record, dict) else frozenset()
 
