@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _Arguments = Mapping[str, Any]
 _ImplementationKey = tuple[str, str]
 
-BeginCheck = Callable[[str], bool]
-"""Takes the name of a hook just before its call; returns False to skip the call."""
+RecordBegin = Callable[[str], bool]
+"""Records that the named hook is called now; returns False if it must not be called."""
 
 _CallFault = Literal["raised", "timed_out", "behind", "left_out"]
 _MAX_WAITING = 100
@@ -89,7 +89,7 @@ class Hooks(HookRegistry):
         return self._call_all(hook, arguments)
 
     def call_once(
-        self, hook: str, begins: BeginCheck | None = None, /, **arguments: Any
+        self, hook: str, begins: RecordBegin | None = None, /, **arguments: Any
     ) -> HookReport:
         """Call a hook unless it was called for this session already. Never raises.
 
@@ -106,7 +106,7 @@ class Hooks(HookRegistry):
         new: str | None,
         platform: str,
         reason: str | None = None,
-        begins: BeginCheck | None = None,
+        begins: RecordBegin | None = None,
     ) -> BoundaryReport:
         """Finalize the old session, then reset to the new one; either may be None. Never raises."""
         finalize, reset = _build_arguments(old, new, platform, reason)
@@ -159,7 +159,9 @@ class Hooks(HookRegistry):
                 if call.is_running
             ]
 
-    def _call_once(self, hook: str, arguments: _Arguments, begins: BeginCheck | None) -> HookReport:
+    def _call_once(
+        self, hook: str, arguments: _Arguments, begins: RecordBegin | None
+    ) -> HookReport:
         session_id = arguments.get("session_id")
         try:
             # One timeout for each implementation, and one for the installed plugins.
@@ -179,7 +181,7 @@ class Hooks(HookRegistry):
         return HookReport(hook, session_id, repeated=True)
 
     def _call_all(
-        self, hook: str, arguments: _Arguments, begins: BeginCheck | None = None
+        self, hook: str, arguments: _Arguments, begins: RecordBegin | None = None
     ) -> HookReport:
         called: list[str] = []
         failed: list[HookFault] = []

@@ -28,24 +28,24 @@ class EntryLease:
 
     def __init__(self, name: str, since: str, duration: timedelta, *other_names: str) -> None:
         self.names = name, since, *other_names
-        self._name = name
+        self.token_name = name
         self._since = since
         self._duration = duration
 
     def find_holder(self, entry: SessionEntry, now: datetime) -> str | None:
         """Return the token of the live holder, or None."""
-        token = entry.extra.get(self._name)
+        token = entry.extra.get(self.token_name)
         if token is None:
             return None
         return find_live_holder(token, entry.extra.get(self._since), now, duration=self._duration)
 
     def put(self, entry: SessionEntry, token: str, now: datetime) -> None:
         """Store a token as the holder from now on."""
-        entry.extra |= {self._name: token, self._since: to_local_time(now).isoformat()}
+        entry.extra |= {self.token_name: token, self._since: to_local_time(now).isoformat()}
 
     def clear(self, entry: SessionEntry, token: str | None = None) -> bool:
         """Remove the lease of this token, or any; return whether there was one."""
-        holder = entry.extra.get(self._name)
+        holder = entry.extra.get(self.token_name)
         if holder is None or token not in {None, holder}:
             return False
         for name in self.names:

@@ -8,8 +8,8 @@ session B. The commit that stores B stores a `PendingBoundary` in the entry of t
 are stored or neither.
 
     state            stored as                            left by
-    pending          old_session_id is A                  begin_finalize, before finalize(A)
-    finalize begun   old_session_id is None               begin_reset, before reset(B)
+    pending          old_session_id is A                  record_finalize_begun, before finalize(A)
+    finalize begun   old_session_id is None               record_reset_begun, before reset(B)
     reset begun      the boundary is removed              nothing: the delivery is done
 
 A boundary whose A was finalized already begins in the state "finalize begun".
@@ -39,7 +39,7 @@ through `claim_expiry`, `begin_end_delivery`, the hook and `set_expiry_finalized
 **After a crash.** Before the commit, nothing was changed and nothing is pending. After it, the
 holder of the boundary is dead, and the next process takes the boundary over: at its start, at a
 tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat
-(`schedule_orphaned`). A claim of a dead process is void and can be taken again. A holder counts as
+(`schedule_abandoned`). A claim of a dead process is void and can be taken again. A holder counts as
 dead if its process is gone, or an hour after it took the delivery. A call that has begun counts as
 delivered and is not repeated. If the next state cannot be written (a full disk), the hook is called
 anyway: a second call is better than none.
@@ -118,7 +118,7 @@ def transfer_pending(
     return _change_pending(entry, boundary, lambda _: transferred)
 
 
-def begin_finalize(entry: SessionEntry, boundary: PendingBoundary) -> bool:
+def record_finalize_begun(entry: SessionEntry, boundary: PendingBoundary) -> bool:
     """Record that finalize is called now; return whether it was still to be called."""
     pending = list_pending(entry)
     if not any(current.id == boundary.id and current.old_session_id for current in pending):
@@ -126,7 +126,7 @@ def begin_finalize(entry: SessionEntry, boundary: PendingBoundary) -> bool:
     return _change_pending(entry, boundary, lambda current: replace(current, old_session_id=None))
 
 
-def begin_reset(entry: SessionEntry, boundary: PendingBoundary) -> bool:
+def record_reset_begun(entry: SessionEntry, boundary: PendingBoundary) -> bool:
     """Remove a boundary because reset is called now; return whether it was still pending."""
     return _change_pending(entry, boundary, lambda _: None)
 
@@ -282,8 +282,8 @@ class SessionEnds:
             and is_finalized
         )
 
-    def mark_reopened(self, decision: RouteDecision, session_id: str) -> None:
-        """Forget the delivered end of a reopened session, once the decision is stored."""
+    def schedule_reopened(self, decision: RouteDecision, session_id: str) -> None:
+        """Forget the delivered end of a reopened session after the commit of the decision."""
         if self._settings.is_hermes:
             decision.after_commit.append(partial(self.marks.forget, session_id))
         if self._settings.hooks is not None:
@@ -316,7 +316,7 @@ class SessionEnds:
         """Return True if this store holds the claim of an end."""
         is_hermes = self._settings.is_hermes
         record = self.marks.get(entry.session_id) if is_hermes else entry.extra
-        return record.get(END_CLAIM.names[0]) == self._token
+        return record.get(END_CLAIM.token_name) == self._token
 
     def mark_begun(self, boundary: PendingBoundary) -> bool:
         """Record in a mark that an end is delivered; return False if a watcher has begun it."""
@@ -326,7 +326,7 @@ class SessionEnds:
             use = boundary.used_at
             is_begun = use in {mark.get(BEGUN_FIELD), *delivered_uses}
             # With this boundary's id, a process died between this mark and the entry: not begun.
-            if is_begun and mark.get(END_CLAIM.names[0]) != boundary.id:
+            if is_begun and mark.get(END_CLAIM.token_name) != boundary.id:
                 return None
             claim = dict(zip(END_CLAIM.names, (boundary.id, boundary.since, use), strict=True))
             # The delivered use informs other chats in that session.
@@ -419,7 +419,7 @@ class SessionEnds:
         def change_mark(mark: Mark) -> Mark | None:
             current = entry.copy()
             current.expiry_finalized |= is_marked_delivered(entry, mark, is_open=is_open)
-            is_valid = mark.get(END_CLAIM.names[0]) == self._token or BEGUN_FIELD in mark
+            is_valid = mark.get(END_CLAIM.token_name) == self._token or BEGUN_FIELD in mark
             # A call or claim from before the last use belongs to an earlier end.
             if not is_valid or mark.get("used_at") == get_last_use(entry):
                 current.extra |= {name: mark[name] for name in END_CLAIM.names if name in mark}
@@ -506,12 +506,12 @@ class HookOutbox:
         )
         decision.after_commit.append(deliver)
 
-    def schedule_orphaned(self, decision: RouteDecision) -> None:
+    def schedule_abandoned(self, decision: RouteDecision) -> None:
         """Deliver the boundaries of dead processes, before any other call of this decision."""
         if decision.entry is not None:
             decision.after_commit += [
-                partial(self._deliver_orphaned, decision.key, decision.entry, boundary)
-                for boundary in self._list_orphaned(decision.entry)
+                partial(self._deliver_abandoned, decision.key, decision.entry, boundary)
+                for boundary in self._list_abandoned(decision.entry)
             ]
 
     def deliver_pending_hooks(self, session_key: str | None) -> None:
@@ -525,8 +525,8 @@ class HookOutbox:
             entry = backend.get(session_key)
             entries = {} if entry is None else {session_key: entry}
         for key, entry in entries.items():
-            for boundary in self._list_orphaned(entry):
-                self._deliver_orphaned(key, entry, boundary)
+            for boundary in self._list_abandoned(entry):
+                self._deliver_abandoned(key, entry, boundary)
 
     def _deliver_boundary(
         self,
@@ -546,7 +546,7 @@ class HookOutbox:
             ended_id, boundary.new_session_id, platform, boundary.reason, begin
         )
 
-    def _deliver_orphaned(self, key: str, entry: SessionEntry, boundary: PendingBoundary) -> None:
+    def _deliver_abandoned(self, key: str, entry: SessionEntry, boundary: PendingBoundary) -> None:
         """Take over and deliver a boundary, unless another process was faster."""
         since = to_local_time(self._settings.now()).isoformat()
         transferred = replace(boundary, holder=create_token(), since=since)
@@ -554,7 +554,7 @@ class HookOutbox:
         if self._decisions.change_entry(key, transfer) is not None:
             self._deliver_boundary(key, entry, transferred, transferred.old_session_id)
 
-    def _list_orphaned(self, entry: SessionEntry) -> list[PendingBoundary]:
+    def _list_abandoned(self, entry: SessionEntry) -> list[PendingBoundary]:
         """Return the boundaries whose holder is dead; none if this process has no listeners."""
         if PENDING_FIELD not in entry.extra or not self._has_listeners():
             return []
@@ -567,13 +567,13 @@ class HookOutbox:
 
     def _begin_delivery(self, key: str, boundary: PendingBoundary, hook: str) -> bool:
         """Record that a hook is called now; return False if it was called before."""
-        begin = begin_reset if hook == RESET else begin_finalize
+        record_begun = record_reset_begun if hook == RESET else record_finalize_begun
 
         def decide(decision: RouteDecision) -> bool:
             entry = decision.entry
             if entry is None:  # removed with its boundaries: no other process delivers them
                 return True
-            if not begin(entry, boundary):
+            if not record_begun(entry, boundary):
                 return False
             decision.store_entry(entry)
             return True

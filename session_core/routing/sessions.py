@@ -69,7 +69,7 @@ class SessionRouter:
                     return RoutedMessage(recovered, has_session=True)
                 return RoutedMessage(self._store_first_entry(decision, source))
             # First, so that the boundaries of a chat are delivered in order.
-            self._outbox.schedule_orphaned(decision)
+            self._outbox.schedule_abandoned(decision)
             # Another message that arrived at the same moment may have created a new session.
             is_same = before is not None and entry.session_id == before.session_id
             forced = force_new and (is_same or entry.created_at < arrived_at)
@@ -84,7 +84,7 @@ class SessionRouter:
             entry = decision.entry
             if entry is None:
                 return None
-            self._outbox.schedule_orphaned(decision)
+            self._outbox.schedule_abandoned(decision)
             self._follow_compression(entry)
             entry.display_name = display_name or entry.display_name
             return self._reset_on_request(decision, entry)
@@ -99,7 +99,7 @@ class SessionRouter:
             entry, db = decision.entry, self._settings.db
             if entry is None:
                 return None
-            self._outbox.schedule_orphaned(decision)
+            self._outbox.schedule_abandoned(decision)
             target = None if db is None else db.get_session(target_session_id)
             if entry.session_id == target_session_id:
                 self._reopen_session(decision, target)
@@ -244,7 +244,7 @@ class SessionRouter:
             if peer is not None:
                 peer(db)
 
-        self._ends.mark_reopened(decision, row["id"])
+        self._ends.schedule_reopened(decision, row["id"])
         decision.store_entry(entry, reopen, urgent=True)
         return entry
 
@@ -252,7 +252,7 @@ class SessionRouter:
         db = self._settings.db
         if db is not None and row is not None and row["ended_at"] is not None:
             db.reopen_session(row["id"])
-            self._ends.mark_reopened(decision, row["id"])
+            self._ends.schedule_reopened(decision, row["id"])
 
     # -- new sessions ------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class SessionRouter:
             db.reopen_session(session_id)
             record_peer(db)
 
-        self._ends.mark_reopened(decision, session_id)
+        self._ends.schedule_reopened(decision, session_id)
         self._store_boundary(decision, old, entry, "session_switch", switch)
         return entry
 

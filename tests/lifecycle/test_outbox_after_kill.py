@@ -280,8 +280,8 @@ def test_unrecordable_start_is_still_delivered(
     def busy(*_: Any) -> None:
         raise Busy("the write lock is held")
 
-    monkeypatch.setattr("session_core.routing.outbox.begin_finalize", busy)
-    monkeypatch.setattr("session_core.routing.outbox.begin_reset", busy)
+    monkeypatch.setattr("session_core.routing.outbox.record_finalize_begun", busy)
+    monkeypatch.setattr("session_core.routing.outbox.record_reset_begun", busy)
     world.runtime.reset(KEY)
     assert world.boundaries == [
         ("finalize", session_id),

@@ -224,7 +224,7 @@ def test_inner_decision_begins_no_turn(make: Any, db: SessionDB, clock: Clock) -
     put = store.backend.put
 
     def record_put(key: str, entry: SessionEntry, *change: Any) -> bool:
-        seen_tokens.append(entry.extra.get(TURN_LEASE.names[0]))
+        seen_tokens.append(entry.extra.get(TURN_LEASE.token_name))
         stored: bool = put(key, entry, *change)
         return stored
 
@@ -233,4 +233,4 @@ def test_inner_decision_begins_no_turn(make: Any, db: SessionDB, clock: Clock) -
     entry = store.get_or_create_session(chat(), turn=token)
     assert seen_tokens[0] is None
     assert entry.model_override == {"model": "small"}
-    assert entry.extra[TURN_LEASE.names[0]] == token
+    assert entry.extra[TURN_LEASE.token_name] == token
