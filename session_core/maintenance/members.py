@@ -63,7 +63,7 @@ class StepDraft:
     """A drafted step: the members that it completes, its change, and its undo."""
 
     members: tuple[str, ...]
-    kept: Iterable[TrashItem] | PreparedStep
+    trash_items: Iterable[TrashItem] | PreparedStep
     change: Callable[[StateDatabase], dict[str, Any]]
     """Raises `MemberOutdated` if a member is not as it was planned."""
     within: StepContext = nullcontext

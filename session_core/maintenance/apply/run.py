@@ -118,7 +118,7 @@ class PlanRun:
         # This step may remove a part of the member after the completed ones.
         continued = candidates[len(draft.members) :][:1]
 
-        def change(db: StateDatabase) -> dict[str, Any]:
+        def change_home(db: StateDatabase) -> dict[str, Any]:
             self._require_members_open(continued)
             return draft.change(db)
 
@@ -126,8 +126,8 @@ class PlanRun:
             self._home.db,
             self._home.ledger,
             self._batch,
-            before=lambda _: draft.kept,
-            change=change,
+            before=lambda _: draft.trash_items,
+            change=change_home,
             members=draft.members,
             within=draft.within,
         )

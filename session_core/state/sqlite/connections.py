@@ -237,7 +237,7 @@ class SqliteStore:
                     return result
             for transaction in self._list_late_transactions():
                 transaction.begin()
-            return self.get_writer().run_step(step)
+            return self.get_writer().run_transaction(step)
 
     def update_search_index(self) -> None:
         """Update the search index; if that fails, a search reads the missing messages itself.

@@ -180,7 +180,7 @@ def create_database(path: Path, patience_s: float) -> HomeKind:
             _enable_wal(handle, time.monotonic() + patience_s)
             writer = Writer(lambda: handle, own=True, patience_s=patience_s)
             guard = open_reader(path)
-            writer.run_step(_write_schema)
+            writer.run_transaction(_write_schema)
             return find_home_kind(guard, path) or "own"
         finally:
             handle.connection.close()

@@ -75,13 +75,13 @@ class Writer:
         """Return a token that changes once a transaction finds that messages may have changed."""
         return None if self._handle is None else self._handle.moment
 
-    def run_step(self, step: Callable[[Connection], T]) -> T:
-        """Run `step` in a transaction and return its result after the commit is durable."""
+    def run_transaction(self, change: Callable[[Connection], T]) -> T:
+        """Run `change` in a transaction and return its result after the commit is durable."""
         open_handle = self.current
         if open_handle is not None:
             with Savepoint(open_handle):
-                return step(open_handle)
-        job = WriteJob(step, self._get_deadline())
+                return change(open_handle)
+        job = WriteJob(change, self._get_deadline())
         try:
             while self._queue.wait_for_lead(job, job.deadline):
                 self._commit_jobs(job, self._queue.take_jobs(job))
