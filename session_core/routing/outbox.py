@@ -1,7 +1,9 @@
-"""The outbox of hook deliveries: stored before the hooks are called, so that no crash loses one.
+"""The outbox of hook deliveries: stored with their cause, begun by one process, called once.
 
 Two hooks report the boundaries of a session: `on_session_finalize` (the old session has ended) and
-`on_session_reset` (the chat is in a new session). There are two kinds of deliveries.
+`on_session_reset` (the chat is in a new session). A call is lost if its process is killed while it
+begins or runs, and repeated only if its begin could not be recorded. There are two kinds of
+deliveries here; plans have their own.
 
 **Boundary of a chat** (`HookOutbox`). A reset, a switch or a policy moves a chat from session A to
 session B. The commit that stores B stores a `PendingBoundary` in the entry of the chat: either both
@@ -26,6 +28,16 @@ reports the end of A while the chat stays in A.
 A use of A is its `updated_at`. If a message moves the chat to another session while its end is
 claimed but not begun, the boundary of the chat includes the end, and the claim finds the chat gone.
 A message that stays in A starts another use of A, and its turn voids the claim.
+
+**Ends of a plan** (`maintenance.apply.finalize`). The ends are in the result of the step, which
+commits with them; chats that start a new session have boundaries as above instead.
+
+    state            stored as                            left by
+    pending          the step's mark, step not finished   the hooks, then `Ledger.finish_step`
+    delivered        the step is finished                 nothing
+
+On a Hermes home the chats of an end have a claim, and the begin is recorded as above. Otherwise no
+begin is recorded: a kill after the commit and before `finish_step` repeats the calls.
 
 **Who delivers.** The thread that committed the change calls the hooks directly after the commit. It
 stores the next state just before each call, in a compare-and-swap of the entry: of several threads

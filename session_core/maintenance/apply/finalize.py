@@ -248,7 +248,8 @@ def call_end_hooks(hooks: Hooks, store: SessionStore | None, end: Mapping[str, A
         return
     arguments = {name: end[name] for name in ("session_id", "platform", "reason")}
     on_begin = None if claims is None else partial(_mark_end_begun, store, end)
-    # `on_begin` runs before the first hook, so that a crash does not repeat the calls.
+    # `on_begin` runs before the first hook, so that a crash does not repeat the calls. An end
+    # without claims has only its step: a kill before that is finished repeats the calls.
     hooks.call_once(_HOOK_NAME, on_begin, **arguments)
     for new_id in end["begun"]:
         hooks.call(
