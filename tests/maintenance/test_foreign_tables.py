@@ -174,8 +174,11 @@ def test_trigger_protected_session_blocks_no_other(others: Changing, rule: str) 
 def test_trigger_keeps_session_open(others: Changing) -> None:
     others.home.session("open", 40)
     others.home.session("kept", 40)
-    rule = "BEFORE UPDATE ON sessions WHEN old.id = 'kept' BEGIN SELECT RAISE(ABORT, 'no'); END"
+    rule = (
+        "BEFORE UPDATE ON sessions WHEN old.id = 'kept' BEGIN SELECT RAISE(ABORT, 'keep it'); END"
+    )
     others.home.sql(f"CREATE TRIGGER rule {rule}")
     result = others.plan_and_apply("abandoned", "finalize")
     assert (result.finalized, [item.id for item in result.skipped]) == (1, ["kept"])
-    assert "a rule of this home" in result.skipped[0].why
+    why = "a rule of this home (a trigger or a key) refuses the change: keep it"
+    assert result.skipped[0].why == why

@@ -100,6 +100,9 @@ def make_changed_error(subject: str) -> Changed:
 
 SQL = sql_blocks.load_blocks("rows")
 
+_MAX_RULE_CHARS = 200
+"""The most characters that an error repeats of the message of a trigger or key."""
+
 _RowKey = tuple[str, dict[str, Any]]
 """The table and the key of a row."""
 
@@ -307,7 +310,11 @@ def _translate_constraint_errors(handle: Connection) -> Iterator[None]:
     except _sqlite3.load_library().IntegrityError as error:
         if not handle.connection.in_transaction:
             raise  # the transaction was rolled back, so the caller must not continue
-        raise Changed("a rule of this home (a trigger or a key) refuses the change") from error
+        # The text names columns, or is the message of the trigger's author.
+        text = " ".join(str(error).split())[:_MAX_RULE_CHARS]
+        raise Changed(
+            f"a rule of this home (a trigger or a key) refuses the change: {text}"
+        ) from error
 
 
 def _forget_counts(handle: Connection, image: RowImages) -> None:
