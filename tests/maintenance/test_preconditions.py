@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from session_core.errors import StorageError
 from session_core.ledger.execute import discard_step, prepare_step
 from session_core.ledger.undo_log import UndoLog
 from session_core.maintenance.apply import files
@@ -183,6 +184,16 @@ def test_interrupted_run_is_in_audit_log(changed: Changing) -> None:
     assert gone
     counts = {"removed": gone, "finalized": 0, "skipped": 0, "remaining": 4 - gone}
     assert list_audit_log(changed) == [("prune sessions, in part", counts)]
+
+
+def test_failed_first_step_is_logged_as_begun(changed: Changing) -> None:
+    add_large_session(changed)
+    changed.home.sql(
+        "CREATE TRIGGER stop BEFORE DELETE ON messages BEGIN SELECT raise(rollback, 'no'); END"
+    )
+    with pytest.raises(StorageError):
+        changed.plan_and_apply()
+    assert list_audit_log(changed) == [("prune sessions, begun", {})]
 
 
 @pytest.mark.requirement("maintenance:meanwhile")

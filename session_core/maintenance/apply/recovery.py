@@ -132,8 +132,12 @@ def log_progress(home: HomeContext, handle: str | None, client: str | None = Non
         suppress(Conflict),
     ):  # the plan has expired
         plan = None if handle is None else home.ledger.get_plan(handle)
-        if plan is not None and plan.state != "finished" and "wanted" in plan.about:
-            add_audit_entry(home, client, plan, results.build_result(home, plan))
+        if plan is None or plan.state == "finished" or "wanted" not in plan.about:
+            return
+        result = results.build_result(home, plan)
+        # Without a step that was done, the entry that the plan was begun stays.
+        if result.skipped or (plan.batch is not None and home.ledger.list_steps(plan.batch)):
+            add_audit_entry(home, client, plan, result)
 
 
 def add_audit_entry(
