@@ -17,7 +17,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from session_core import processes
-from session_core.errors import Busy, Changed, Conflict, InvalidInput, SessionError
+from session_core.errors import Busy, Changed, Conflict, InvalidInput, SessionError, StorageError
 from session_core.hooks.calls import log_fault
 from session_core.ledger.batches import encode_json, make_step_id
 from session_core.ledger.ledger import Ledger
@@ -126,6 +126,8 @@ def run_step(
                 committing = True
         except BaseException as error:
             done = _settle_failed_step(db, ledger, step_id, error, committing=committing)
+            if not done:
+                _log_failure(f"step {step_id} of batch {batch}", error, committing=committing)
             if not done or not isinstance(error, Exception):
                 raise
             log_fault(f"step {step_id} was done, but an error followed", error)
@@ -218,6 +220,14 @@ def _settle_failed_step(
             return mark != _ABORTED_MARK
         ledger.abort_step(step_id, skipped=str(error) if isinstance(error, Changed) else None)
     return False
+
+
+def _log_failure(step: str, error: BaseException, *, committing: bool) -> None:
+    """Log a step that failed for no reason of its data, such as an I/O error."""
+    is_refusal = isinstance(error, SessionError) and not isinstance(error, StorageError)
+    if isinstance(error, Exception) and not is_refusal:
+        outcome = "failed at its commit" if committing else "failed and was rolled back"
+        log_fault(f"{step} {outcome}", error)
 
 
 def _settle_mark(db: StateDatabase, step_id: str) -> str:

@@ -139,6 +139,21 @@ def test_failed_change_can_be_retried(db: SessionDB, ledger: Ledger, error: Base
     assert not has_session(db)
 
 
+def test_failed_step_is_logged(
+    db: SessionDB, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = begin_batch(ledger)
+
+    def change(error: Exception) -> None:
+        raise error
+
+    for error in (OSError(5, "Input/output error"), Changed("session a was written to")):
+        with pytest.raises(type(error)):
+            run_step(db, ledger, batch, before=keep, change=lambda _, error=error: change(error))
+    (record,) = caplog.records
+    assert f"of batch {batch} failed and was rolled back" in record.getMessage()
+
+
 def test_failed_read_begins_no_step(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
 
