@@ -21,6 +21,7 @@ from mcp_serve.cli.arguments import make_integer_parser
 from mcp_serve.cli.errors import (
     DECLINED,
     DONE,
+    FAILED,
     INTERRUPTED,
     PARTIAL,
     QuestionInterrupted,
@@ -33,7 +34,7 @@ from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
 from mcp_serve.tools.spec import ToolSpec
-from session_core import SessionError
+from session_core import SessionError, StorageError
 from session_core.maintenance import PlanPreview
 
 
@@ -284,12 +285,16 @@ class _ChangeRunner:
                 self.answer = self._call_tool(given, work)
                 while self._outcome == "partial" and not work.is_cancelled():
                     self.answer = self._call_tool(given, work)
-        except SessionError as error:
+        except BrokenPipeError:
+            raise  # the reader of the output has gone; the plan has not failed
+        except (SessionError, OSError) as error:
             if work.is_cancelled():
                 return self.report_interruption()
-            if not self._has_begun():
+            has_begun = self._has_begun()
+            is_fault = isinstance(error, (StorageError, OSError)) and self._handle is not None
+            if not has_begun and not is_fault:
                 raise
-            return self._report_failure(error)
+            return self._report_failure(error, has_begun=has_begun)
         if self._outcome == "partial":
             self._show_result()
             self._show_continue_command("")
@@ -313,10 +318,16 @@ class _ChangeRunner:
             return False
         return bool(self._tools.home.ledger.list_steps(plan.batch))
 
-    def _report_failure(self, error: SessionError) -> int:
-        self._err.write_unwrapped(f"mcp-sessions: {format_error(error)}")
-        self._show_continue_command("Applied in part; the home is consistent. ")
-        return PARTIAL
+    def _report_failure(self, error: SessionError | OSError, *, has_begun: bool) -> int:
+        """Report an error and the command that continues; return the exit code."""
+        text = format_error(error) if isinstance(error, SessionError) else str(error)
+        plan = f"plan {self._handle} failed: " if self._handle is not None else ""
+        self._err.write_unwrapped(f"mcp-sessions: {plan}{text}")
+        if has_begun:
+            self._show_continue_command("Applied in part; the home is consistent. ")
+            return PARTIAL
+        self._show_continue_command("No step was done; the home is consistent. ")
+        return FAILED
 
     def _show_continue_command(self, before: str) -> None:
         self._err.write_line(f"{before}Continue with")

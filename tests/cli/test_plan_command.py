@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 from rich.cells import cell_len
@@ -325,6 +327,52 @@ def test_plan_has_no_style_in_pipe(run):
     done = run("prune", "--yes")
     assert "\x1b" not in done.out + done.err
     assert done.err == ""
+
+
+# -- errors while it works --------------------------------------------------------------------
+
+
+def test_failed_step_names_plan_and_continuation(run, plan_of, home):
+    plan = plan_of("prune", "--session", "20260701_090000_0ld000", "--older-than", "0")
+    before = list_session_ids(home)
+    with connect(home / "state.db") as connection:
+        connection.execute(
+            "CREATE TRIGGER stop BEFORE DELETE ON messages "
+            "BEGIN SELECT raise(rollback, 'no deletes today'); END"
+        )
+    failed = run("prune", "--plan", plan, "--yes")
+    assert (failed.code, list_session_ids(home)) == (1, before)
+    assert f"plan {plan} failed: " in failed.err
+    assert "No step was done; the home is consistent. Continue with" in failed.err
+    assert f"prune --plan {plan}" in failed.err
+    with connect(home / "state.db") as connection:
+        connection.execute("DROP TRIGGER stop")
+    assert run("prune", "--plan", plan, "--yes").code == 0
+    assert list_session_ids(home) != before
+
+
+FAILING_DISK = """
+import sys
+from mcp_serve.cli.main import main
+from session_core.maintenance.apply.sessions import SessionRemover
+
+def fail(*_):
+    raise OSError(5, "Input/output error")
+
+SessionRemover._remove_items = fail
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_input_output_error_names_plan(plan_of, home):
+    plan = plan_of("prune", "--session", "20260701_090000_0ld000", "--older-than", "0")
+    words = ("prune", "--home", str(home), "--plan", plan, "--yes")
+    failed = subprocess.run(
+        [sys.executable, "-c", FAILING_DISK, *words], capture_output=True, text=True, check=False
+    )
+    assert failed.returncode == 1
+    assert f"plan {plan} failed: [Errno 5] Input/output error" in failed.stderr
+    assert f"prune --plan {plan}" in failed.stderr
 
 
 # -- Ctrl-C while it works --------------------------------------------------------------------
