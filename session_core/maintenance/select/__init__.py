@@ -1,1 +1,1 @@
-"""Select the members of a plan: one module for each kind, over one snapshot of the home."""
+"""Select the members of a plan, over one snapshot of the home; `sessions` has several kinds."""
