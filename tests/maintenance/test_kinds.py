@@ -10,6 +10,12 @@ from session_core.maintenance import kinds
 from session_core.maintenance.kinds import PLAN_KINDS, PlanKind
 from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changing import Changing
+from tests.maintenance.test_sessions import CHOOSERS
+
+_NAMED_KIND = "finalize sessions"
+"""It selects what callers name, whatever the home has; test_sessions has its own tests of it."""
+
+_SELECTING_KINDS = [kind for kind in PLAN_KINDS.values() if kind.part and kind.name != _NAMED_KIND]
 
 
 @pytest.mark.parametrize("kind", list(PLAN_KINDS.values()), ids=lambda kind: kind.name)
@@ -23,6 +29,14 @@ def test_requestable_kind_is_complete(kind: PlanKind) -> None:
     assert kind.name == PlanRequest(kind.what, kind.tool).kind == f"{kind.tool} {kind.what}"
     assert kind.select or kind.plan != kinds.MAKE_PLAN
     assert not kind.part or kind.part in kinds.PART_ORDER
+
+
+@pytest.mark.parametrize("kind", _SELECTING_KINDS, ids=lambda kind: kind.name)
+def test_selector_of_part_is_tested(kind: PlanKind) -> None:
+    assert kind.what in CHOOSERS, f"add {kind.name!r} to CHOOSERS of test_sessions.py"
+    request, chooser = CHOOSERS[kind.what]
+    assert request.kind == kind.name
+    assert chooser is kinds.load_function(kind.select)
 
 
 @pytest.mark.parametrize("part", kinds.PART_ORDER)
