@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 import tempfile
 import time
@@ -40,8 +41,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--all", action="store_true", help="try every point, not a choice")
     parser.add_argument("--bundled", action="store_true", help="with the SQLite of pysqlite3")
-    parser.add_argument("names", nargs="*", help="mutations, or parts of them; all if none")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="name",
+        help="a mutation, or a part such as routes; default: all",
+    )
     given = parser.parse_args()
+    _require_known_names(parser, given.names)
     library: SqliteChoice = "bundled" if given.bundled else "standard"
     began_at = time.monotonic()
     print(f"{library} sqlite, {'all points' if given.all else f'seed {find_commit_seed()}'}\n")
@@ -65,6 +72,20 @@ def main() -> int:
     print(f"\n{points} points in {time.monotonic() - began_at:.0f} s, {len(problems)} problems")
     print("\n".join(problems))
     return 1 if problems else 0
+
+
+def _require_known_names(parser: argparse.ArgumentParser, names: list[str]) -> None:
+    """Exit with 2 if a name is neither a mutation nor a part."""
+    parts = [part for part, _, _ in SWEEP_PARTS]
+    known = {*parts, *(name for _, _, mutations in SWEEP_PARTS for name in mutations)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        nearest = difflib.get_close_matches(unknown[0], known, n=5)
+        similar = f"; nearest: {', '.join(map(repr, nearest))}" if nearest else ""
+        parser.error(
+            f"no mutation is named {unknown[0]!r}{similar}; name a mutation as the table shows it, "
+            f"or a part: {', '.join(parts)}"
+        )
 
 
 def _run_sweep(

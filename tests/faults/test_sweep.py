@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +100,16 @@ def test_next_writer_rolls_back_interrupted_change(tmp_path):
     with SessionDB(home / "state.db") as db:
         db.set_meta("key", "value")
         assert len(db.get_messages("chat")) == 5
+
+
+def test_unknown_mutation_is_refused():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults", "nonsense"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no mutation is named 'nonsense'; name a mutation" in done.stderr
