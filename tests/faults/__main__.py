@@ -29,7 +29,7 @@ from tests.faults.sweep import FaultSweep, SweepOutcome
 SWEEP_PARTS: tuple[tuple[str, type[FaultSweep], dict[str, Any]], ...] = (
     ("state", FaultSweep, DATABASE_MUTATIONS),
     ("routes", RouteSweep, ROUTE_MUTATIONS),
-    ("told", HookSweep, HOOK_MUTATIONS),
+    ("hooks", HookSweep, HOOK_MUTATIONS),
     ("ledger", LedgerSweep, LEDGER_MUTATIONS),
     ("compression", CompressionSweep, COMPRESSION_MUTATIONS),
     ("maintenance", MaintenanceSweep, MAINTENANCE_MUTATIONS),
