@@ -44,10 +44,6 @@ stores the next state just before each call, in a compare-and-swap of the entry:
 or processes only one calls the hook. `Hooks` remembers the deliveries of its process and makes
 other threads wait for a running one.
 
-A reset runs through `add_boundary` (inside the commit), `_deliver_boundary` (after it),
-`Hooks.call_boundary` and, before each hook, `_begin_delivery`. The end of an expired session runs
-through `claim_expiry`, `begin_end_delivery`, the hook and `set_expiry_finalized`.
-
 **After a crash.** Before the commit, nothing was changed and nothing is pending. After it, the
 holder of the boundary is dead, and the next process takes the boundary over: at its start, at a
 tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat
