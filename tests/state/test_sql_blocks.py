@@ -14,6 +14,7 @@ from session_core.state import sql_blocks
 ROOT = Path(session_core.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.sql") if "-- name:" in path.read_text("utf-8"))
 _TEXT = re.compile(r'"([a-z_]+(?:\{\w+\}[a-z_]*)*)"')
+_PREFIX = re.compile(r'startswith\("([a-z_]+_)"\)')
 _LOADED = re.compile(r'load_blocks\("(\w+)"')
 
 
@@ -23,7 +24,9 @@ def load_block_names(path: Path) -> dict[str, str]:
 
 
 def has_block_name(module: str, name: str) -> bool:
-    """Whether a module contains the name as a string, or composes it."""
+    """Whether a module contains the name as a string, composes it, or selects its prefix."""
+    if any(name.startswith(prefix) for prefix in _PREFIX.findall(module)):
+        return True
     patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(text)) for text in _TEXT.findall(module))
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
