@@ -111,7 +111,7 @@ def test_title_from_a_database_joins_its_file(tmp_path: Path, is_title_first: bo
     session = "019a0000-0000-7000-8000-000000000001"
     rollout = folder / "sessions/2026/11/19" / f"rollout-2026-11-19T10-00-00-{session}.jsonl"
     rollout.parent.mkdir(parents=True)
-    meta = f'{{"id":"{session}","cwd":"/work","originator":"cli"}}'
+    meta = f'{{"id":"{session}","cwd":"/src","originator":"cli"}}'
     text = '[{"type":"input_text","text":"plant the roses"}]'
     item = f'{{"type":"message","role":"user","content":{text}}}'
     lines = (

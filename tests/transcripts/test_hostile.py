@@ -169,7 +169,7 @@ def test_cyclic_parents_end(tree: ClaudeTree, store: TranscriptStore):
 
 
 def test_path_that_is_not_unicode_is_skipped(tree: ClaudeTree, store: TranscriptStore):
-    folder = os.fsencode(tree.projects / "-work-app")
+    folder = os.fsencode(tree.projects / "-src-app")
     os.mkdir(folder)  # noqa: PTH102 -- bytes
     with open(folder + b"/bad\xff.jsonl", "wb") as file:  # noqa: PTH123 -- bytes
         file.write(make_line("bad", 0, "text"))

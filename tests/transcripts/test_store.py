@@ -48,7 +48,7 @@ def test_list_shows_sessions_before_indexing(tree: ClaudeTree, store: Transcript
         ("one", "how do we ship"),
     ]
     assert rows[0].resume == ("claude", "--resume", "two")
-    assert (rows[0].project, rows[0].branch) == ("/work/app", "main")
+    assert (rows[0].project, rows[0].branch) == ("/src/app", "main")
     assert rows[0].started_at == START
 
 
@@ -71,7 +71,7 @@ def test_list_filters_by_words_and_folder(tree: ClaudeTree, store: TranscriptSto
     tree.write("two", ["fix the index"])
 
     by_words = store.list_sessions(SessionFilter(words="Parser"))
-    by_folder = store.list_sessions(SessionFilter(project="/work"))
+    by_folder = store.list_sessions(SessionFilter(project="/src"))
     elsewhere = store.list_sessions(SessionFilter(project="/wor"))
 
     assert [row.id for row in by_words.items] == ["one"]
@@ -290,7 +290,7 @@ def test_forged_id_hides_no_other_text(tree: ClaudeTree, store: TranscriptStore)
 
 def test_subagent_is_a_delegate(tree: ClaudeTree, store: TranscriptStore):
     tree.write("one", ["start a helper"])
-    path = tree.projects / "-work-app" / "one" / "subagents" / "agent-a1.jsonl"
+    path = tree.projects / "-src-app" / "one" / "subagents" / "agent-a1.jsonl"
     path.parent.mkdir(parents=True)
     path.write_bytes(make_line("one", 0, "helping", isSidechain=True, agentId="a1"))
 
@@ -407,8 +407,8 @@ def test_coverage_counts_unknown_records(tree: ClaudeTree, store: TranscriptStor
 def test_links_out_of_a_root_are_counted(tree: ClaudeTree, tmp_path: Path):
     outside = tmp_path / "outside.jsonl"
     outside.write_bytes(make_line("secret", 0, "not to be seen"))
-    (tree.projects / "-work-app").mkdir()
-    (tree.projects / "-work-app" / "link.jsonl").symlink_to(outside)
+    (tree.projects / "-src-app").mkdir()
+    (tree.projects / "-src-app" / "link.jsonl").symlink_to(outside)
     (tree.projects / "-linked").symlink_to(tmp_path, target_is_directory=True)
 
     with tree.open_store() as store:
@@ -431,8 +431,8 @@ def test_roots_of_others_are_not_shown(tree: ClaudeTree, store: TranscriptStore,
 
 @pytest.mark.usefixtures("tree")
 def test_pipe_in_a_root_blocks_nothing(tree: ClaudeTree, store: TranscriptStore):
-    (tree.projects / "-work-app").mkdir()
-    os.mkfifo(tree.projects / "-work-app" / "pipe.jsonl")
+    (tree.projects / "-src-app").mkdir()
+    os.mkfifo(tree.projects / "-src-app" / "pipe.jsonl")
 
     assert store.list_sessions().items == []
 

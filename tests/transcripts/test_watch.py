@@ -78,7 +78,7 @@ def test_watch_looks_at_changed_files_only(
 
     os.utime(path, (START, START))
     list_ids(watched)
-    assert looked == ["-work-app/one.jsonl"]
+    assert looked == ["-src-app/one.jsonl"]
 
 
 def test_burst_of_events_is_swept(tree: ClaudeTree, watched: TranscriptStore):

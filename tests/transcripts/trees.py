@@ -26,11 +26,11 @@ class ClaudeTree:
         """Return a store over this home, with its index in the home."""
         return TranscriptStore(self.state, environ={"HOME": str(self.home)})
 
-    def get_path(self, session: str, project: str = "-work-app") -> Path:
+    def get_path(self, session: str, project: str = "-src-app") -> Path:
         """Return the path of a session."""
         return self.projects / project / f"{session}.jsonl"
 
-    def write(self, session: str, texts: Iterable[str], project: str = "-work-app") -> Path:
+    def write(self, session: str, texts: Iterable[str], project: str = "-src-app") -> Path:
         """Append messages to a session, the first by the user, and return its path."""
         path = self.get_path(session, project)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def make_line(session: str, number: int, text: str, **fields: Any) -> bytes:
         "uuid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{session}/{number}")),
         "sessionId": session,
         "timestamp": format_time(START + 60 * number),
-        "cwd": "/work/app",
+        "cwd": "/src/app",
         "gitBranch": "main",
         "message": {"role": role, "content": content},
         **fields,

@@ -69,7 +69,7 @@ def _make_lines(
             "parentUuid": parent,
             "isSidechain": False,
             "userType": "external",
-            "cwd": f"/work/project-{session % 40}",
+            "cwd": f"/src/project-{session % 40}",
             "sessionId": session_id,
             "version": "2.1.90",
             "gitBranch": "main",
