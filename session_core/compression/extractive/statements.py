@@ -18,7 +18,7 @@ from session_core.compression.extractive.classify import Traits, classify_passag
 from session_core.compression.extractive.facts import STATEMENT_KINDS
 from session_core.compression.extractive.passages import Passage, PassageSet
 from session_core.compression.extractive.patterns import CHECKBOX
-from session_core.compression.extractive.scoring import ScoredPassage
+from session_core.compression.extractive.scoring import NAME_KINDS, ScoredPassage
 from session_core.compression.extractive.written_form import (
     Author,
     Label,
@@ -40,7 +40,7 @@ _WORTH: Mapping[StatementKind, float] = {
     "file": 1.0,
     "detail": 1.0,
     "note": 0.9,
-    "remark": 0.7,
+    "remark": 0.6,
 }
 """The worth of a statement by its kind; tool output has the worth of its facts."""
 _HALF_LIVES: Mapping[StatementKind, float] = {
@@ -61,7 +61,7 @@ _HALF_LIVES: Mapping[StatementKind, float] = {
 _DETAIL_HALF_LIFE = 1.0
 _UNSURE_FACTOR = 0.8
 _USER_FACTOR = 1.3
-_NARRATION_FACTOR = 0.4
+_NARRATION_FACTOR = 0.2
 """What the assistant says while it calls a tool is about the call."""
 _LABEL_FACTOR = 0.4
 _TICKED_FACTOR = 0.3
@@ -71,10 +71,9 @@ _QUALITY = (0.3, 0.2, 0.5)
 _RARE_WORDS = 3
 _ALIKE_OVERLAP = 0.5
 _MAX_AGE = 12.0
-ESSENTIAL_KINDS: frozenset[StatementKind] = frozenset(
-    ("goal", "rule", "task", "changed", "decision", "problem", "person", "done")
-)
-"""The kinds that a summary has to keep; the others can be looked up or were said in passing."""
+_PASSING_KINDS: frozenset[StatementKind] = frozenset(("request", "remark", "output"))
+"""The kinds that a summary may lack: they were said in passing, or can be looked up."""
+_MAX_ALIKE = 1
 
 State = Literal["current", "superseded", "done", "linked", "repeated"]
 _AUTHORS: Mapping[str, Author] = {"user": "user", "assistant": "assistant"}
@@ -231,7 +230,7 @@ def _measure_quality(statement: Statement, index: topics.TopicIndex) -> float:
     chance = min(statement.scored.chance, 1)
     narration = _NARRATION_FACTOR if statement.is_narration else 1
     if any(fact.kind not in STATEMENT_KINDS for fact in statement.passage.facts):
-        return chance * math.sqrt(narration / max(statement.alike, 1))
+        return chance * narration / math.sqrt(max(statement.alike, 1))
     rare = sum(topics.is_value(word) or index.is_rare(word) for word in statement.words)
     sure, form, words = _QUALITY
     quality = sure + form * chance + words * min(rare / _RARE_WORDS, 1)
@@ -259,7 +258,13 @@ def _count(found: Sequence[Statement], reading: PassageSet) -> int:
 def is_essential(statement: Statement) -> bool:
     """Return whether a summary has to keep a statement."""
     return (
-        statement.kind in ESSENTIAL_KINDS
+        statement.kind not in _PASSING_KINDS
         and statement.is_speech
+        and not statement.is_narration
+        and (statement.alike <= _MAX_ALIKE or _has_name(statement))
         and statement.state in ("current", "linked")
     )
+
+
+def _has_name(statement: Statement) -> bool:
+    return any(fact.kind in NAME_KINDS - {"number"} for fact in statement.passage.facts)
