@@ -18,7 +18,7 @@ from session_core.compression.extractive.classify import Traits, classify_passag
 from session_core.compression.extractive.facts import STATEMENT_KINDS
 from session_core.compression.extractive.passages import Passage, PassageSet
 from session_core.compression.extractive.patterns import CHECKBOX
-from session_core.compression.extractive.scoring import NAME_KINDS, ScoredPassage
+from session_core.compression.extractive.scoring import ScoredPassage
 from session_core.compression.extractive.written_form import (
     Author,
     Label,
@@ -74,6 +74,7 @@ _MAX_AGE = 12.0
 _PASSING_KINDS: frozenset[StatementKind] = frozenset(("request", "remark", "output"))
 """The kinds that a summary may lack: they were said in passing, or can be looked up."""
 _MAX_ALIKE = 1
+_NAMING_KINDS = frozenset(("path", "url", "identifier", "command", "error"))
 
 State = Literal["current", "superseded", "done", "linked", "repeated"]
 _AUTHORS: Mapping[str, Author] = {"user": "user", "assistant": "assistant"}
@@ -230,7 +231,9 @@ def _measure_quality(statement: Statement, index: topics.TopicIndex) -> float:
     chance = min(statement.scored.chance, 1)
     narration = _NARRATION_FACTOR if statement.is_narration else 1
     if any(fact.kind not in STATEMENT_KINDS for fact in statement.passage.facts):
-        return chance * narration / math.sqrt(max(statement.alike, 1))
+        # A name makes even a narration likely to be about something of its own.
+        weight = math.sqrt(narration) if _has_name(statement) else narration
+        return chance * weight / math.sqrt(max(statement.alike, 1))
     rare = sum(topics.is_value(word) or index.is_rare(word) for word in statement.words)
     sure, form, words = _QUALITY
     quality = sure + form * chance + words * min(rare / _RARE_WORDS, 1)
@@ -267,4 +270,4 @@ def is_essential(statement: Statement) -> bool:
 
 
 def _has_name(statement: Statement) -> bool:
-    return any(fact.kind in NAME_KINDS - {"number"} for fact in statement.passage.facts)
+    return any(fact.kind in _NAMING_KINDS for fact in statement.passage.facts)
