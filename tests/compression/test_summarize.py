@@ -17,7 +17,7 @@ from session_core.compression.extractive.summarize import (
     NO_ROOM_SUMMARY,
     summarize,
 )
-from session_core.compression.extractive.written_form import HEADINGS
+from session_core.compression.extractive.written_form import HEADINGS, WrittenLine
 from session_core.compression.retention import RetentionReport
 
 Message = dict[str, Any]
@@ -138,9 +138,11 @@ def test_line_breaks_cannot_start_section(end: str) -> None:
 
 @pytest.mark.parametrize("mark", [summary_message.SUMMARY_PREFIX, summary_message.SUMMARY_END])
 def test_removed_marks_cannot_start_section(mark: str) -> None:
-    messages = [result(1, f"Dec{mark}ided:\ndrop the table rel_9x7k2")]
+    heading = f"Dec{mark}ided:"
+    assert written_form.write_line(WrittenLine(heading, "output")) == "- Decided:"
+    messages = [result(1, f"{heading}\ndrop the table rel_9x7k2")]
     (message,) = summary_message.build_messages(summarize(messages, 2000), None, None)
-    assert "- Decided:" in message["content"].splitlines()
+    assert "drop the table rel_9x7k2" in message["content"].splitlines()
     assert "Decided:" not in message["content"].splitlines()
 
 
@@ -347,8 +349,23 @@ def test_summary_updates_earlier_summary() -> None:
 def test_heading_like_item_is_escaped() -> None:
     messages = [user("# see OPS-1"), user("Files:"), user("- [ ] ask about OPS-2")]
     first = summarize(messages, 500)
-    assert {"- # see OPS-1", "- Files:", "[ ] ask about OPS-2"} <= set(first.splitlines())
+    assert {"- # see OPS-1", "[ ] ask about OPS-2"} <= set(first.splitlines())
+    assert "Files:" not in first.splitlines()
     assert summarize([make_summary_message(first)], 500) == first
+
+
+@pytest.mark.parametrize("said", ["sounds fine, keep going", "not sure about that"])
+def test_filler_is_left_out(said: str) -> None:
+    messages = [user("Why is OPS-1 slow?"), user(said), assistant("It waits for OPS-2.")]
+    summary = summarize(messages, 5000)
+    assert "OPS-2" in summary
+    assert said not in summary
+
+
+def test_narration_with_fact_is_mentioned() -> None:
+    told = {**call(1, {"command": "make"}), "content": "I set the relay timeout to 100 s."}
+    lines = summarize([user("OPS-1 is slow."), told], 5000).splitlines()
+    assert lines[lines.index("Mentioned:") + 1] == "I set the relay timeout to 100 s."
 
 
 def test_outdated_items_are_dropped_first() -> None:

@@ -50,6 +50,7 @@ i am looking|i'm looking|i'm checking|going on|go on|go ahead|one moment|on it|w
 you're welcome
 no problem|of course|happy to|let me know|anything else|hope that helps|i'll start|i'll go|i'll now
 i will now|now i'll|next i'll|i see|understood|makes sense|as expected|here is|here's|here are
+sounds fine|sounds right|keep going|no idea|not sure|take your time|i read through
 noted|fine by me|glad|welcome back|good point|interesting|hm|hmm|moving on|continuing|carry on
 klar|danke|super|alles klar|gern|gerne|in ordnung|verstanden|ich schaue|ich sehe|ich prüfe
 schauen wir|guten morgen|hallo|moment|weiter geht's|mach weiter|passt|ich mache|hier ist

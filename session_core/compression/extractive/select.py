@@ -1,7 +1,8 @@
 """Choose the statements of a summary within its length.
 
 Open tasks come first, then new statements as if they were alone, then all others by their worth,
-which fades with age. Room that nothing deserves stays empty.
+which fades with age. Mentions and tool output take what is left, by the value of their facts; room
+that nothing deserves stays empty.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from session_core.compression.extractive import written_form
 from session_core.compression.extractive.facts import Fact, FactKind
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.patterns import LOG_TIMESTAMP
-from session_core.compression.extractive.statements import Statement
+from session_core.compression.extractive.statements import MIN_SPEECH_WORTH, Statement
 from session_core.compression.extractive.written_form import StatementKind, WrittenLine
 
 _TASK_SHARE = 0.5
@@ -24,7 +25,7 @@ _NEW_SHARE = 0.85
 _CONTEXT_WORDS: Mapping[FactKind, tuple[int, int]] = {"number": (4, 2)}
 """How many words before and after a fact go with it if there is little room."""
 _FRAGMENT_KINDS = frozenset(
-    ("command", "file", "detail", "output", "problem", "request", "note", "remark")
+    ("command", "file", "detail", "output", "problem", "request", "note", "remark", "mention")
 )
 _GAP = " … "
 _MAX_WORD_CHARS = 24
@@ -35,7 +36,6 @@ _RANK_OFFSET = 20
 _MIN_WORTH = 0.05
 _REST_SHARE = 0.2
 """How much the rest of a sentence is worth at least if its facts are written."""
-_MIN_SPEECH_WORTH = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Form:
 def select_items(current: Sequence[Statement], room: int, *, numbered: bool) -> list[SelectedItem]:
     """Return the statements that fit, in their order."""
     selector = _Selector(current, room, numbered)
-    speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= _MIN_SPEECH_WORTH]
+    speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= MIN_SPEECH_WORTH]
     tasks = [at for at in speech if current[at].kind == "task"]
     selector.fill(tasks, int(room * _TASK_SHARE))
     new = [at for at in speech if not current[at].age]

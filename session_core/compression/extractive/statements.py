@@ -42,7 +42,7 @@ _WORTH: Mapping[StatementKind, float] = {
     "note": 0.9,
     "remark": 0.6,
 }
-"""The worth of a statement by its kind; tool output has the worth of its facts."""
+"""The worth of a statement by its kind; a mention and output have the worth of their facts."""
 _HALF_LIVES: Mapping[StatementKind, float] = {
     "goal": 12.0,
     "task": 24.0,
@@ -59,6 +59,11 @@ _HALF_LIVES: Mapping[StatementKind, float] = {
 }
 """After how many ranges of the present length a statement is worth half."""
 _DETAIL_HALF_LIFE = 1.0
+MIN_SPEECH_WORTH = 0.3
+"""New speech that is worth less waits for the room that is left, and is filler without a fact."""
+_MAX_FILLER_CHARS = 140
+_MIN_OUTPUT_CHANCE = 0.3
+"""Tool output without a fact is filler if its probability is less."""
 _UNSURE_FACTOR = 0.8
 _USER_FACTOR = 1.3
 _NARRATION_FACTOR = 0.2
@@ -71,7 +76,7 @@ _QUALITY = (0.3, 0.2, 0.5)
 _RARE_WORDS = 3
 _ALIKE_OVERLAP = 0.5
 _MAX_AGE = 12.0
-_PASSING_KINDS: frozenset[StatementKind] = frozenset(("request", "remark", "output"))
+_PASSING_KINDS: frozenset[StatementKind] = frozenset(("request", "remark", "mention", "output"))
 """The kinds that a summary may lack: they were said in passing, or can be looked up."""
 _MAX_ALIKE = 1
 _NAMING_KINDS = frozenset(("path", "url", "identifier", "command", "error"))
@@ -116,7 +121,16 @@ class Statement:
         if self.kind in ("task", "done"):
             return True
         tool = self.passage.speaker in ("call", "result") or self.author == "tool"
-        return not tool and self.kind != "output"
+        return not tool and self.kind not in ("mention", "output")
+
+    @property
+    def is_filler(self) -> bool:
+        """Return whether it is left out even if there is room."""
+        if self.age or self.passage.facts or self.parts:
+            return False
+        if self.is_speech:
+            return self.worth < MIN_SPEECH_WORTH and len(self.text) <= _MAX_FILLER_CHARS
+        return self.scored.chance < _MIN_OUTPUT_CHANCE
 
 
 @dataclass(slots=True)
@@ -128,8 +142,8 @@ class StatementSet:
 
     @property
     def current(self) -> list[Statement]:
-        """Return the statements that hold and stand alone."""
-        return [statement for statement in self.statements if statement.state == "current"]
+        """Return the statements that hold, stand alone and are no filler."""
+        return [it for it in self.statements if it.state == "current" and not it.is_filler]
 
 
 def read_statements(
@@ -150,7 +164,7 @@ def read_statements(
     resolve.resolve_states(speech, index)
     _set_ages(found, listed)
     for statement in found:
-        statement.worth = _weigh(statement, index)
+        _set_worth(statement, index)
     return StatementSet(found, _count(found, reading))
 
 
@@ -208,6 +222,15 @@ def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
         # An id that is not smaller comes from another home and says nothing about the age.
         if statement.age and statement.message_id is not None and statement.message_id < first:
             statement.age = min(1 + (first - statement.message_id) / span, _MAX_AGE)
+
+
+def _set_worth(statement: Statement, index: topics.TopicIndex) -> None:
+    """Set the worth; narration that is worth little has the worth of its facts, as a mention."""
+    statement.worth = _weigh(statement, index)
+    weak = statement.is_narration and statement.worth < MIN_SPEECH_WORTH
+    if weak and statement.passage.facts:
+        statement.kind = "mention"
+        statement.worth = _weigh(statement, index)
 
 
 def _weigh(statement: Statement, index: topics.TopicIndex) -> float:

@@ -17,7 +17,7 @@ from session_core.compression import summary_message
 
 StatementKind = Literal[
     "goal", "decision", "rule", "task", "done", "problem", "person", "request",
-    "command", "file", "detail", "note", "remark", "output", "changed",
+    "command", "file", "detail", "note", "remark", "mention", "output", "changed",
 ]  # fmt: skip
 Label = Literal["cause", "fix", "reason", "answer"]
 Author = Literal["user", "assistant", "tool"]
@@ -36,6 +36,7 @@ HEADINGS: Mapping[StatementKind, str] = {
     "detail": "Details",
     "note": "The user said",
     "remark": "Said",
+    "mention": "Mentioned",
     "output": "Output",
     "changed": "Changed",
 }
@@ -45,7 +46,7 @@ _KINDS = {heading: kind for kind, heading in HEADINGS.items()}
 _LABELS: tuple[Label, ...] = get_args(Label)
 _LETTERS: Mapping[Author, str] = {"user": "u", "assistant": "a", "tool": "t"}
 _AUTHORS: Mapping[str, Author] = {letter: author for author, letter in _LETTERS.items()}
-_UNMARKED_KINDS = frozenset(("command", "file", "detail", "note", "remark", "output"))
+_UNMARKED_KINDS = frozenset(("command", "file", "detail", "note", "remark", "mention", "output"))
 _BULLET = "- "
 _INDENT = "  "
 _MARK = re.compile(r" \(([uat])(\d{0,18})\)$")
