@@ -7,7 +7,6 @@ which its slowest sleep was late.
 from __future__ import annotations
 
 import asyncio
-import gc
 import subprocess
 import sys
 import tempfile
@@ -63,9 +62,6 @@ async def _measure_lags(folder: Path, hold_s: float) -> list[float]:
 
 async def _run_chats(path: Path, runtime: SessionRuntime, hold_s: float) -> list[float]:
     await runtime.ahandle(_make_chat(0), "warm up")
-    # A full collection over all imported modules takes 20 to 60 ms, which is the lag of Python.
-    gc.collect()
-    gc.freeze()
     async with _hold_lock(path, hold_s):
         turns = [runtime.ahandle(_make_chat(number), "hello") for number in range(CHATS)]
         lags_ms, replies = await _tick_during(asyncio.gather(*turns))
