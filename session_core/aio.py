@@ -88,10 +88,13 @@ class _PendingCall:
         self.future.set_exception(error)
 
     def _run_function(self) -> Any:
-        _enclosing_calls.set((*_enclosing_calls.get(), self))
+        # Reset at the end: the call has the context, so a reference back would be a cycle, and
+        # cycles of every call add up to a full garbage collection that stops the event loop.
+        enclosing = _enclosing_calls.set((*_enclosing_calls.get(), self))
         try:
             return self.function()
         finally:
+            _enclosing_calls.reset(enclosing)
             if self.on_end is not None:
                 self.on_end()
 

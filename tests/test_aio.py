@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -248,6 +250,20 @@ async def test_sequential_calls_share_thread() -> None:
     threads = WorkerThreads(8)
     names = {await threads.run(threading.get_ident) for _ in range(50)}
     assert len(names) < 10
+
+
+@both_loops
+async def test_ended_call_is_freed_without_collector() -> None:
+    """A cycle in every call would make full garbage collections, which stop the event loop."""
+    argument = threading.Event()
+    freed = weakref.ref(argument)
+    gc.disable()
+    try:
+        await WorkerThreads(1).run(partial(bool, argument))
+        del argument
+        await becomes(lambda: freed() is None)
+    finally:
+        gc.enable()
 
 
 def test_database_closes_while_trio_is_imported(tmp_path: Path) -> None:
