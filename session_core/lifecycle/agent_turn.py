@@ -299,10 +299,12 @@ class AgentTurn:
         while True:
             # In one transaction: another process must not compress the session in between.
             with self._db.transaction():
-                row = self._db.get_session(self.session_id)
-                is_tip = self._find_tip(row) == self.session_id
+                is_open = self._is_open()
+                row = None if is_open else self._db.get_session(self.session_id)
+                is_tip = is_open or self._find_tip(row) == self.session_id
                 if is_tip:
-                    appended = append(None if row is not None else self._get_session_fields())
+                    is_new = row is None and not is_open
+                    appended = append(self._get_session_fields() if is_new else None)
             if is_tip:
                 self._stored = True
                 self._note_append(appended)
@@ -310,6 +312,18 @@ class AgentTurn:
                 self.announce_start()
                 return appended
             self.catch_up()
+
+    def _is_open(self) -> bool:
+        """Return True if the session is stored and has not ended.
+
+        The append needs the revision anyway and shares it, so this costs no read of its own.
+        """
+        if not self._stored:
+            return False
+        try:
+            return self._db.get_revision(self.session_id).ended_at is None
+        except NotFound:
+            return False
 
     def _find_tip(self, row: SessionRow | None) -> str:
         """Return the session that continues this one, whose row was just read."""
