@@ -246,7 +246,7 @@ def _read_facts(line: dict[str, Any], kind: str, state: ReaderState) -> SessionF
     if kind == "session.model_change":
         return {} if get_name(line, "agentId") else _state_model(get_name(data, "newModel"), state)
     if kind == "session.usage_record":
-        return _count(get_dict(data, "usage"), state)
+        return _read_usage(get_dict(data, "usage"), state)
     if kind == "session.shutdown":
         return _count_shutdown(data, state)
     return None
@@ -280,7 +280,7 @@ def _state_model(model: str | None, state: ReaderState) -> SessionFacts:
     return {"model": model}
 
 
-def _count(usage: dict[str, Any], state: ReaderState) -> SessionFacts:
+def _read_usage(usage: dict[str, Any], state: ReaderState) -> SessionFacts:
     cached, written = get_count(usage, "cacheReadTokens"), get_count(usage, "cacheWriteTokens")
     state["counts"] = True
     total = Usage(
@@ -303,6 +303,6 @@ def _count_shutdown(data: dict[str, Any], state: ReaderState) -> SessionFacts:
     totals = [0] * 5
     for metrics in get_dict(data, "modelMetrics").values():
         if isinstance(metrics, dict):
-            usage = _count(get_dict(metrics, "usage"), {}).get("usage", Usage())
+            usage = _read_usage(get_dict(metrics, "usage"), {}).get("usage", Usage())
             totals = [total + int(number) for total, number in zip(totals, usage[:5], strict=True)]
     return {"usage": Usage(*totals)} if any(totals) else {}
