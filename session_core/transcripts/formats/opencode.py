@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -132,8 +133,8 @@ class _Read(NamedTuple):
     is_finished: bool
 
 
-class _Layout:
-    """What both versions have in common; the newer layout is asked first."""
+class _Layout(ABC):
+    """The tables of one version; those of the newer version are read first."""
 
     sessions: ClassVar[str]
     messages: ClassVar[str]
@@ -177,8 +178,8 @@ class _Layout:
         where = "WHERE m.session_id = ? AND m.time_created = ? ORDER BY m.id"
         return self.select_rows(query, where, (session_id, moment))
 
-    def read_row(self, query: Query, row: _Row) -> _Read:
-        raise NotImplementedError
+    @abstractmethod
+    def read_row(self, query: Query, row: _Row) -> _Read: ...
 
     def get_change(self, query: Query, row: _Row) -> list[int]:
         """Return numbers that differ after a change of an unfinished message."""
