@@ -50,7 +50,7 @@ class ChatRoutes:
         return self._db.rows.list_routing_rows(session_id)
 
     def open_transaction(self, chats: RoutedChats) -> AbstractContextManager[object]:
-        """Run the block as one transaction over sessions and the routes of these chats."""
+        """Run the `with` block as one transaction on sessions and on routes of the chats."""
         keys = [key for session_keys in chats.keys.values() for key in session_keys]
         return self._store.transaction(*keys) if self._store and keys else nullcontext()
 

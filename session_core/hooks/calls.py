@@ -70,7 +70,7 @@ class IsolatedCall:
         return self.is_running and not self._get_remaining_s()
 
     def wait(self) -> CallFailure | None:
-        """Wait until the call ends or its time is over; return the failure."""
+        """Wait until the call ends or its time limit has passed; return the failure."""
         if not self._ended.wait(self._get_remaining_s()) or self._timed_out:
             return "timed_out"
         return None if self.error is None else "raised"

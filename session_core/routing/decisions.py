@@ -239,7 +239,7 @@ class RouteDecisions:
 
     @contextmanager
     def transaction(self, session_keys: Collection[str], ending: Collection[str]) -> Iterator[None]:
-        """Run the block as one transaction over sessions and the routes of these chats."""
+        """Run the `with` block as one transaction on sessions and on routes of the chats."""
         self.prepare_change()
         transaction = RouteTransaction(frozenset(session_keys), ending)
         with ExitStack() as stack:

@@ -1,7 +1,7 @@
 """Leases in entries: which process runs a turn in a session or delivers its end.
 
 Newer releases of Hermes store a turn under the same names. A lease is void if its process is dead
-or its time is over.
+or it has expired.
 
 `DeliveryMarks` holds the records of ends of a Hermes home, whose entries may not carry them, in
 memory; `session_core.ledger.hook_deliveries` stores them in a file.
@@ -68,7 +68,7 @@ END_CLAIM = EntryLease("expiry_claim", "expiry_claimed_at", _CLAIM_DURATION, BEG
 def find_live_holder(
     token: Any, since: Any, now: datetime, *, duration: timedelta = _CLAIM_DURATION
 ) -> str | None:
-    """Return a token if its process may be alive and its time is not over, else None."""
+    """Return the token if it has not expired and its process may be alive, else None."""
     taken_at = parse_optional_time(since)
     if not isinstance(token, str) or taken_at is None:
         return None

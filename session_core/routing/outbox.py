@@ -106,7 +106,7 @@ class PendingBoundary:
 
 
 def list_pending(entry: SessionEntry) -> list[PendingBoundary]:
-    """Return the pending boundaries of an entry, oldest first; skip unreadable ones."""
+    """Return the pending boundaries of an entry, oldest first, without unreadable ones."""
     stored = entry.extra.get(PENDING_FIELD)
     boundaries = (_parse_pending(item) for item in stored) if isinstance(stored, list) else ()
     return [boundary for boundary in boundaries if boundary is not None]

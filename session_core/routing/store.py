@@ -274,7 +274,7 @@ class SessionStore:
     def transaction(
         self, *session_keys: str, ending: Collection[str] = ()
     ) -> AbstractContextManager[None]:
-        """Run the block as one transaction over sessions and the routes of these chats.
+        """Run the `with` block as one transaction on sessions and on routes of the chats.
 
         The transaction belongs to one task and one thread. Another task of the thread that changes
         routes is refused at once; another thread that changes the same chats waits. The mirror is

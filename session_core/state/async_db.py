@@ -171,7 +171,7 @@ class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
     ) -> EventPage:
         """Return the events committed after `cursor`, or from now on without one.
 
-        If there are none yet, wait until `stop` is set or the time is over.
+        If there are none yet, wait until `stop` is set or the time limit has passed.
         """
         # Waiting takes no thread: many callers can wait, and a cancelled one ends at once.
         poller = ChangePoller(cursor, timeout_s, stop)

@@ -13,7 +13,7 @@ _POLL_INTERVAL_S = 0.05
 
 
 class ChangePoller:
-    """Waits for commits after a cursor, until the time is over or `stop` is set."""
+    """Waits for commits after a cursor, until the time limit or `stop` is set."""
 
     def __init__(self, cursor: str | None, timeout_s: float, stop: StopSignal | None) -> None:
         if not isinstance(timeout_s, (int, float)) or not timeout_s >= 0:
@@ -26,14 +26,14 @@ class ChangePoller:
         """Read once; return None if the caller should poll again after `pause_s`.
 
         Raises:
-            Busy: another process locks the database exclusively, and the time is over.
+            Busy: another process locks the database exclusively, and the time limit has passed.
         """
         is_over = time.monotonic() >= self._until or (
             self._stop is not None and self._stop.is_set()
         )
         try:
             page = read(self._cursor)
-        # Another process has locked the database exclusively: try again until the time is over.
+        # Another process has locked the database exclusively: try again until the time limit.
         except Busy:
             if is_over:
                 raise

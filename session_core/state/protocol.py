@@ -110,7 +110,7 @@ class StateDatabase(Protocol):
         """Return True if this task has a transaction open in this thread."""
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
-        """Run the block as one transaction, which is rolled back if the block raises.
+        """Run the `with` block as one transaction, which is rolled back if the block raises.
 
         It belongs to one task and one thread. A change by another task of the thread is refused at
         once, a change by another thread waits, and both read committed rows. A coroutine passes a
@@ -338,7 +338,7 @@ class StateDatabase(Protocol):
     ) -> EventPage:
         """Return the events committed after `cursor`, or from now on without one.
 
-        If there are none yet, wait until `stop` is set or the time is over.
+        If there are none yet, wait until `stop` is set or the time limit has passed.
         """
 
 
@@ -354,7 +354,7 @@ class RowStorage(Protocol):
     def compact_messages(
         self, session_id: str, message_ids: Ids, summary: Iterable[Row], *, carry: Ids = ()
     ) -> AppendManyResult:
-        """Flag messages, append a summary, then copies of the messages in `carry`."""
+        """Flag messages as compacted, then append a summary and copies of the carried messages."""
 
     def copy_messages(
         self, session_id: str, message_ids: Ids, to_session_id: str

@@ -78,7 +78,7 @@ class Index:
 
     @contextmanager
     def open_transaction(self) -> Iterator[_sqlite3.Connection]:
-        """Run the block as one transaction that changes the index.
+        """Run the `with` block as one transaction that changes the index.
 
         Raises:
             Busy: another process holds the write lock for too long.

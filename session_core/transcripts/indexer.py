@@ -161,7 +161,7 @@ class Indexer:
     def _read_file(
         self, feed: FileFeed, due: Due, batch: _Batch, until: float, *, is_history: bool
     ) -> None:
-        """Read a file to its end, or until the time is over."""
+        """Read a file to its end, or until the time limit."""
         file = due.root.match_file(due.entry.path)
         entry = due.entry
         while file is not None:
@@ -189,7 +189,7 @@ class Indexer:
         return bool(dead[0][0] * 2 > self._index.read("SELECT count(*) FROM messages")[0][0])
 
     def _read_database(self, due: Due, until: float, *, is_history: bool) -> None:
-        """Read a database until nothing is new in it, or until the time is over."""
+        """Read a database until nothing is new in it, or until the time limit."""
         feed, entry = self._database_feeds[id(due.root)], due.entry
         while True:
             part = feed.read_part(entry, due.identity)

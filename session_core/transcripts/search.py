@@ -268,7 +268,7 @@ class TranscriptSearch:
         return [found[number] for number in ids if number in found]
 
     def _scan(self, request: SearchRequest, top: int) -> Block:
-        """Search for the literal text, newest first, until the time is over."""
+        """Search for the literal text, newest first, until the time limit."""
         literal = search_text.fold_text(request.query.text)
         until = time.monotonic() + _SCAN_S
         sql = (

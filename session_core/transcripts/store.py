@@ -290,7 +290,7 @@ class TranscriptStore:
     ) -> EventPage:
         """Return the messages written since a cursor, or a cursor for now without one.
 
-        If there are none yet, wait until `stop` is set or the time is over.
+        If there are none yet, wait until `stop` is set or the time limit has passed.
         """
         check_limit(limit)
         poller = ChangePoller(cursor, timeout_s, stop)

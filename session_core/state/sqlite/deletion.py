@@ -146,7 +146,10 @@ def list_existing_sessions(handle: Connection, session_ids: Sequence[str]) -> li
 def delete_batch(
     handle: Connection, session_ids: Sequence[str], unlinked: UnlinkedDelegates, room: int
 ) -> tuple[int, set[str]]:
-    """Delete up to `room` bytes; return how many sessions were processed and which were deleted."""
+    """Delete sessions of about `room` bytes in all.
+
+    Return the number of ids that are done and the ids of all deleted sessions.
+    """
     batch = _DeletionBatch(handle, room)
     done = 0
     for session_id in session_ids:

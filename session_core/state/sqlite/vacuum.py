@@ -120,7 +120,7 @@ class SqliteVacuum(SqliteOperations):
 
 
 def _merge_indexes(handle: Connection) -> bool:
-    """Merge in small parts until the time is over; return whether more is left."""
+    """Merge in small parts until the time limit; return whether more is left."""
     until = time.monotonic() + _MERGE_STEP_S
     for table in opening.list_usable_indexes(handle):
         name = quote_name(table)
