@@ -20,7 +20,7 @@ from session_core.compression.types import NotCompressed
 from tests.compression.homes import LAST, Chat, summarize_short
 
 ROOT = Path(__file__).parents[2]
-COMPRESSIONS = 200
+COMPRESSIONS = [40, pytest.param(200, marks=pytest.mark.slow)]
 
 
 class SpeakerProcess:
@@ -67,11 +67,12 @@ def run_speaker(chat: Chat, what: str) -> Any:
 
 
 @pytest.mark.requirement("compression:others")
-def test_concurrent_messages_survive_many_compressions(chat: Chat) -> None:
+@pytest.mark.parametrize("compressions", COMPRESSIONS)
+def test_concurrent_messages_survive_many_compressions(chat: Chat, compressions: int) -> None:
     before = chat.db.get_messages(chat.session_id, include_inactive=True)
     compressor, batches = chat.compressor(), []
     with run_speaker(chat, "speaks") as speaker:
-        while len(batches) < COMPRESSIONS:
+        while len(batches) < compressions:
             batches += compress_or_undo(chat, compressor, len(batches))
         appended = json.loads(speaker.end())
     assert_complete(chat, appended)
