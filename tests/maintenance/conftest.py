@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.maintenance.carried import Place, place
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import KINDS, Home, fill, opened
 
@@ -65,3 +66,16 @@ def restored(
         home.store.close()
         with changing(home, folder / "kept") as made:
             yield made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The path of a file to import."""
+    return tmp_path / "sessions.jsonl"
+
+
+@pytest.fixture(params=["own", 22], ids=str)
+def fresh(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """An empty home for an import."""
+    with place(home_path, request.param) as home:
+        yield home

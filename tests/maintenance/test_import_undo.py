@@ -25,12 +25,7 @@ from session_core.maintenance.transfer.store import MARK_PREFIX
 from session_core.state import batch_size
 from tests.homes import connect, make_hermes_database
 from tests.maintenance.carried import rows
-from tests.maintenance.test_import_sessions import make_line, make_long_line, write_lines
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "sessions.jsonl"
+from tests.maintenance.import_lines import make_line, make_long_line, write_lines
 
 
 @pytest.fixture(params=["own", 22, 30], ids=str)
