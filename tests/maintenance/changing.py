@@ -136,3 +136,8 @@ def changing(home: Home, root: Path) -> Iterator[Changing]:
         hooks.register(reports)
         maintenance = Maintenance(home.db, ledger, store=home.store, hooks=hooks, clock=home.clock)
         yield Changing(home, ledger, maintenance, hooks, reports, root)
+
+
+def list_skip_reasons(done: ApplyResult) -> dict[str, str]:
+    """Return why items were skipped, by their id."""
+    return {item.id: item.why for item in done.skipped}

@@ -14,6 +14,7 @@ from session_core.errors import Changed, Corrupt, Denied, NotFound
 from session_core.ledger.codec import pack_trash, unpack_trash
 from session_core.ledger.types import TrashItem
 from session_core.maintenance.apply import files
+from tests.maintenance.changing import Changing, list_skip_reasons
 
 WRITTEN = 1_700_000_000_123_456_789
 
@@ -246,3 +247,25 @@ def test_missing_pieces_restore_nothing(path: Path, tmp_path: Path):
     with pytest.raises(Corrupt, match="incomplete"):
         files.restore_file(head, iter([]), tmp_path)
     assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.requirement("maintenance:gateway")
+def test_session_files_are_removed_with_session(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    changed.home.session("other", 3, reason="idle")
+    for name in ("session_old.json", "old.jsonl", "session_other.json"):
+        changed.home.file(name, 140, name)
+    before = changed.read_everything()
+    result = changed.plan_and_apply()
+    assert set(changed.read_everything()["files"]) == {"session_other.json"}
+    changed.restore(result)
+    assert changed.read_everything() == before
+
+
+def test_file_written_since_plan_stays(changed: Changing) -> None:
+    name = "session_20260101_120000_abcdef01.json"
+    changed.home.file(name, 50)
+    planned = changed.plan("orphans")
+    changed.home.file(name, 2, "written")
+    assert list_skip_reasons(changed.apply(planned)) == {name: "it was written since"}
+    assert changed.home.store.sessions_dir.joinpath(name).read_text() == "written"

@@ -14,6 +14,7 @@ from session_core.maintenance.select import orphans
 from session_core.maintenance.select.orphans import FileOwners
 from session_core.maintenance.types import PlanRequest
 from session_core.presence import Lease
+from tests.maintenance.changing import Changing, list_skip_reasons
 from tests.maintenance.homes import DAY, NOW, Home, fill
 
 ASKED = PlanRequest("orphans")
@@ -190,3 +191,54 @@ def test_unrecognized_file_has_no_owner(name: str) -> None:
     known = ("session_", "request_dump_", ".sessions_", "cron_")
     if not name.startswith(known) and not name[:8].isdigit():
         assert FileOwners(()).find_owner(name) is None
+
+
+def test_orphaned_nonpositive_message_ids_are_removed(changed: Changing) -> None:
+    changed.home.session("gone", 5, messages=2)
+    changed.home.sql("UPDATE messages SET id = -id")
+    changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
+    assert changed.plan_and_apply("orphans").removed == 1
+    assert changed.read_everything()["rows"]["messages"] == []
+
+
+def test_orphaned_rows_are_removed_in_batches(
+    changed: Changing,
+) -> None:
+    for number in range(40):
+        changed.home.session(f"gone_{number}", 9, messages=1)
+    changed.home.session("large", 9, messages=0)
+    changed.home.clock.now = NOW - 9 * DAY
+    for number in range(6):
+        changed.home.db.append_message("large", "user", f"says {number} " + "x" * 40_000)
+    changed.home.clock.now = NOW
+    changed.home.sql("DELETE FROM sessions")
+    before = changed.read_everything()
+    result = changed.plan_and_apply("orphans")
+    assert (result.removed, result.skipped) == (41, ())
+    assert 2 < len(changed.ledger.list_steps(result.batch)) < 10
+    assert changed.read_everything()["rows"]["messages"] == []
+    changed.restore(result)
+    assert changed.read_everything() == before
+
+
+def test_reappeared_session_keeps_its_rows(changed: Changing) -> None:
+    for name in ("first", "again", "last"):
+        changed.home.session(name, 9)
+    changed.home.sql("DELETE FROM sessions")
+    planned = changed.plan("orphans")
+    changed.home.db.create_session("again", "cli")
+    result = changed.apply(planned)
+    assert list_skip_reasons(result) == {"messages/again": "its session exists again"}
+    assert result.removed == 2
+    assert len(changed.home.db.get_messages("again")) == 2
+
+
+def test_rows_of_reappeared_session_stay(changed: Changing) -> None:
+    changed.home.session("gone", 5, messages=3)
+    changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
+    planned = changed.plan("orphans")
+    changed.home.db.create_session("gone", "cli")
+    assert list_skip_reasons(changed.apply(planned)) == {
+        "messages/gone": "its session exists again"
+    }
+    assert changed.home.db.message_count("gone") == 3

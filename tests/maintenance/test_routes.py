@@ -1,14 +1,19 @@
-"""Lost routes are selected; routes that the next message repairs are not."""
+"""Lost routes are selected and removed; routes that the next message repairs are not."""
 
 from __future__ import annotations
+
+from contextlib import ExitStack
 
 import pytest
 
 from session_core import SessionFilter
 from session_core.activity import ActivitySnapshot, HomeActivity
-from session_core.errors import NotFound
+from session_core.errors import Denied, NotFound
+from session_core.maintenance.apply import routes as route_removal
+from session_core.maintenance.apply import run
 from session_core.maintenance.select import routes
 from session_core.maintenance.types import PlanRequest
+from tests.maintenance.changing import Changing, list_skip_reasons, live_gateway
 from tests.maintenance.homes import NOW, Home, opened
 
 
@@ -128,3 +133,58 @@ def test_routes_in_file_only_are_selected(home_path) -> None:
         dangling = home.route("2", "nowhere", 9)
         selected = routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes"))
         assert {route.id for route in selected.items} == {stale, dangling}
+
+
+def test_route_used_since_plan_stays(changed: Changing) -> None:
+    for chat in ("1", "2"):
+        changed.home.route(chat, "nobody", 40)
+    planned = changed.plan("routes")
+    key = "agent:main:telegram:dm:1"
+    changed.home.store.update_session(key, 7)
+    result = changed.apply(planned)
+    assert list_skip_reasons(result) == {key: "its chat was used since"}
+    assert list(changed.home.store.load_entries()) == [key]
+
+
+@pytest.mark.requirement("maintenance:gateway")
+def test_route_removal_names_live_gateway(changed: Changing) -> None:
+    changed.home.route("1", "nobody", 40)
+    planned = changed.plan("routes")
+    with (
+        live_gateway(changed.home) as pid,
+        pytest.raises(Denied, match=rf"gateway \(pid {pid}\).* stop it"),
+    ):
+        changed.apply(planned)
+    assert len(changed.home.store.load_entries()) == 1
+
+
+def test_gateway_started_between_steps_protects_rest(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        changed.home.route(str(number), "nobody", 40)
+    planned = changed.plan("routes")
+    monkeypatch.setattr(route_removal, "_BATCH_ROUTES", 1)
+    monkeypatch.setattr(run, "_ACTIVITY_TTL_S", -1.0)
+    with ExitStack() as stack:
+
+        def begin() -> bool:
+            stack.enter_context(live_gateway(changed.home))
+            return False
+
+        with pytest.raises(Denied, match="a gateway"):
+            changed.apply(planned, stop=begin)
+    assert len(changed.home.store.load_entries()) == 2
+    (changed.home.folder / "gateway.pid").unlink()
+    assert changed.apply(planned).removed == 3
+
+
+@pytest.mark.requirement("maintenance:gateway")
+def test_route_removal_and_restore_cover_mirror(changed: Changing) -> None:
+    changed.home.route("1", "nobody", 40)
+    before = changed.read_everything()
+    result = changed.plan_and_apply("routes")
+    now = changed.read_everything()
+    assert (now["rows"]["gateway_routing"], list(now["routes"])) == ([], ["_README"])
+    changed.restore(result)
+    assert changed.read_everything() == before

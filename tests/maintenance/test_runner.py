@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from session_core.errors import Conflict, Denied, NotFound
-from session_core.maintenance.apply import routes, run
+from session_core.errors import Conflict, NotFound
+from session_core.maintenance.apply import routes
 from session_core.maintenance.apply.sessions import SessionRemover
 from session_core.types import RowImages
-from tests.maintenance.changing import Changing, live_gateway
+from tests.maintenance.changing import Changing, list_skip_reasons
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
-
-
-def list_skip_reasons(done) -> dict[str, str]:
-    return {item.id: item.why for item in done.skipped}
 
 
 @pytest.mark.requirement("maintenance:apply")
@@ -136,14 +129,6 @@ def test_branch_parent_is_cut_and_restored(changed: Changing) -> None:
     assert changed.home.db.get_session("branch")["parent_session_id"] is None
     changed.restore(result)
     assert changed.home.db.get_session("branch")["parent_session_id"] == "trunk"
-
-
-def test_pin_added_after_plan_protects(changed: Changing) -> None:
-    changed.home.session("old", 140, reason="idle")
-    planned = changed.plan()
-    changed.ledger.pins.set_pins({"old": True})
-    result = changed.apply(planned)
-    assert list_skip_reasons(result) == {"old": "session old: it is pinned"}
 
 
 def test_delegate_is_removed_before_its_parent(changed: Changing) -> None:
@@ -320,14 +305,6 @@ def test_nonpositive_message_ids_are_removed_and_restored(changed: Changing) -> 
     assert changed.read_everything()["rows"]["messages"] == before
 
 
-def test_orphaned_nonpositive_message_ids_are_removed(changed: Changing) -> None:
-    changed.home.session("gone", 5, messages=2)
-    changed.home.sql("UPDATE messages SET id = -id")
-    changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
-    assert changed.plan_and_apply("orphans").removed == 1
-    assert changed.read_everything()["rows"]["messages"] == []
-
-
 def test_expired_plan_is_refused(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
@@ -375,185 +352,6 @@ def test_apply_reports_progress(changed: Changing, monkeypatch: pytest.MonkeyPat
     changed.apply(changed.plan(), progress=lambda so_far: reports.append(so_far.done))
     assert reports == sorted(reports)
     assert len(reports) > 1
-
-
-# -- routes and files ----------------------------------------------------------------------
-
-
-def test_route_used_since_plan_stays(changed: Changing) -> None:
-    for chat in ("1", "2"):
-        changed.home.route(chat, "nobody", 40)
-    planned = changed.plan("routes")
-    key = "agent:main:telegram:dm:1"
-    changed.home.store.update_session(key, 7)
-    result = changed.apply(planned)
-    assert list_skip_reasons(result) == {key: "its chat was used since"}
-    assert list(changed.home.store.load_entries()) == [key]
-
-
-@pytest.mark.requirement("maintenance:gateway")
-def test_route_removal_names_live_gateway(changed: Changing) -> None:
-    changed.home.route("1", "nobody", 40)
-    planned = changed.plan("routes")
-    with (
-        live_gateway(changed.home) as pid,
-        pytest.raises(Denied, match=rf"gateway \(pid {pid}\).* stop it"),
-    ):
-        changed.apply(planned)
-    assert len(changed.home.store.load_entries()) == 1
-
-
-def test_orphaned_rows_are_removed_in_batches(
-    changed: Changing,
-) -> None:
-    for number in range(40):
-        changed.home.session(f"gone_{number}", 9, messages=1)
-    changed.home.session("large", 9, messages=0)
-    changed.home.clock.now = NOW - 9 * DAY
-    for number in range(6):
-        changed.home.db.append_message("large", "user", f"says {number} " + "x" * 40_000)
-    changed.home.clock.now = NOW
-    changed.home.sql("DELETE FROM sessions")
-    before = changed.read_everything()
-    result = changed.plan_and_apply("orphans")
-    assert (result.removed, result.skipped) == (41, ())
-    assert 2 < len(changed.ledger.list_steps(result.batch)) < 10
-    assert changed.read_everything()["rows"]["messages"] == []
-    changed.restore(result)
-    assert changed.read_everything() == before
-
-
-def test_reappeared_session_keeps_its_rows(changed: Changing) -> None:
-    for name in ("first", "again", "last"):
-        changed.home.session(name, 9)
-    changed.home.sql("DELETE FROM sessions")
-    planned = changed.plan("orphans")
-    changed.home.db.create_session("again", "cli")
-    result = changed.apply(planned)
-    assert list_skip_reasons(result) == {"messages/again": "its session exists again"}
-    assert result.removed == 2
-    assert len(changed.home.db.get_messages("again")) == 2
-
-
-def test_gateway_started_between_steps_protects_rest(
-    changed: Changing, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        changed.home.route(str(number), "nobody", 40)
-    planned = changed.plan("routes")
-    monkeypatch.setattr(routes, "_BATCH_ROUTES", 1)
-    monkeypatch.setattr(run, "_ACTIVITY_TTL_S", -1.0)
-    with ExitStack() as stack:
-
-        def begin() -> bool:
-            stack.enter_context(live_gateway(changed.home))
-            return False
-
-        with pytest.raises(Denied, match="a gateway"):
-            changed.apply(planned, stop=begin)
-    assert len(changed.home.store.load_entries()) == 2
-    (changed.home.folder / "gateway.pid").unlink()
-    assert changed.apply(planned).removed == 3
-
-
-@pytest.mark.requirement("maintenance:gateway")
-def test_route_removal_and_restore_cover_mirror(changed: Changing) -> None:
-    changed.home.route("1", "nobody", 40)
-    before = changed.read_everything()
-    result = changed.plan_and_apply("routes")
-    now = changed.read_everything()
-    assert (now["rows"]["gateway_routing"], list(now["routes"])) == ([], ["_README"])
-    changed.restore(result)
-    assert changed.read_everything() == before
-
-
-@pytest.mark.requirement("maintenance:gateway")
-def test_session_files_are_removed_with_session(changed: Changing) -> None:
-    changed.home.session("old", 140, reason="idle")
-    changed.home.session("other", 3, reason="idle")
-    for name in ("session_old.json", "old.jsonl", "session_other.json"):
-        changed.home.file(name, 140, name)
-    before = changed.read_everything()
-    result = changed.plan_and_apply()
-    assert set(changed.read_everything()["files"]) == {"session_other.json"}
-    changed.restore(result)
-    assert changed.read_everything() == before
-
-
-def test_file_written_since_plan_stays(changed: Changing) -> None:
-    name = "session_20260101_120000_abcdef01.json"
-    changed.home.file(name, 50)
-    planned = changed.plan("orphans")
-    changed.home.file(name, 2, "written")
-    assert list_skip_reasons(changed.apply(planned)) == {name: "it was written since"}
-    assert changed.home.store.sessions_dir.joinpath(name).read_text() == "written"
-
-
-def test_rows_of_reappeared_session_stay(changed: Changing) -> None:
-    changed.home.session("gone", 5, messages=3)
-    changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
-    planned = changed.plan("orphans")
-    changed.home.db.create_session("gone", "cli")
-    assert list_skip_reasons(changed.apply(planned)) == {
-        "messages/gone": "its session exists again"
-    }
-    assert changed.home.db.message_count("gone") == 3
-
-
-# -- beside others -------------------------------------------------------------------------
-
-HOLDER = """
-import sys
-from pathlib import Path
-from tests.homes import connect
-with connect(Path(sys.argv[1]), "ro") as connection:
-    connection.execute("BEGIN")
-    connection.execute("SELECT count(*) FROM sessions").fetchone()
-    print("open", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def beside(changed: Changing) -> Iterator[Changing]:
-    """A home that another process has open too, with sessions that it may be using."""
-    home = changed.home
-    home.session("open", 140)
-    home.session("lately", 140, reason="idle", ended=2)
-    home.session("long_ago", 140, reason="idle")
-    command = [sys.executable, "-c", HOLDER, str(home.db.path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        yield changed
-        child.communicate(timeout=10)
-
-
-def test_holder_limits_prune_to_old_ends(beside: Changing) -> None:
-    planned = beside.plan(ids=("open", "lately", "long_ago"))
-    assert planned.protected == {"never ended": 1, "ended lately": 1}
-    assert "has the database open" in planned.warnings[0]
-    assert beside.apply(planned).removed == 1
-    assert beside.sessions() == {"open", "lately"}
-
-
-def test_new_holder_protects_open_sessions(
-    changed: Changing, request: pytest.FixtureRequest
-) -> None:
-    changed.home.session("unended", 140)
-    planned = changed.plan(ids=("unended",))
-    request.getfixturevalue("beside")
-    result = changed.apply(planned)
-    assert list_skip_reasons(result) == {
-        "unended": "session unended: it never ended, and another process has the database open"
-    }
-
-
-def test_open_sessions_are_finalized_despite_holder(beside: Changing) -> None:
-    assert beside.plan_and_apply("sessions", "finalize", ids=("open",)).finalized == 1
-    assert beside.home.db.get_session("open")["end_reason"] == "finalized"
 
 
 def add_many_sessions(changed: Changing) -> list[str]:
