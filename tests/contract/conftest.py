@@ -77,3 +77,9 @@ def strange(engine: Engine, home_path: Path) -> Callable[..., int]:
         return engine.run_foreign_sql(home_path, sql, *values)
 
     return run
+
+
+@pytest.fixture
+def session(db: StateDatabase) -> str:
+    """Return the id of an empty session."""
+    return db.create_session("s", "cli")

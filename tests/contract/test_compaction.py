@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from session_core import Conflict, InvalidInput, NotFound, StateDatabase, Unsupported
+from session_core import Conflict, InvalidInput, NotFound, Revision, StateDatabase, Unsupported
 from tests.contract.engines import has_column, require_column
+from tests.contract.message_rows import append_text, list_contents, list_flags, read_counters
 
 pytestmark = pytest.mark.schemas(16, 30)
 
@@ -262,3 +263,61 @@ def test_compression_lock_requires_holder_name(db: StateDatabase, names: tuple[s
         with pytest.raises(InvalidInput, match="must not be empty"):
             take(*names)
     assert db.admin.list_claims() == []
+
+
+@pytest.mark.requirement("messages:flags")
+def test_restore_rewound_keeps_compacted_messages_compacted(
+    db: StateDatabase, session: str
+) -> None:
+    ids = append_text(db, "a", "b", "c")
+    db.rewind_to_message(session, ids[2])
+    with require_column(db, "compacted"):
+        db.archive_and_compact(session, [{"role": "user", "content": "summary"}])
+        assert db.restore_rewound(session, ids[0]) == 1
+        assert list_flags(db) == [("a", 0, 1), ("b", 0, 1), ("c", 1, 0), ("summary", 1, 0)]
+        assert read_counters(db) == (2, 0)
+
+
+@pytest.mark.requirement("messages:flags")
+def test_archive_and_compact_replaces_live_messages(db: StateDatabase, session: str) -> None:
+    ids = append_text(db, "a", "b", "c")
+    db.rewind_to_message(session, ids[2])
+    before = db.get_revision(session)
+    with require_column(db, "compacted"):
+        result = db.archive_and_compact(
+            session,
+            [
+                {"role": "user", "content": "summary"},
+                {"role": "assistant", "content": "", "tool_calls": CALLS},
+            ],
+        )
+        assert list_flags(db) == [
+            ("a", 0, 1),
+            ("b", 0, 1),
+            ("c", 0, 0),
+            ("summary", 1, 0),
+            ("", 1, 0),
+        ]
+        assert min(result.ids) > max(ids)
+        assert result.before == before
+        assert result.after == db.get_revision(session) == Revision(result.ids[-1], 2, 2, 1, None)
+        assert read_counters(db) == (2, 1)
+
+
+def test_second_compaction_keeps_earlier_compacted_messages(
+    db: StateDatabase, session: str
+) -> None:
+    append_text(db, "a", "b")
+    with require_column(db, "compacted"):
+        for summary in ("one", "two"):
+            db.archive_and_compact(session, [{"role": "user", "content": summary}])
+        assert list_flags(db) == [("a", 0, 1), ("b", 0, 1), ("one", 0, 1), ("two", 1, 0)]
+        assert db.get_revision(session)[1:3] == (1, 3)
+
+
+def test_rejected_compaction_leaves_session_unchanged(db: StateDatabase, session: str) -> None:
+    append_text(db, "a", "b")
+    before = db.get_revision(session)
+    with pytest.raises(InvalidInput if has_column(db, "compacted") else Unsupported):
+        db.archive_and_compact(session, [{"role": "user", "content": "s", "bogus": 1}])
+    assert (db.get_revision(session), list_contents(db)) == (before, ["a", "b"])

@@ -17,6 +17,7 @@ THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 SMOKE = (
     "tests/test_public_names.py",
+    "tests/contract/test_append.py",
     "tests/contract/test_messages.py",
     "tests/serve/test_list.py",
 )
