@@ -7,7 +7,9 @@ import os
 
 import pytest
 
-from tests.cli.command_user import PseudoTerminal
+from mcp_serve.cli.demo_home import sample
+from session_core import SessionDB, SessionSource, SessionStore
+from tests.cli.command_user import CommandUser, PseudoTerminal
 from tests.cli.fork_server import ForkServer, build_environment
 from tests.cli.homes import build_home
 
@@ -67,3 +69,37 @@ def _answer(run):
 @pytest.fixture(name="plan_of")
 def _plan_of(answer):
     return lambda *arguments: answer(*arguments, "--plan-only")["plan"]
+
+
+@pytest.fixture(name="sample_home", scope="session")
+def _sample_home(tmp_path_factory):
+    """A home with made-up conversations, two routes and a store."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "profiles" / "work").mkdir(parents=True)
+    clock = sample.SampleClock()
+    with SessionDB(home / "state.db", clock=clock) as db:
+        sample.build_home(db, clock)
+        with SessionStore(home / "sessions", db=db) as store:
+            for chat in ("1", "2"):
+                store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat))
+    with SessionDB(home / "profiles" / "work" / "state.db") as db:
+        db.append_message("w1", "user", "at work \x1b]0;x\x07", create={"source": "cli"})
+    return home
+
+
+@pytest.fixture(name="reader")
+def _reader(forks, tmp_path, sample_home):
+    """A user of the home with made-up conversations, which tests only read."""
+    return CommandUser(forks, tmp_path, sample_home)
+
+
+@pytest.fixture(name="screen")
+def _screen(reader):
+    """Run a verb in a pseudo-terminal; return its styled output."""
+
+    def screen(columns, *arguments):
+        code, seen = reader.sees(columns, *arguments)
+        assert code == 0, seen
+        return seen
+
+    return screen

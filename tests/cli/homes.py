@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from session_core import SessionDB, SessionSource, SessionStore
+from session_core import SessionDB, SessionFilter, SessionSource, SessionStore
 
 DAY_S = 86_400.0
 LONG_SESSION_ID = "20261118_090909_ab12cd"
@@ -76,3 +76,16 @@ def _add_long_session(db: SessionDB) -> None:
         text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
         db.append_message(LONG_SESSION_ID, "user", text)
         db.append_message(LONG_SESSION_ID, "assistant", f"noted in /srv/ports/{number}.toml")
+
+
+def list_live_ids(home: Path, session: str) -> list[int]:
+    """Return the ids of the live messages of a session."""
+    with SessionDB(home / "state.db", read_only=True) as db:
+        return [row["id"] for row in db.get_messages(session)]
+
+
+def list_titles(home: Path) -> dict[str, str | None]:
+    """Return the titles of all sessions by id."""
+    with SessionDB(home / "state.db", read_only=True) as db:
+        found = db.list_sessions(SessionFilter(status="all"), limit=100).items
+        return {each.id: each.title for each in found}
