@@ -12,7 +12,9 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
-from session_core import SessionDB
+from session_core import SessionDB, SessionSource, SessionStore
+
+OLD = 1_600_000_000
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -62,3 +64,25 @@ def _refused(client: Client) -> Callable[..., Awaitable[str]]:
         return result.content[0].text
 
     return refused
+
+
+@pytest.fixture(name="old_sessions")
+def _old_sessions(db):
+    """Three sessions that a prune takes, and a new one."""
+    for number in range(3):
+        create = {"source": "cli", "started_at": OLD}
+        db.append_message(f"old{number}", "user", "x" * 50, timestamp=OLD, create=create)
+        db.end_session(f"old{number}", "user_exit")
+    db.append_message("new", "user", "hello", create={"source": "cli"})
+
+
+@pytest.fixture(name="key")
+def _key(db, home_path: Path) -> str:
+    """The session key of a chat with a message; another chat is suspended."""
+    chat = SessionSource(platform="telegram", chat_id="42", chat_name="Lisbon \u202etrip")
+    with SessionStore.open(home_path, db) as store:
+        entry = store.get_or_create_session(chat)
+        db.append_message(entry.session_id, "user", "hello", create={"source": "telegram"})
+        other = store.get_or_create_session(SessionSource(platform="discord", chat_id="7"))
+        store.suspend_session(other.session_key)
+        return entry.session_key

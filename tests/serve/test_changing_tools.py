@@ -12,71 +12,7 @@ from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import Ledger, Maintenance, StateFolder
 from tests.serve.humans import Human
 
-pytestmark = pytest.mark.anyio
-
-OLD = 1_600_000_000
-
-
-@pytest.fixture(autouse=True)
-def _old_ones(db):
-    for number in range(3):
-        create = {"source": "cli", "started_at": OLD}
-        db.append_message(f"old{number}", "user", "x" * 50, timestamp=OLD, create=create)
-        db.end_session(f"old{number}", "user_exit")
-    db.append_message("new", "user", "hello", create={"source": "cli"})
-
-
-def list_ids(page):
-    return sorted(row["id"] for row in page["sessions"])
-
-
-@pytest.mark.requirement("changing:edits")
-async def test_edit_applies_at_once_and_restores(call):
-    edited = await call("sessions_edit", session="new", title="Named", pinned=True, archived=True)
-    assert edited["session"] | {"title": "Named", "pinned": True} == edited["session"]
-    assert edited["session"]["status"] == "archived"
-    restored = await call("sessions_restore", batch=edited["batch"])
-    assert (restored["outcome"], restored["restored"] > 0) == ("applied", True)
-    (row,) = (await call("sessions_list", status="open"))["sessions"]
-    assert (row["title"], row["pinned"]) == (None, False)
-
-
-@pytest.mark.requirement("changing:edits")
-async def test_edit_rejects_prefix_and_title(call, refused):
-    text = await refused("sessions_edit", session="ne", title="x")
-    assert text.startswith("no session 'ne'; a change requires a full id or a session key")
-
-
-@pytest.mark.requirement("changing:plans")
-async def test_prune_plans_then_applies_then_restores(call):
-    planned = await call("sessions_prune")
-    assert (planned["outcome"], planned["count"]) == ("planned", 3)
-    assert sorted(item["id"] for item in planned["items"]) == ["old0", "old1", "old2"]
-    assert list_ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
-    done = await call("sessions_prune", plan=planned["plan"])
-    assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 3, 0)
-    assert list_ids(await call("sessions_list", status="all")) == ["new"]
-    again = await call("sessions_prune", plan=planned["plan"])
-    assert again == done
-    (batch,) = (await call("sessions_restore"))["batches"]
-    assert (batch["batch"], batch["count"]) == (done["batch"], 3)
-    restored = await call("sessions_restore", batch=batch["batch"])
-    assert (restored["outcome"], restored["restored"]) == ("applied", 3)
-    assert list_ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
-
-
-@pytest.mark.requirement("changing:handles")
-async def test_empty_prune_answers_without_plan(call):
-    planned = await call("sessions_prune", source="telegram")
-    assert (planned["outcome"], planned["plan"], planned["count"]) == ("nothing", None, 0)
-
-
-@pytest.mark.requirement("changing:handles")
-async def test_sessionless_prune_rejects_filters(refused):
-    for arguments in ({"what": "trash", "source": "cli"}, {"what": "index", "sessions": ["old0"]}):
-        text = await refused("sessions_prune", **arguments)
-        assert text.startswith(f"what='{arguments['what']}' takes no ")
-        assert "filter" in text
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("old_sessions")]
 
 
 @pytest.mark.requirement("changing:handles")
@@ -282,7 +218,8 @@ async def test_import_removal_is_planned_first(call, db, tmp_path):
     done = await call("sessions_restore", plan=planned["plan"])
     assert (done["outcome"], done["restored"], done["remaining"]) == ("applied", 2, 0)
     assert await call("sessions_restore", plan=planned["plan"]) == done
-    assert list_ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
+    rows = (await call("sessions_list", status="all"))["sessions"]
+    assert sorted(row["id"] for row in rows) == ["new", "old0", "old1", "old2"]
     (listed,) = (await call("sessions_restore"))["batches"]
     assert listed["batch"] == done["batch"]
     assert (await call("sessions_restore", batch=done["batch"]))["restored"] == 2
