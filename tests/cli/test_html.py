@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from mcp_serve.cli.report import markup
 from session_core import SessionDB
 from tests.cli.browser import read_contents, take_picture
 from tests.cli.command_user import CommandUser
@@ -115,10 +114,3 @@ def test_week_column_has_tooltip(page):
     assert len(titles) == 26
     assert titles[-1].endswith(" messages, " + titles[-1].rpartition(", ")[2])
     assert re.search(r": \d+ messages, about ", titles[-1])
-
-
-@pytest.mark.parametrize("value", [0, 1, 3, 7, 230, 999, 1000, 1001, 123_456, 10**12])
-def test_scale_ends_at_round_number(value):
-    top = markup.round_up_scale(value)
-    assert value <= top <= max(2 * value, 1)
-    assert top == int(top)

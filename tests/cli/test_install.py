@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -532,40 +531,6 @@ def test_concurrent_client_write_is_kept(screen, user):
         assert seen.end() == 4
     assert "was changed by another program; try again" in seen.screen
     assert path.read_bytes() == FORMS["one line"]
-
-
-@pytest.mark.requirement("terminal:install")
-@pytest.mark.parametrize(
-    ("system", "env", "name", "place"),
-    [
-        ("linux", {}, "claude-code", "."),
-        ("linux", {}, "claude-desktop", ".config/Claude"),
-        ("linux", {}, "cursor", ".cursor"),
-        ("linux", {}, "vscode", ".config/Code/User"),
-        ("linux", {}, "codex", ".codex"),
-        ("linux", {"CODEX_HOME": "/x"}, "codex", "/x"),
-        ("linux", {}, "gemini", ".gemini"),
-        ("linux", {}, "zed", ".config/zed"),
-        ("linux", {}, "copilot", ".copilot"),
-        ("linux", {"COPILOT_HOME": "/x"}, "copilot", "/x"),
-        ("linux", {}, "qwen", ".qwen"),
-        ("darwin", {}, "claude-code", "."),
-        ("darwin", {}, "opencode", ".config/opencode"),
-        ("darwin", {}, "claude-desktop", "Library/Application Support/Claude"),
-        ("darwin", {}, "vscode", "Library/Application Support/Code/User"),
-        ("darwin", {}, "zed", ".config/zed"),
-        ("windows", {}, "claude-code", "."),
-        ("windows", {}, "codex", ".codex"),
-        ("windows", {"APPDATA": "/r"}, "vscode", "/r/Code/User"),
-        ("windows", {}, "claude-desktop", "AppData/Roaming/Claude"),
-        ("windows", {"APPDATA": "/r"}, "zed", "/r/Zed"),
-        ("linux", {"XDG_CONFIG_HOME": "/x"}, "opencode", "/x/opencode"),
-        ("linux", {"CLAUDE_CONFIG_DIR": "/x"}, "claude-code", "/x"),
-    ],
-)
-def test_client_files_differ_by_system(user, system, env, name, place):
-    client = next(each for each in CLIENTS if each.name == name)
-    assert client.user(UserEnvironment(user, system, env)).parent == user / Path(place)
 
 
 @pytest.mark.parametrize("word", ["--plan-only", "--dry-run"])

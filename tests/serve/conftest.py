@@ -86,3 +86,22 @@ def _key(db, home_path: Path) -> str:
         other = store.get_or_create_session(SessionSource(platform="discord", chat_id="7"))
         store.suspend_session(other.session_key)
         return entry.session_key
+
+
+@pytest.fixture(name="many_sessions")
+def _many_sessions(db):
+    """Sixty sessions, one of them with a title."""
+    for number in range(60):
+        db.append_message(f"s/{number:02}", "user", f"hello {number}", create={"source": "cli"})
+    db.set_session_title("s/07", "The plan")
+
+
+@pytest.fixture(name="routed_home")
+def _routed(db, home_path):
+    """Chats in sessions of a project."""
+    create = {"source": "telegram", "cwd": "/srv/ferry"}
+    with SessionStore.open(home_path, db) as store:
+        chat = SessionSource(platform="telegram", chat_id="4/2", chat_name="Ferries")
+        entry = store.get_or_create_session(chat)
+        db.append_message(entry.session_id, "user", "hello", create=create)
+    return entry
