@@ -194,6 +194,7 @@ class MessageCompactor(SqliteOperations):
             flagged_only = [
                 message_id for message_id in restored_ids if message_id not in copy_by_original
             ]
+            # Before the copies are deleted, which may have later edits.
             restored_count = _restore_originals(handle, session_id, copy_by_original)
             fts.remove_messages(handle, dropped_ids)
             fts.repair_entries(handle, dropped_ids)

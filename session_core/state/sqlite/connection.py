@@ -250,6 +250,7 @@ def _to_corrupt_error(path: Path, name: str) -> Corrupt:
     )
 
 
+# Errors are told apart by their text, since Python 3.10 does not pass on their codes.
 _LOCK_MESSAGES = (
     "database is locked",
     "database table is locked",

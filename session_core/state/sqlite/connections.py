@@ -68,6 +68,7 @@ class ConnectionPool:
         with suppress(IndexError):
             while True:
                 handle = self.readers.pop()
+                # A connection to a file that was replaced would go on to read the deleted one.
                 if handle.file == get_file_identity(path, immutable=handle.immutable):
                     return handle
                 handle.connection.close()
@@ -81,6 +82,7 @@ class ConnectionPool:
         handle.connection.rollback()  # an interrupt may have left a transaction open
         self.readers.append(handle)
         with suppress(IndexError):
+            # After a close no other caller would close a reader that comes back late.
             while len(self.readers) > (0 if self.closed else _MAX_IDLE_READERS):
                 self.readers.popleft().connection.close()
 
@@ -102,6 +104,7 @@ class ConnectionPool:
         with suppress(IndexError):
             while True:
                 self.readers.pop().connection.close()
+        # The guard goes last, so that no close before it is the last one, which deletes the log.
         guard, self.guard, self.writer = self.guard, None, None
         if guard is not None:
             guard.connection.close()
@@ -214,6 +217,8 @@ class SqliteStore:
         open_handle = writer.current if writer else None
         with self.translate_errors(), translate_bind_errors():
             if open_handle is not None:
+                # What was read before a change of this transaction may be outdated; only other
+                # commits clear it.
                 open_handle.seen.clear()
                 return look(open_handle)
             snapshot = self.find_snapshot() if self.snapshots else None
@@ -235,6 +240,7 @@ class SqliteStore:
                 changed, result = _rehearse_step(step)
                 if not changed:
                     return result
+            # The outermost begins first, the others become its savepoints.
             for transaction in self._list_late_transactions():
                 transaction.begin()
             return self.get_writer().run_transaction(step)
@@ -317,6 +323,7 @@ class SqliteStore:
         handle = open_reader(self.path)
         self._immutable = handle.immutable
         kind = find_home_kind(handle, self.path)
+        # A process that creates the database writes its header before its tables.
         if kind is None:
             handle.connection.close()
             return open_empty()
@@ -353,6 +360,7 @@ class SqliteStore:
 
     def _prepare_writing(self) -> None:
         """Create our own database if the file is missing, and open the guard."""
+        # A read-only connection, such as the guard, refuses a file with such a journal.
         roll_back_hot_journal(self.path)
         if self.kind == "absent":
             raise Denied(
@@ -364,7 +372,9 @@ class SqliteStore:
             self.pool.exists = True
         if self._immutable:
             raise Denied(f"{self.path} is on a read-only mount")
+        # Before the first writable connection, whose close could otherwise delete the log.
         self.pool.guard = open_reader(self.path)
+        # A killed vacuum leaves a copy that is as large as the database.
         vacuum_file.delete_stale_copies(self.path)
 
 

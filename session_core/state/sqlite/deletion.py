@@ -155,6 +155,8 @@ def delete_batch(
     for session_id in session_ids:
         if not all(
             batch.add_session(member)
+            # Delegates go first: their parent leads to them if the delete is interrupted and
+            # repeated.
             for member in reversed(list_with_delegates(handle, session_id, unlinked))
         ):
             break

@@ -91,6 +91,7 @@ class SqliteFeed(SqliteOperations):
                 handle, now = open_snapshot.get_handle(), open_snapshot.began_at
                 changes = ChangeSnapshot(handle, now, self._scans, BUSY_STATE)
                 return changes.read_page(position, session, limit)
+            # Before the snapshot: a commit between the two is read again, never missed.
             state = self._watch.read_state()
             # Without a commit since the last poll, no snapshot is needed.
             if cursor is not None and self._watch.has_seen(cursor, state):
@@ -102,12 +103,14 @@ class SqliteFeed(SqliteOperations):
                     page = changes.read_page(position, session, limit)
             finally:
                 self._store.pool.release_reader(handle)
+        # After a postponed scan there may be ends in this state that were not reported.
         if not page.events and not changes.put_off:
             self._watch.remember_state(page.cursor, state)
         return page
 
     @property
     def _watch(self) -> FileWatch:
+        # `cached_property` has no lock of its own since Python 3.12.
         with _CREATION_LOCK:
             return self._create_watch
 
@@ -229,14 +232,17 @@ class ChangeSnapshot:
         # After the clock was set back, sessions may end before the reported ends.
         if self._now < position.at - OVERLAP_S:
             return False
+        # A cursor from before the file existed has neither, and every database continues it.
         if position.mark != self._mark and (position.mark or position.after):
             return False
+        # Ids are never reused, so a lower one means an older state, such as a restored backup.
         if self._high < position.after:
             return False
         if position.anchor is None:
             return True
         message_id, check = position.anchor
         row = self._handle.fetch_row(SQL["get_message_anchor"], (message_id,))
+        # The message may have been deleted since, which is no other history.
         return row is None or hash_message(row) == check
 
     def _find_anchor(self, after: int) -> tuple[int, str] | None:
@@ -263,6 +269,7 @@ class ChangeSnapshot:
                 moves.append((current.place, reported.place))
         if _is_renumbered(moves):
             return moves[0][0]
+        # A home with fewer sessions than anchors has lost them all, so every session is new.
         return 0 if len(position.sessions) < ANCHOR_COUNT else None
 
     def _list_started(
@@ -294,6 +301,8 @@ class ChangeSnapshot:
             rows = self._list_messages_after(after, position.session, room)
             events += _to_message_events(row for row in rows if not self._is_copy(row))
             if len(rows) < room:
+                # Up to the end of the snapshot: ids of other sessions and of deleted rows are not
+                # read again.
                 return events, self._high
             after = rows[-1]["id"]
         return events, after

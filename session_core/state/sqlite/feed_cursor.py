@@ -80,6 +80,7 @@ class ReportedEnds:
 def _limit_reported(rows: Sequence[FeedRow], floor: tuple[float, str]) -> ReportedEnds:
     """Keep the reported rows above the floor; raise the floor if there are too many."""
     kept = [row for row in rows if _get_end_key(row) > floor]
+    # The hashes travel in the cursor, which must stay short.
     if len(kept) > _MAX_REPORTED:
         floor = _get_end_key(kept[-_MAX_REPORTED - 1])
         kept = kept[-_MAX_REPORTED:]
@@ -148,6 +149,7 @@ class ChangePosition:
             message_id, check = anchor
             anchor = _decode_integer(message_id), _decode_text(check)
         ended_at, session_id = floor
+        # A NaN in a forged cursor would be neither above nor below any time.
         if not math.isfinite(ended_at) or not math.isfinite(at) or len(sessions) > ANCHOR_COUNT:
             raise ValueError
         return cls(
@@ -265,6 +267,7 @@ class FileWatch:
         )
 
     def _read_log_state(self) -> FileState:
+        # A connection follows the log that it has opened; if that is created anew, it must reopen.
         try:
             return (get_sidecar_path(self._path, "-wal").stat().st_ino,)
         except OSError:

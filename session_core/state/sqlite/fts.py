@@ -254,6 +254,7 @@ def find_highest_id(handle: Connection) -> int:
 
 def list_unindexed(handle: Connection, above: int, count: int) -> Iterator[IndexedRow]:
     """Return the messages above an id with their indexed columns, in order."""
+    # The next id would not fit into 64 bits.
     if above == MAX_ID:
         return iter(())
     return handle.connection.execute(SQL["list_tail"], (above + 1, count))
@@ -270,6 +271,7 @@ def _find_due_id(handle: Connection) -> int:
 
 def note_appended(handle: Connection, last_id: int) -> None:
     """Record in the open transaction that messages were appended."""
+    # Cached, since each append asks and only a batch moves the mark.
     due = handle.cache.get(_DUE_KEY)
     if due is None:
         due = _find_due_id(handle) if is_own_index(handle) else float("inf")
@@ -285,6 +287,7 @@ def index_batch(handle: Connection) -> bool:
     """
     if not is_own_index(handle):
         return False
+    # Our own changes do not clear `seen`, and this decides what is indexed.
     handle.seen.pop(_CHANGED_KEY, None)
     above = find_high_mark(handle)
     rows = list(_limit_batch(list_unindexed(handle, above, _BATCH_ROWS)))
@@ -294,7 +297,9 @@ def index_batch(handle: Connection) -> bool:
         _reset_index(handle)
     _write_index_rows(handle, "add_text", rows)
     mark = rows[-1][0]
+    # In one transaction with the words: messages below the mark are searched nowhere else.
     handle.run_change(SQL["set_mark"], (str(mark),))
+    # These rows were indexed with the text that they have now.
     handle.run_change(SQL["delete_changed_between"], {"low": above + 1, "mark": mark})
     handle.cache[_MARK_KEY] = mark
     handle.cache[_DUE_KEY] = _find_due_id(handle)

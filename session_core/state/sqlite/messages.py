@@ -97,12 +97,16 @@ class SqliteMessages(SqliteOperations):
     ) -> AppendManyResult:
         """Append messages in one transaction; each is a mapping of the columns of `MessageRow`."""
         now = self._clock()
+        # Before the transaction: no lock is held meanwhile, and a refused message changes nothing.
         encoded = encode_messages(messages, now)
         new = None if create is None else sessions.check_fields(session_id, create, now)
 
         def step(handle: Connection) -> AppendManyResult:
+            # Decided under the lock: of several processes one creates the session and delivers its
+            # start.
             created = new is not None and sessions.find_session(handle, session_id) is None
             if new is not None and created:
+                # A session without messages gets no row.
                 if not encoded:
                     return AppendManyResult((), _EMPTY_REVISION, _EMPTY_REVISION)
                 sessions.insert_session(handle, new)

@@ -62,6 +62,7 @@ _REQUIRED_COLUMNS = {
 def open_reader(path: Path) -> Connection:
     """Open with `mode=ro`; if that is impossible on a read-only mount, open as immutable."""
     has_database(path)  # opening an empty file, even for reading, would delete the log next to it
+    # Taken first: if the file is replaced now, the identity differs and the reader is not reused.
     file, unchanged = get_file_identity(path), get_file_identity(path, immutable=True)
     handle = _open_reader(path)
     handle.file = unchanged if handle.immutable else file
@@ -110,6 +111,7 @@ def open_writer(path: Path, *, own: bool) -> Connection:
     handle = _connect(make_file_uri(path, "mode=rw"))
     # Before SQLite 3.42 the triggers of Hermes may not touch its search index without this trust.
     trust = "trusted_schema=ON"
+    # NORMAL syncs a log only at checkpoints, so a power failure could take reported commits back.
     for pragma in ("foreign_keys=ON", "wal_autocheckpoint=0", "synchronous=FULL", trust):
         handle.connection.execute(f"PRAGMA {pragma}")
     if sys.platform == "darwin":  # fsync alone leaves data in the cache of the disk
@@ -179,6 +181,7 @@ def create_database(path: Path, patience_s: float) -> HomeKind:
         try:
             _enable_wal(handle, time.monotonic() + patience_s)
             writer = Writer(lambda: handle, own=True, patience_s=patience_s)
+            # Without it, the close below could delete a log that another process writes already.
             guard = open_reader(path)
             writer.run_transaction(_write_schema)
             return find_home_kind(guard, path) or "own"
@@ -212,19 +215,23 @@ def _create_empty_file(path: Path) -> None:
 
 
 def _write_schema(handle: Connection) -> None:
+    # Looked up under the lock: another process may have created the tables first.
     if handle.has_column("sessions"):
         return
     for name in ("schema", "index"):
         for statement in sql_blocks.split_statements(name):
             handle.run_change(statement)
+    # In the transaction of the tables: without this mark it would be taken for a Hermes home.
     handle.run_change("INSERT INTO state_meta VALUES (?, ?)", (HOME_ID_KEY, uuid.uuid4().hex))
 
 
 def _connect(uri: str) -> Connection:
     connection = _sqlite3.connect(uri, busy_timeout_s=1.0)
     try:
+        # A file from elsewhere must not run functions through its views and triggers.
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
+        # SQLite opens a file at the first statement; its errors belong to the opening.
         connection.execute("PRAGMA data_version").fetchone()
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
@@ -376,6 +383,7 @@ def load_extension(connection: _sqlite3.Connection, folder: Path) -> None:
     except _sqlite3.load_library().Error as error:
         raise Unsupported(f"{library} cannot be loaded; build it again for this system") from error
     finally:
+        # While it is on, SQL can load libraries too.
         connection.enable_load_extension(False)  # noqa: FBT003 -- its only argument
 
 

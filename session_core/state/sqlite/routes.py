@@ -103,6 +103,8 @@ class SqliteRoutes(SqliteOperations):
 
         def step(handle: Connection) -> None:
             _require_table(handle)
+            # Compared under the write lock, so that two readers of one entry cannot both replace
+            # it.
             if _read_entry(handle, scope, session_key) != expect:
                 raise Conflict(f"the route of {session_key} has changed; read it again")
             values = {"scope": scope, "key": session_key, "entry": entry_json, "now": now}
@@ -117,6 +119,7 @@ class SqliteRoutes(SqliteOperations):
 
         def step(handle: Connection) -> list[str]:
             _require_table(handle)
+            # An entry that changed meanwhile belongs to a chat that is in use.
             unchanged = [
                 key for key, text in entries.items() if _read_entry(handle, scope, key) == text
             ]

@@ -498,4 +498,5 @@ def _free_title(handle: Connection, session_id: str, title: str) -> None:
         return
     if holder not in lineage.list_conversation_ancestors(handle, session_id):
         raise TitleTaken(title, holder)
+    # Cleared before it is set elsewhere, because an index keeps titles unique.
     handle.run_change(SQL["set_title"], {"id": holder, "title": None})

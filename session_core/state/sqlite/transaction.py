@@ -48,9 +48,12 @@ class Savepoint:
     ) -> None:
         self._handle.depth = self._depth
         connection = self._handle.connection
+        # A full disk or a RAISE(ROLLBACK) ends the whole transaction, and the savepoint with it.
         if kind is not None and connection.in_transaction:
             connection.execute(f"ROLLBACK TO part_{self._depth}")
+            # The caches hold what the undone changes have left in them.
             self._handle.forget_all()
+        # ROLLBACK TO undoes the changes and keeps the savepoint open.
         if connection.in_transaction:
             connection.execute(f"RELEASE part_{self._depth}")
 
@@ -102,9 +105,12 @@ class ReadSnapshot:
     ) -> None:
         if self._handle is None or self._pid != os.getpid():
             return  # after a fork the connection belongs to the parent, which continues it
+        # First, so that no read of this task uses a connection that the pool gives to another
+        # thread.
         self._caller = None
         with self._store.translate_errors():
             self._store.pool.release_reader(self._handle)
+        # After the release, since a change is refused while a snapshot is open.
         if kind is None and self.is_index_behind:
             self._store.update_search_index()
 

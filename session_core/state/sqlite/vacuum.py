@@ -143,6 +143,7 @@ def _estimate_copy_bytes(handle: Connection) -> tuple[int, int]:
         for name in ("page_size", "page_count", "freelist_count")
     )
     used = int((pages - free) * page * _ROOM_FACTOR)
+    # A rollback journal keeps the old content of every page, free ones included.
     return used if _is_wal(handle) else pages * page, used
 
 
@@ -176,6 +177,7 @@ def _find_free_memory() -> int | None:
 
 
 def _require_room(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
+    # Log and copy may share a device, which must have room for both.
     bytes_by_device: dict[int, tuple[Path, int]] = {}
     for folder, count in needed:
         device = folder.stat().st_dev

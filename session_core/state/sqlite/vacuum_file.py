@@ -99,6 +99,7 @@ def rewrite_database(
         # Open until the end, so that no other process takes it for a stale copy.
         source = open_reader(copy)
         with closing(source.connection):
+            # Read before the copy begins, so that a commit during the copy is noticed too.
             version, schema = _read_version(guard), guard.fetch_tuples(_SELECT_SCHEMA)
             with call_step_regularly(handle.connection, step):
                 handle.run_change("VACUUM INTO ?", (make_file_uri(copy, "mode=rw"),))
@@ -138,6 +139,7 @@ def _write_back(
 
     def look(status: int, left: int, _: int) -> None:
         nonlocal is_checked
+        # The holder of the lock is about to commit what the copy does not have.
         if status in (_BUSY, _LOCKED):
             raise _ConcurrentCommit
         if status != _OK:

@@ -120,6 +120,7 @@ class WriteQueue:
             Busy: the wait timed out, or would never end.
             StorageError: the thread that ran the job is gone, and its result is unknown.
         """
+        # A leader that comes again is in the queue already: its batch failed and was put back.
         if self.leader is not job:
             self.queue.append(job)
         closely = False
@@ -145,6 +146,8 @@ class WriteQueue:
                     if not first.over:
                         batch.append(first)
             if not batch:
+                # Not always the first: a job of the same thread that it interrupted stays before
+                # it.
                 self.queue.remove(job)
             return batch or [job]
 
@@ -152,6 +155,7 @@ class WriteQueue:
         """Return jobs to their own threads, at the front of the queue."""
         with self._mutex:
             for job in jobs:
+                # From now on it runs alone, so it can fail no other job again.
                 job.solo = True
             self.queue.extendleft(reversed([job for job in jobs if not job.over]))
 
@@ -185,6 +189,7 @@ class WriteQueue:
         if self.leader is job:
             self.leader = None
         if self._is_led(job, closely=closely):
+            # Only this thread could end that transaction, so the wait would never end.
             if self.leader is not None and self.leader.thread == job.thread:
                 raise _make_deadlock_error(self.leader, job)
         elif self._is_first(job):
@@ -201,6 +206,7 @@ class WriteQueue:
         leader = self.leader
         if leader is None or leader.over:
             return False
+        # Frames of another thread are read only after a wait in which no caller woke this one.
         return not (closely or leader.thread == job.thread) or _is_active(leader)
 
     def _is_first(self, job: WriteJob) -> bool:
@@ -223,6 +229,7 @@ class WriteQueue:
         """Remove a job from the queue, unless a thread is running it."""
         with self._mutex:
             if job not in self.queue:
+                # It is being run and may be committed, so a timeout would be a wrong answer.
                 return False
             self.queue.remove(job)
             return True
@@ -264,6 +271,7 @@ def _is_active(leader: WriteJob) -> bool:
     if mark is None:
         return False
     frame = sys._current_frames().get(mark.number)  # noqa: SLF001 -- there is no other way to see it
+    # The block of a transaction is code of its caller, which has no frame with the job.
     if frame is not None and leader.of is not None and leader.is_open:
         return True
     while frame is not None:

@@ -79,18 +79,22 @@ class Writer:
         """Run `change` in a transaction and return its result after the commit is durable."""
         open_handle = self.current
         if open_handle is not None:
+            # A step that fails undoes its own changes; the caller may catch the error and continue.
             with Savepoint(open_handle):
                 return change(open_handle)
         job = WriteJob(change, self._get_deadline())
         try:
+            # It comes a second time if its batch failed and each job is tried alone.
             while self._queue.wait_for_lead(job, job.deadline):
                 self._commit_jobs(job, self._queue.take_jobs(job))
                 self._checkpointer.checkpoint_if_due(self._handle)
         finally:
+            # A store cannot be interrupted by a signal handler, a call could be cut short.
             job.over = True
             self._queue.leave_queue(job)
         if job.error is not None:
             raise job.error
+        # After leaving the queue, so that waiting callers go first.
         self.run_due_leftovers()
         return cast("T", job.result)
 
@@ -98,6 +102,7 @@ class Writer:
         """Return the job of a transaction, which ends with the object `of` at the latest."""
         job = WriteJob(None, self._get_deadline())
         job.linked = linked
+        # A transaction that is dropped without its exit would hold the lock until the process ends.
         job.of = weakref.ref(of, lambda _: self._drop_transaction(job))
         return job
 
@@ -204,6 +209,7 @@ class Writer:
             self._queue.leave_queue(job)
 
     def _close_connection(self) -> None:
+        # First, so that a thread whose turn comes next is refused and opens no second connection.
         self._closed = True
         handle, self._handle = self._handle, None
         if handle is not None:
@@ -230,8 +236,12 @@ class Writer:
                 return
             # The lock blocks every job of the batch, so none of them waits again.
             for member in batch:
+                # One instance for each thread: raising adds the traceback of its thread to an
+                # exception.
                 member.error = type(error)(*error.args)
         except BaseException:
+            # An interrupted COMMIT may have succeeded; a job that is tried again could be stored
+            # twice.
             if not self._committing:
                 self._queue.put_back_jobs([member for member in batch if member is not job])
             raise
@@ -256,13 +266,19 @@ class Writer:
 
     def _begin_immediate(self, job: WriteJob, handle: Connection, deadline: float) -> None:
         self._committing = False
+        # SQLite refuses a checkpoint in a transaction, so it precedes BEGIN.
         self._checkpointer.checkpoint_if_overdue(handle)
         if handle.linked != job.linked:  # SQLite ignores this pragma inside a transaction
             handle.connection.execute(f"PRAGMA foreign_keys={'ON' if job.linked else 'OFF'}")
             handle.linked = job.linked
+        # Set before BEGIN: an interrupt directly after it would leave an unknown transaction open.
         self._unfinished = True
+        # A deferred transaction that has read cannot get the lock after a commit of another
+        # process.
         execute_with_retry(handle, "BEGIN IMMEDIATE", deadline)
+        # After the wait for the lock, during which the file may have been replaced.
         self._check()
+        # Under the lock no other process commits, so the caches stay valid until the end.
         handle.forget_if_changed()
         # A public method called by the step, or by a signal handler, joins this transaction.
         job.inside = True
@@ -272,6 +288,7 @@ class Writer:
             raise StorageError(
                 "the transaction was rolled back when its thread ended; begin a new one"
             )
+        # A call of a signal handler must not join a transaction that is being committed.
         job.inside = False
         self._committing = True
         execute_with_retry(cast("Connection", self._handle), "COMMIT", self._get_deadline())
@@ -308,6 +325,7 @@ def execute_with_retry(handle: Connection, sql: str, deadline: float) -> None:
         except _sqlite3.load_library().OperationalError as error:
             if not is_busy(error) or time.monotonic() >= deadline:
                 raise
+            # Processes that were refused at the same moment would otherwise meet again.
             time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- jitter, not a secret
         else:
             return
@@ -366,10 +384,13 @@ class Checkpointer:
         return handle.connection.total_changes - self._rows_seen
 
     def _run_checkpoint(self, handle: Connection) -> None:
+        # FULL holds the write lock, so it cannot interleave with a commit, as a race in SQLite
+        # before 3.51.3 needs.
         self._checkpoint(handle, "FULL" if self._own else "PASSIVE")
 
     def _checkpoint(self, handle: Connection, mode: str) -> None:
         """Run a checkpoint; if it fails, the log keeps all changes for the next one."""
+        # Also if it fails: while a reader blocks it, it is tried once for this number of rows.
         self._rows_seen = handle.connection.total_changes
         # The change is already durable; an error here would report to its caller that it is not.
         with suppress(_sqlite3.load_library().Error):

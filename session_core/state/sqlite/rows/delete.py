@@ -39,6 +39,7 @@ def check_unchanged(handle: Connection, image: RowImages) -> None:
         return
     for row in image.rows:
         rows = raw.find_rows(handle, shape, make_row_key(shape, row))
+        # Equal rows may be stored several times if their key has a NULL.
         if len(rows) != image.rows.count(row) or not raw.is_same(rows[0], row):
             raise make_changed_error(f"a row of {image.table}")
 
@@ -130,6 +131,8 @@ class RowDeleter(SqliteOperations):
 
         def step(handle: Connection) -> dict[str, Revision]:
             for image in images:
+                # Without a write since the image was read, a comparison would only read every row
+                # again.
                 if handle.changed or image.at is None or image.at is not handle.moment:
                     check_unchanged(handle, image)
             after = {
@@ -137,6 +140,8 @@ class RowDeleter(SqliteOperations):
                 for session_id, (ids, expected) in requests.items()
             }
             message_ids = [message_id for ids, _ in requests.values() for message_id in ids]
+            # SQLite would delete or empty the rows that refer to these, and the trash would lack
+            # them.
             check_nothing_refers(handle, images or [make_id_images(message_ids)])
             with (
                 _translate_constraint_errors(handle),
@@ -163,6 +168,7 @@ class RowDeleter(SqliteOperations):
         def step(handle: Connection) -> None:
             for image in rest:
                 check_unchanged(handle, image)
+            # Every check precedes the first deletion, which may delete other rows by a cascade.
             check_all_imaged(handle, rest)
             with _translate_constraint_errors(handle):
                 _delete_images(handle, rest)
@@ -228,6 +234,7 @@ def _compute_revision_without(
     if sessions.get_revision(handle, session_id) != expected:
         raise make_changed_error(f"session {session_id}")
     bounds = {"ids": json.dumps(list(ids)), "session": session_id}
+    # Derived from the deleted rows: a count of the rest would read the whole session.
     count, live, compacted = handle.fetch_tuples(handle.expand_sql(SQL["count_flags"]), bounds)[0]
     if count < len(ids):
         raise make_changed_error(f"session {session_id}")
@@ -288,6 +295,7 @@ def _delete_in_rounds(handle: Connection, rest: list[_RowKey]) -> list[_RowKey]:
 def _delete_row(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
     """Delete a row; return False if another row still refers to it."""
     try:
+        # A row that is gone already went by a cascade; one that stays is kept by a trigger.
         if not raw.delete_rows(handle, table, key) and _is_present(handle, table, key):
             raise make_changed_error(f"a row of {table} to delete")
     except _sqlite3.load_library().IntegrityError as error:

@@ -147,6 +147,7 @@ def is_same(values: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def build_condition(values: Mapping[str, Any]) -> str:
     """Return the condition that columns have values; `bind_values` binds them."""
+    # `IS` also finds a NULL, which a key may have.
     return (
         " AND ".join(
             f"{quote_name(name)} IS {make_placeholder(value)}" for name, value in values.items()

@@ -59,6 +59,7 @@ def _list_links(handle: Connection) -> TableLinks:
         for (name,) in handle.fetch_tuples(INTEGRITY_SQL["list_tables"]):
             shape = raw.get_shape(handle, name)
             for link in () if shape is None or name in _OWN_TABLES else shape.links:
+                # Rows with the id of a session belong to it and are read with its own.
                 if shape is not None and (link.table, link.named) != ("sessions", ("id",)):
                     links.setdefault(link.table, []).append((shape, link))
         handle.schema["links"] = links
@@ -72,6 +73,7 @@ def _read_rows(
         return  # the schema has no such column
     places = [image.columns.index(name) for name in link.named]
     keys = dict.fromkeys(tuple(row[place] for place in places) for row in image.rows)
+    # Integers are exact in JSON; other keys are compared one by one, with their type.
     if all(type(value) is int for key in keys for value in key) and len(places) == 1:
         where = f"{quote_name(link.columns[0])} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- from the schema, quoted
         values = (json.dumps([value for (value,) in keys]),)
@@ -398,6 +400,7 @@ def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
 
 def iter_session_rows(handle: Connection, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of sessions in other tables, with the table; no messages."""
+    # Numbered, since a table with several columns of ids takes the same values for each.
     placeholders = ", ".join(f"?{number}" for number in range(1, len(session_ids) + 1))
     for table, names in _list_session_columns(handle).items():
         conditions = [f"{quote_name(name)} IN ({placeholders})" for name in names]

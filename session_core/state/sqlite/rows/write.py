@@ -119,6 +119,7 @@ class TableWriter:
         for values in self._new.values():
             if self._shape.table == SESSIONS:
                 self._handle.forget_session_counts(values["id"])
+        # After the corrections, so that the index gets the text that the rows have in the end.
         if self._shape.table == MESSAGES and self._new:
             ids = [key[0] for key in self._new]
             nul_ids = [key[0] for key, values in self._new.items() if _has_nul(values)]
@@ -140,6 +141,8 @@ class TableWriter:
         try:
             raw.insert_rows(self._handle, self._shape.table, self._names, self._rows)
         except _sqlite3.load_library().IntegrityError:
+            # A trigger with RAISE(ROLLBACK) has ended the transaction; later rows would commit one
+            # by one.
             if not self._handle.connection.in_transaction:
                 raise
             self._handle.run_change("ROLLBACK TO at_once")
@@ -214,6 +217,7 @@ class TableWriter:
             try:
                 row_id = raw.insert_row(self._handle, self._shape.table, values)
             except _sqlite3.load_library().IntegrityError as error:
+                # The transaction was ended by a trigger; what follows would commit on its own.
                 if not self._handle.connection.in_transaction:
                     raise
                 name, reason = self._find_refused_column(error), _find_refusal_reason(error)
