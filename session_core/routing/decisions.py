@@ -149,6 +149,8 @@ class RouteDecision:
         """
         settings, backend = self._decisions.settings, self._decisions.backend
         if self._turn_token is not None:
+            # In the commit of the message: before a commit of its own, a watcher could end the
+            # session.
             TURN_LEASE.put(entry, self._turn_token, settings.now())
             # The session is in use again: a claimed end is void.
             END_CLAIM.clear(entry)
@@ -185,6 +187,7 @@ class RouteDecisions:
         """
         check_key_type(key)
         transaction = self.prepare_change(key)
+        # Only the caller of a transaction can repeat all of it.
         attempts = 1 if transaction else _MAX_ATTEMPTS
         with self.locks.hold_lock(key):
             while True:
@@ -243,10 +246,12 @@ class RouteDecisions:
         self.prepare_change()
         transaction = RouteTransaction(frozenset(session_keys), ending)
         with ExitStack() as stack:
+            # Always in the same order, so that two transactions do not wait for each other.
             for key in sorted(transaction.session_keys):
                 stack.enter_context(self.locks.hold_lock(key))
             with self._open_transaction(), self._open.enter(transaction):
                 yield
+        # After commit and locks: a hook may change the same chats.
         for callback in transaction.after_commit:
             self._run_callback(callback)
 

@@ -76,6 +76,8 @@ class JsonBackend:
         if text == entry.stored and change_database is None:
             return False
         with self._lock, self._mirror.lock_file():
+            # Read under the file lock, since all entries are written, those of other processes
+            # included.
             contents = self._mirror.read()
             if _encode_entry(contents.entries.get(key)) != entry.stored:
                 self._set_aside_broken(key, contents, entry)

@@ -83,6 +83,7 @@ def create_token() -> str:
 
 def format_token(nonce: str) -> str:
     """Return the token of this process with a nonce; a forked process has its own."""
+    # The start time and the host tell this process from others that get the same number.
     pid = os.getpid()
     return (
         f"pid={pid}:start={_get_start_time(pid)}:host={_get_host_name()}:"

@@ -101,6 +101,7 @@ class Mirror:
 
         Without entries, a file that this object wrote is not read at all.
         """
+        # Taken before the file is read: a change in between leads to another read.
         signature = self.get_signature()
         if signature is None:
             self._contents = MirrorContents()
@@ -115,6 +116,7 @@ class Mirror:
             stat = self.path.stat()
         except OSError:
             return None
+        # A file of the same size that replaces it within a tick of the clock has another inode.
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
@@ -123,6 +125,7 @@ class Mirror:
         Raises:
             SessionError: the file could not be written and is unchanged.
         """
+        # Metadata and values of other programs in the file are written again.
         contents = self.read(with_entries=False)
         with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -200,6 +203,7 @@ class Mirror:
         try:
             with self._translate_errors():
                 data = _atomic.read_file(self.path, _MAX_BYTES)
+            # An editor may have added a byte order mark.
             loaded = json.loads(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             self.problems[f"{self.path} cannot be read: {type(error).__name__}"] = None
@@ -276,6 +280,7 @@ class Debouncer:
         return timer is not None
 
     def _run_call(self) -> None:
+        # Cleared before the call, so that a change during the call schedules another one.
         if self.cancel():
             self._call()
 

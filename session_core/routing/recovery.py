@@ -140,6 +140,7 @@ def _iter_since_reset(
         tip = row and _find_tip(db, row)
         if row is None or tip is None or tip["end_reason"] in _REQUESTED_REASONS:
             return
+        # Several compressed sessions of a chat lead to the same tip.
         if tip["id"] not in seen_ids:
             yield tip
         older_than = row["id"]

@@ -85,6 +85,7 @@ class SessionRouter:
             if entry is None:
                 return None
             self._outbox.schedule_abandoned(decision)
+            # What ends is the continuation, not its parent, which the compression has ended.
             self._follow_compression(entry)
             entry.display_name = display_name or entry.display_name
             return self._reset_on_request(decision, entry)
@@ -233,6 +234,7 @@ class SessionRouter:
         entry = lost or self._build_entry(
             key, source, row["id"], recovery.parse_start_time(row) or settings.now()
         )
+        # The session continues, so its next end is delivered again.
         entry.session_id, entry.expiry_finalized = row["id"], False
         if arriving:
             entry.updated_at = settings.now()
@@ -342,6 +344,7 @@ class SessionRouter:
             if end_session is not None:
                 end_session(db)
 
+        # Without a database `change_database` is never called.
         if self._settings.db is None:
             self._outbox.add_boundary(decision, old, new, reason)
         decision.store_entry(new, change_database, urgent=True)

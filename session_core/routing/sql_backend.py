@@ -108,6 +108,7 @@ class SqlBackend:
             if self._get_strays().entries:
                 with self._mirror.lock_file():
                     self._refresh_strays()
+                    # Kept in a file before the rows are replaced.
                     if self._strays.broken:
                         self._mirror.set_aside(self._strays.broken)
                     stray_entries.adopt_strays(self._db, self._scope, self._strays)
@@ -140,6 +141,8 @@ class SqlBackend:
             except BaseException:
                 self._restore_mirror()
                 raise
+            # Otherwise another process changed an entry meanwhile: the table has it, the file lacks
+            # it.
             if len(removed) == len(entries):
                 self._mirrored_changes = count
             else:
@@ -162,6 +165,7 @@ class SqlBackend:
         self._later.cancel()
         if self._mirrored:
             self._update_mirror(at_end=True)
+        # After the last write, which may have scheduled a retry.
         self._retry.reset()
 
     def _put_row(self, key: str, entry: SessionEntry) -> bool:
@@ -186,6 +190,7 @@ class SqlBackend:
         return self._strays
 
     def _refresh_strays(self) -> None:
+        # Taken first, so that a change during the read is seen by the next call.
         self._read_signature = self._mirror.get_signature()
         entries: Mapping[str, Any] = {}
         try:
@@ -228,7 +233,9 @@ class SqlBackend:
             if min_changes is not None and self._failures != failures:
                 return
             try:
+                # At the end no retry follows, so the wait is longer.
                 with self._mirror.lock_file(None if at_end else MIRROR_PATIENCE_S):
+                    # Read before the write, so that a change during the write counts as missing.
                     count = self._changes
                     self._write_mirror()
             except SessionError as error:
