@@ -302,6 +302,7 @@ class Batches(LedgerStorage):
         count = self._file.read(
             lambda rows: rows.fetch_value(SQL["count_ripe"].format(ripe=condition), values)
         )
+        # A write would create the ledger of a home that has none.
         if count:
             count = self._file.write(
                 lambda rows: rows.run_change(SQL["mark_emptied"].format(ripe=condition), values)
@@ -348,6 +349,7 @@ class Batches(LedgerStorage):
 
     def _delete_step_trash(self, step: Step) -> None:
         """Delete the pieces of a step, then note that it has no trash."""
+        # In this order: after a crash in between, the next call deletes the rest.
         delete_pieces(self._get_trash_file(step.location), step.id)
         self._file.write(lambda rows: rows.run_change(SQL["note_emptied"], (step.id,)))
 

@@ -61,6 +61,7 @@ def prepare_step(
         Conflict: another process has one of the members, or undoes the same step.
     """
     step = PreparedStep(make_step_id())
+    # Before it is stored, so that another thread does not take it for the step of a dead one.
     _running_steps[step.id] = step
     try:
         step.cleared = ledger.prepare_step(
@@ -118,11 +119,14 @@ def run_step(
         committing = False
         try:
             with within(), db.transaction():
+                # In the transaction: the mark that forbids the step is written under the same lock.
                 _require_not_aborted(db, step_id)
                 result = change(db)
                 # The mark commits with the change: after a crash it proves that the step was done.
                 db.set_meta(MARK_PREFIX + step_id, encode_json([result]))
+                # In this transaction, so that they need no commit of their own.
                 _delete_marks(db, step.cleared)
+                # From here on a failure may be that of the commit, whose effect is unknown.
                 committing = True
         except BaseException as error:
             done = _settle_failed_step(db, ledger, step_id, error, committing=committing)
@@ -180,6 +184,7 @@ def clear_marks(db: StateDatabase, ledger: Ledger) -> None:
         if cleared:
             with db.transaction():
                 _delete_marks(db, cleared)
+            # In this order: after a crash in between, marks that are gone are deleted once more.
             ledger.forget_marks(cleared)
 
 
@@ -259,6 +264,7 @@ def _is_step_running(step: Step) -> bool:
     # A step of this process may have been left by a thread that failed to abort it.
     if pid == os.getpid():
         return step.id in _running_steps
+    # The start time tells the process from a later one with the same number.
     return processes.is_alive(pid, started_at)
 
 

@@ -223,6 +223,7 @@ class PlanLedger(LedgerStorage):
         values = {"handle": handle, "state": state, "result": encode_json(result)}
 
         def step(rows: Connection) -> None:
+            # In the transaction of the change: of several processes that end a plan, one succeeds.
             _require_state(rows, handle, states)
             rows.run_change(SQL["end_plan"], values)
 

@@ -100,6 +100,7 @@ class UndoLog(Batches):
                 at = (step_id, count - 1, piece)
                 if count > written:
                     file.write(lambda rows, at=at: rows.run_change(SQL["add_piece"], at))  # type: ignore[misc]
+            # Only now is the step prepared: every piece is durable.
             self._file.write(
                 lambda rows: _finish_preparation(rows, step_id, count, size, bytes(digests))
             )
@@ -152,6 +153,7 @@ class UndoLog(Batches):
             release_members(rows, step_id, skipped)
             return read_step(rows, step_id)
 
+        # Durable before the first piece is deleted: a step without its trash must never run.
         aborted = self._file.write(step)
         if aborted is not None:
             # Trash on a disk that is not mounted is deleted by a later `resume_steps`.
@@ -172,6 +174,7 @@ class UndoLog(Batches):
             rows.run_change(SQL["settle_marks"])  # a durable write also syncs all earlier ones
             return self._select_stale_marks(rows)
 
+        # Without marks nothing is written, as a write would sync.
         return self._file.write(step) if self._file.read(self._select_stale_marks) else []
 
     def _select_stale_marks(self, rows: Connection) -> list[str]:
@@ -190,6 +193,7 @@ def _insert_step(
     if plan_row is None:
         batch = read_batch(rows, row["batch"])
         raise Conflict(f"batch {batch.id} was undone or emptied; begin a new one")
+    # In the transaction that stores the step, so that only one process undoes the other.
     if row["undoes"] is not None:
         undone_step = read_step(rows, row["undoes"])
         if undone_step.state != "done" or rows.fetch_value(
