@@ -88,8 +88,10 @@ class CompressionExecutor:
     ) -> CompressionResult:
         def commit() -> CompressionResult:
             ready = self._prepare_commit(planned, summary, requested_shape)
+            # Asked after the summary, which takes longest, and before the first change.
             if stop is not None and stop():
                 raise NotCompressed("stopped", f"plan {handle} was stopped; apply it again")
+            # The lock may have expired while the summary was written.
             self._locks.confirm_lock(planned.session_id)
             return self._committer.commit(handle, ready)
 

@@ -142,7 +142,9 @@ def _list_following_messages(db: StateDatabase, ready: PreparedCompression) -> l
     """
     planned, expected = ready.planned, ready.revision
     revision = db.get_revision(planned.session_id)
+    # With the last row of the range: its id shows that no live row before it has come or gone.
     rows = db.get_messages(planned.session_id, offset=planned.end - 1)
+    # Messages that were appended since are kept, so they alone may change the revision.
     is_same = revision._replace(last_id=expected.last_id, live=expected.live) == expected
     if not is_same or not rows or rows[0]["id"] != ready.rows[planned.end - 1]["id"]:
         raise _make_changed_error(ready)

@@ -270,6 +270,7 @@ class Compressor:
                     return result
             raise AssertionError
 
+        # Held from the plan to the commit, so that two processes do not pay for the same summary.
         return self._locks.run_locked([tip], run)
 
     def undo(self, batch: str, *, client: str = DEFAULT_CLIENT) -> UndoResult | UndoPlan:

@@ -70,6 +70,7 @@ class CompressionLocks:
                 finally:
                     self._mine.held = held
         finally:
+            # Without the wait, the next compression of this caller could find its own old lock.
             if lock_thread.is_alive():
                 lock_thread.join()
 
@@ -138,6 +139,7 @@ class _LockThread(threading.Thread):
         while not self._db.try_acquire_compression_lock(session_id, self.holder):
             holder = self._db.get_compression_lock_holder(session_id)
             if holder is not None and _is_dead_holder(holder):
+                # Only if it still has this holder: another process may have taken it over.
                 self._db.release_compression_lock(session_id, holder)
             elif time.monotonic() >= deadline or self._is_gate_open(_RETRY_PAUSE_S):
                 raise _make_locked_error(session_id, holder)

@@ -91,6 +91,7 @@ class PastCompression:
         Raises:
             Conflict: it was deleted, or its id belongs to another session by now.
         """
+        # The start time tells it from a later session with the same id.
         row = db.get_session(self.old_session_id)
         if row is None or row["started_at"] != self.row["started_at"]:
             raise Conflict(
@@ -265,6 +266,7 @@ def drop_continuation(
     Raises:
         Changed: the continuation has changed since it was checked.
     """
+    # In the transaction: what is deleted is exactly what the trash holds.
     if find_dropped_sessions(db, past) != planned_drop:
         raise Changed("the conversation has changed during the undo; undo again")
     # Moving the routes below writes their chat into this row, so it is read first.
@@ -275,6 +277,7 @@ def drop_continuation(
     }
     routes.redirect_chats(chats, past.old_session_id)
     for route in past.change.routes:
+        # A route that its chat has changed since is not replaced by the old one.
         if texts.get(_get_row_key(route["row"])) == route["left"]:
             db.rows.put_routing_row(route["row"])
     dropped = sum(db.message_count(session_id) for session_id in planned_drop.sessions)
@@ -295,6 +298,7 @@ def _find_descendants(db: StateDatabase, child: str) -> tuple[list[str], list[st
         return [], []
     chain = db.get_compression_lineage(child)
     session_ids, detached = chain[chain.index(child) :], list[str]()
+    # The list grows meanwhile: the delegates of a delegate are deleted with it.
     for session_id in session_ids:
         for row in db.list_children(session_id):
             if row["id"] in session_ids:
@@ -372,6 +376,7 @@ class CompressionUndo:
         # The previous holder of the lock may have undone it, or died while doing so.
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
+        # Refused before anything is recorded in the ledger.
         self._db.rows.check_rows_writable(WATCHED_TABLES)
         if past.result.shape == "in_place":
             return self._run_undo_step(

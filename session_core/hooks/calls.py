@@ -84,6 +84,7 @@ class IsolatedCall:
 
     def queue_next(self, call: IsolatedCall) -> bool:
         """Queue a call to begin when this one ends; return False if this one has ended."""
+        # A call that is queued while this one ends would otherwise never begin.
         with self._lock:
             if self.is_running:
                 self._next = call
@@ -117,6 +118,7 @@ class IsolatedCall:
             self._ended.set()
 
     def _record_failure(self, error: BaseException) -> None:
+        # Set before the end, which wakes the waiting caller.
         self.error = error
         with suppress(Exception):  # a failed report cannot be reported
             if self._on_error is not None:

@@ -214,6 +214,7 @@ class Hooks(HookRegistry):
             running = [call for call in self._calls.get(key, ()) if call.is_running]
             if len(running) >= _MAX_WAITING:
                 return "left_out", None
+            # Created under the lock, so that calls of an implementation are in their order.
             call = IsolatedCall(
                 work, self.timeout_s, get_waiting_loop(), after=running[-1] if running else None
             )

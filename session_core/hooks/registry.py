@@ -79,6 +79,7 @@ class HookRegistry:
                 marked = self._register_marked(plugin, name)
                 self._register_named(plugin, name, marked)
             except BaseException:
+                # A plugin is added as a whole or not at all.
                 self.remove(name)
                 raise
         return name

@@ -73,6 +73,7 @@ def _decompress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             has_pieces = True
             while piece:
+                # Bounded, since a piece may hold a thousand times its size.
                 yield packer.decompress(piece, PIECE_BYTES)
                 piece = packer.unconsumed_tail  # noqa: PLW2901 -- a piece decompresses in several parts
         yield packer.flush()

@@ -122,6 +122,7 @@ class StateFolder:
                     path.chmod(_PRIVATE_MODE)
             home = expected.home or (existing.home if existing else None)
             binding = replace(expected, folder=folder, home=home)
+            # After a move the path is new; a later look finds the folder by it.
             if existing != binding:
                 _write_binding(binding)
         # The identity, because another database at this path is another home.
@@ -241,6 +242,8 @@ def _find_adjacent_binding(expected: FolderBinding) -> FolderBinding | None:
         return None
     parent, databases = expected.folder.parent, expected.folder.parent.parent
     for binding in list_bindings(parent):
+        # A folder whose own database is still this home belongs to a copy, and is not taken from
+        # it.
         if binding.home == expected.home != _read_home_name(databases / binding.db_path.name):
             return binding
     return None

@@ -66,6 +66,7 @@ class AgentTable:
         with self._lock:
             before = self._slots.get(key)
             self._store(key, slot)
+            # Threads that wait for the replaced build look again.
             if before is not None:
                 before.settled.set()
 
@@ -496,6 +497,7 @@ class CachedTurn(Generic[A]):
     def _end_turn(self) -> None:
         with self._lock:
             self._ended = True
+            # Taken once, also if a cancelled coroutine and its thread both end the turn.
             slot, self._slot = self._slot, None
         if slot is not None:
             self._table.end_turn(self.key, slot)

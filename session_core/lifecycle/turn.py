@@ -150,6 +150,7 @@ class TurnFinisher:
         # A reply is returned even if the results of the turn cannot be stored.
         with self.report_errors(f"the results of a turn of {run.session_key} were not stored"):
             self._write_back(run, outcome, whole=is_complete)
+        # Read before the reset below, which supersedes this turn itself.
         superseded = run.superseded
         if outcome.get("compression_exhausted") and not superseded:
             with self.report_errors(f"{run.session_key} could not be reset"):
@@ -295,6 +296,7 @@ class TurnRunner:
             with self._enter_turn(run):
                 return self._answer_message(run, message)
         finally:
+            # A turn that the shutdown refuses has a lease and no end.
             self._finisher.release_lease(run)
 
     async def ahandle(self, source: SessionSource, message: Any) -> Reply:
@@ -343,6 +345,7 @@ class TurnRunner:
     ) -> AgentTurn:
         def begin() -> AgentTurn:
             run = self._begin_turn(source)
+            # Registered here, because a coroutine that is cancelled meanwhile never gets the turn.
             ending.stack.callback(self._finisher.release_lease, run)
             return run
 
@@ -385,6 +388,7 @@ class TurnRunner:
 
         From then on no watcher, of any process, ends the session during the turn.
         """
+        # Before the first wait for the database, so that turns are in the order of arrival.
         number = self._finisher.active_runs.register_message()
         # The token is stored with the route, so that watchers of other processes see the turn.
         token = create_token()
@@ -395,6 +399,7 @@ class TurnRunner:
             run.token, run.number = token, number
             self._prepare_start(run, entry)
         except BaseException:
+            # The lease is stored, and no turn would release it while this process lives.
             self.store.drop_turn(entry.key, token)
             raise
         return run

@@ -150,6 +150,7 @@ def _apply_changes(
         before=lambda _: pending.iter_trash_items(),
         change=lambda db: _write_changes(db, home.store, pending.changes),
     )
+    # After the step, whose trash holds the earlier pins.
     home.ledger.pins.set_pins(
         {pinned_id: not was_pinned for pinned_id, was_pinned in pending.pins.items()}
     )

@@ -273,6 +273,7 @@ class Maintenance:
             return import_undo.plan_undo(home, batch)
         plan = self._ledger.get_batch(batch).plan
         recovery.log_progress(home, plan)
+        # Members of its own plan that are gone in part come back with the batch.
         recovery.recover_from_crash(home, except_plan=plan)
         return restore.restore_batch(
             home, batch, for_s, client=client, progress=progress, stop=stop

@@ -71,6 +71,7 @@ def reclaim_space(
                 return None
             step()
         step()
+        # Measured after the merge, which has freed pages in the file.
         sizes = db.admin.measure_sizes()
         is_worth_it = disk.is_worth_freeing(sizes.free, sizes)
         return ReclaimResult(_rewrite_file(db, now, step) if is_worth_it else None)
@@ -175,6 +176,7 @@ def _list_reasons(sizes: Sizes, obstacle: str | None) -> tuple[str, ...]:
 
 def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | None:
     """Rewrite the file; return the obstacle if there is one."""
+    # Looked up again: another process may have opened the file since the plan.
     obstacle = find_obstacle(activity.load_home_activity(db, now))
     if obstacle is None:
         try:

@@ -118,6 +118,7 @@ class SessionEntry:
             reset_had_activity=self.last_prompt_tokens > 0,
             # Pending hook calls belong to the chat, not to its session.
             extra={PENDING_FIELD: self.extra[PENDING_FIELD]} if PENDING_FIELD in self.extra else {},
+            # It replaces the text of this entry, so a change in between is a conflict.
             stored=self.stored,
         )
 

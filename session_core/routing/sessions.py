@@ -168,6 +168,7 @@ class SessionRouter:
                 return True
             if entry.suspended and not entry.origin:
                 return False  # a message would recover the session, which is suspended
+        # For the callers: a conflict repeats this decision, a locked database ends the check.
         except (Busy, Conflict):
             raise
         except SessionError:

@@ -304,6 +304,7 @@ class SessionStore:
             )
         decision = self.decisions.begin_unlocked(entry.key)
         current = decision.entry
+        # A hook delivered since then changed only the pending boundaries, which is no conflict.
         if current is not None and current.stored != entry.stored:
             merge_pending(entry, current)
         decision.store_entry(entry, urgent=urgent or entry.has_new_session)
@@ -442,6 +443,7 @@ class SessionStore:
             raise InvalidInput(f"max_age_days must be a number or None, got {max_age_days!r}")
         if max_age_days is None or max_age_days <= 0:
             return 0
+        # A boundary is delivered from its entry: with the entry its hook call would be lost.
         old = {
             key: entry
             for key, entry in self.load_entries().items()

@@ -70,6 +70,7 @@ def adopt_strays(db: StateDatabase, scope: str, strays: StrayEntries) -> None:
     The rows of the former folder are removed unless a store may come back there.
     """
     has_moved = bool(strays.former) and _has_moved(db, scope, strays.scope)
+    # One transaction, so that a kill leaves the rows of the former folder.
     with db.transaction():
         for key, text in strays.entries.items():
             try:

@@ -38,10 +38,13 @@ class ChangeFeed:
     ) -> EventPage:
         """Return the events since a cursor, or none and a new cursor without one."""
         with self._index.open_snapshot():
+            # Of the same snapshot as the rows: what is appended in between would otherwise be
+            # skipped.
             epoch, end = self._get_number("epoch", 0), self._get_number("next_id", FIRST_ID)
             if cursor is None:
                 return EventPage([], encode_cursor(_KIND, session, [epoch, end]))
             position = decode_cursor(_KIND, session, cursor)
+            # Another epoch means another file of the index, to which these ids do not belong.
             if position[0] != epoch or position[1] > end:
                 return EventPage([], encode_cursor(_KIND, session, [epoch, end]), gap=True)
             events, end = self._read_events(position[1], end, conditions, limit)

@@ -28,6 +28,7 @@ _UNNAMED = "unknown"
 
 def get_database_identity(path: str, identity: FileIdentity) -> FileIdentity:
     """Return an identity of a database that changes with its log as well."""
+    # A commit goes to the log; the database file changes only with a checkpoint.
     try:
         log = os.stat(f"{path}-wal")  # noqa: PTH116 -- strings, as in the sweep
     except OSError:

@@ -64,6 +64,7 @@ class FileFeed:
         except OSError:
             return None
         if time.time_ns() - part.after.identity.mtime_ns < SETTLED_NS:
+            # A time that no file has, so that the next look reads it again.
             part.after.identity = part.after.identity._replace(mtime_ns=-1)
         return part
 
@@ -105,6 +106,7 @@ class FileFeed:
         self, source: Source, entry: SourceEntry, file: SourceFile, *, is_deep: bool
     ) -> SourcePart:
         is_same = is_unchecked = False
+        # A document is written anew as a whole, so it has no prefix to continue from.
         if entry.version == self._format.version and not file.is_document:
             is_same, is_unchecked = _compare_prefix(source, entry, file, is_deep=is_deep)
         after = replace(
@@ -113,6 +115,7 @@ class FileFeed:
             version=self._format.version,
             is_unchecked=is_unchecked,
             is_read=False,
+            # A copy: a part that loses the race is dropped and must leave the entry as it was.
             state=copy.deepcopy(entry.state),
             unknown=dict(entry.unknown),
         )
@@ -127,6 +130,7 @@ class FileFeed:
     def _read_lines(self, source: Source, part: SourcePart, file: SourceFile, room: int) -> None:
         after = part.after
         scanned = self._scanned.pop(after.path, 0)
+        # No further than the identity that is stored: what is written meanwhile is the next part.
         end = None if file.is_zstd else source.identity.size
         reader = LineReader(source, after.offset, after.checksum, end, scanned)
         begin = reader.offset
@@ -191,5 +195,6 @@ def _compare_prefix(
         return False, False
     if entry.offset <= MAX_CHECKED_BYTES or is_deep:
         return compute_checksum(source, entry.offset) == entry.checksum, False
+    # A cheap sign of a rewrite, until idle work compares the checksum.
     is_aligned = source.read(entry.offset - 1, 1) == b"\n"
     return is_aligned, True

@@ -63,6 +63,7 @@ class GlanceTable:
         if feed is None or file is None:
             return
         self._drop(due.entry.full_path)
+        # Also if it cannot be read, so that it is not tried again before it changes.
         self._seen[due.entry.full_path] = due.identity
         part = feed.read_ends(due.entry, file)
         if part is not None:

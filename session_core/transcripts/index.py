@@ -123,6 +123,7 @@ class Index:
                 self._writer.execute(statement)
             self._writer.execute(SQL["configure_words"])
             self._writer.execute(SQL["put_epoch"])
+            # In the transaction of the tables: a kill leaves all of the schema or nothing.
             self._writer.execute(f"PRAGMA user_version={LAYOUT}")
             self._writer.execute("COMMIT")
         finally:

@@ -174,6 +174,7 @@ class Indexer:
             batch.write()
             self.catalog.load_changes()
             stored = due.root.entries.get(entry.path)
+            # Another process was faster: the next look continues from what it has stored.
             if stored is None or stored.offset != part.after.offset or time.monotonic() >= until:
                 return
             entry = stored

@@ -56,6 +56,7 @@ def resolve_sessions(
     """Update the sessions of a part and return the messages to insert."""
     before: dict[str, set[int]] = {}
     for session, native_id in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+        # Read before they are removed: messages that come again are no events.
         if part.is_reset:
             places = db.execute(SQL["list_places"], (session,))
             before[native_id] = {number if key is None else key for number, key in places}
@@ -133,6 +134,7 @@ def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
         (native_id if position == 0 else _mark_id(native_id, path), number, session_id)
         for position, (number, session_id, path, _) in enumerate(rivals)
     ]
+    # Through names that no session has, since two sessions may swap their ids.
     changed = [(new, number) for new, number, old in wanted if new != old]
     db.executemany(SQL["rename_session"], [(f"{native_id}~{n}~", n) for _, n in changed])
     db.executemany(SQL["rename_session"], changed)
@@ -152,6 +154,7 @@ def _merge_session(row: Row, part: SessionPart) -> None:
         is_title = column in ("title", "title_rank")
         if column in facts and not (is_title and (has_worse_title or "title" not in facts)):
             row[column] = facts[column]  # type: ignore[literal-required]
+    # A session that names itself as its parent would be a cycle.
     if "parent_id" in facts and facts["parent_id"] != row["native_id"]:
         row["parent_id"] = facts["parent_id"]
     if "archived" in facts:
@@ -181,6 +184,7 @@ def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list
         if item.key is not None:
             earlier = numbers_by_key.get(item.key)
             stored = None
+            # A new session has no stored keys, which saves a look-up for each message.
             if earlier is None and not is_new:
                 stored = db.execute(SQL["find_key"], (item.key, row["id"])).fetchone()
             if not item.replaces and (earlier is not None or stored is not None):

@@ -103,6 +103,7 @@ def open_source(
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     source = Source(descriptor, is_zstd=is_zstd)
     try:
+        # The path may lead to another file since the sweep.
         is_other = expected is not None and source.identity[:2] != expected[:2]
         if is_other or not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise FileNotFoundError(path)

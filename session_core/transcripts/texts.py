@@ -67,6 +67,7 @@ class _RecordReader:
         if place.place >= len(self._messages):
             return None
         message = self._messages[place.place]
+        # The file may have been rewritten since, with another message at this place.
         is_same = place.key is None or (
             message.key is not None
             and (message.key.startswith("~") or hash_key(message.key) == place.key)
@@ -78,6 +79,7 @@ class _RecordReader:
         if data is None:
             return ()
         try:
+            # Without a state: the text of a record depends on its line alone.
             return self._format.read_record(data, offset, {}).messages
         except READER_ERRORS:
             return ()

@@ -82,6 +82,7 @@ class IndexWriter:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of our own
             db.execute("INSERT INTO words (words) VALUES ('delete-all')")
             db.execute(SQL["put_meta"], ("dead", 0))
+            # `next_id` goes on rising, since cursors of the change feed are ids.
             db.execute(SQL["put_meta"], ("first_id", FIRST_ID))
 
 

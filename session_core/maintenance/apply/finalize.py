@@ -220,6 +220,7 @@ class SessionFinalizer:
                 ended_ids = [end["session_id"] for end in items.ends]
                 stack.enter_context(self._store.transaction(*items.entries, ending=ended_ids))
             yield
+        # After the commit: no hook hears of an end that is rolled back.
         for end in items.ends:
             reset_deferred_chats(self._store, end)
             if not end.get("told"):

@@ -117,6 +117,8 @@ class LostRouteRemover:
     @contextmanager
     def _wrap_step(self, entries: dict[str, SessionEntry]) -> Iterator[None]:
         yield
+        # Removal writes the mirror first, outside of a transaction; after a crash `finish_removal`
+        # does it.
         if entries:
             self._store.remove(entries)
 

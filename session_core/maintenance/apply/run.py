@@ -71,6 +71,7 @@ class PlanRun:
         With `wait`, wait for steps of other processes, which may still abort them.
         """
         while not (any(self._queues.values()) or self._partials):
+            # A step that this run has prepared would count as one in progress.
             self._prefetch.discard()
             if not list_running_steps(self._home.ledger, self._batch, self._settle):
                 return True

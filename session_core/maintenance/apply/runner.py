@@ -35,6 +35,7 @@ def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> Ap
     recovery.recover_from_crash(home, except_plan=plan.handle)
     if plan.state == "finished":
         return ApplyResult.from_json(plan.result)
+    # Before the plan begins, so that a refused call leaves it as it is.
     _require_no_gateway(home, plan)
     was_planned = plan.state == "planned"
     plan = disk.begin_plan(home.ledger, plan, lambda: disk.measure_files(home.db))
@@ -43,6 +44,7 @@ def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> Ap
             home.ledger.add_audit_entry(request.client, f"{plan.kind}, begun", plan.handle, {})
     try:
         if not was_planned:
+            # A killed run may have committed a step and not deleted its files or routes.
             for step in home.ledger.list_steps(plan.batch_id):
                 recovery.finish_step(home, step)
         return _run_steps(home, plan, request, deadline)

@@ -91,6 +91,7 @@ class SessionRemover:
             or not progress.gone.issuperset(previous.whole)
         ):
             return False
+        # The items were read as if the step before had removed exactly this.
         if any(
             progress.after.get(session_id) != revision
             for session_id, revision in previous.after.items()
@@ -105,6 +106,7 @@ class SessionRemover:
         # Without messages a step is small: a prefetch would not save time.
         if not items.messages:
             return None
+        # Items with files are prepared when they run, which collects the heads for the deletion.
         if not any(session_id in self._files for session_id in items.whole):
             items.prepared = self._prefetch.prepare_step(
                 self._iter_trash_items(items, []), items.members
@@ -168,6 +170,7 @@ class SessionRemover:
         items.messages[session_id] = ids, group
         items.message_rows += [messages] if ids else []
         items.room -= SESSION_BYTES + estimate_size(messages)
+        # The rows of a session go with its last messages, so that a stopped run leaves a session.
         own_rows = [] if has_more else [each for each in rows if not each.shared]
         self._add_dependent_rows(session_id, messages, own_rows, items)
         if has_more:
@@ -245,12 +248,14 @@ class SessionRemover:
                 db.rows.remove_rows(items.dependent_rows)
             after = db.rows.remove_messages(messages, items.message_rows)
         except (Changed, NotFound) as error:
+            # A session at another revision is skipped; any other cause is worth another try.
             for session_id, (_, expected) in messages.items():
                 preconditions.require_revision(
                     db, items.members_by_session[session_id], session_id, expected
                 )
             raise ConcurrentWrite(str(error)) from error
         try:
+            # Children lose their parent before its row is deleted, since they refer to it.
             for change in items.changes:
                 change.write_row(db)
             db.rows.remove_rows(items.rows)
@@ -276,6 +281,7 @@ class SessionRemover:
         if prefetch is not None:  # only now: steps are undone in the order of their trash
             self._prefetch.start(prefetch)
         yield
+        # After the commit: a rollback must not leave sessions without their files.
         if self._db.folder is not None:
             files.delete_files(heads, self._db.folder, self._folder)
 

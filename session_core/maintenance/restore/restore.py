@@ -122,6 +122,7 @@ def restore_batch(
     deadline = time.monotonic() + for_s
     batch = home.ledger.get_undoable_batch(batch_id)
     _check_writable(home, _list_steps(home, batch))
+    # Measured first, since the end of the restore deletes the trash.
     trash_bytes, files = home.ledger.count_disk_bytes(), disk.measure_files(home.db)
     open_steps = _list_open_steps(home, batch)
     tally = RestoreTally(

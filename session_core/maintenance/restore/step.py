@@ -84,6 +84,7 @@ def undo_part(
 
 
 def _run_undo(home: HomeContext, batch: str, undo: _StepUndo) -> dict[str, Any]:
+    # Before the transaction, since it takes 0.2 s with 10,000 routes.
     activity = home.gather_activity() if undo.contents.list_sessions_to_end() else None
     result = run_step(
         home.db,

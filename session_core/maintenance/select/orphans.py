@@ -153,6 +153,7 @@ def select_orphaned_files(
     protected: Counter[ProtectionReason] = Counter()
     cutoff = snapshot.get_cutoff(request)
     activity = snapshot.activity
+    # A session that a route or a lease names may have files before it has a row.
     known_ids = {*snapshot.conversations.sessions, *activity.routes, *activity.company.leases}
     owners = FileOwners(known_ids)
     for path, file_stat in _iter_files(folder) if request.where == NO_FILTER else ():

@@ -131,6 +131,8 @@ class Exporter:
             Conflict: a file of that name exists; it stays as it is.
             NotFound: a named session does not exist.
         """
+        # Before anything is read, which may take long; the write itself cannot replace a file
+        # either.
         if path.is_symlink() or path.exists():
             raise _make_exists_error(path)
         tally = ExportTally()
@@ -315,6 +317,7 @@ class ExportSource:
         Raises:
             NotFound: the session does not exist.
         """
+        # Read first: messages above its last id count as appended since.
         revision = db.get_revision(session_id)
         images = db.rows.read_session_images(session_id)
         session_images = [image for image in images if image.table == _OWN_TABLE]

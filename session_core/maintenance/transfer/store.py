@@ -97,6 +97,8 @@ class ImportWriter:
         def begin(db: StateDatabase) -> None:
             result = db.rows.put_images(images, of=[line.id for line in remaining])
             _require_sessions_stored(result)
+            # With the rows: without the mark a later call would take them for sessions of this
+            # home.
             for line in remaining:
                 db.set_meta(MARK_PREFIX + line.id, line.encode_progress(0, renumbered=False))
             context.tally.add_rows(group[0].id, result)
@@ -180,6 +182,8 @@ class ImportWriter:
             # Inside the transaction: another process may have stored this piece.
             if step.marked and (self.find_progress(line) or (None,))[0] != step.at:
                 raise LineRefused("another process is importing it")
+            # Its mark follows in the same transaction, so that a killed import continues exactly
+            # here.
             stored.append(self._write_piece(db, step, renumbered=renumbered))
             if end < line.messages:
                 db.set_meta(mark, line.encode_progress(end, renumbered=renumbered))
@@ -311,6 +315,7 @@ class ImportBatch:
         """
         batch = self.id or self._begin_batch()
         ids = list(session_ids)
+        # The first step of a session claims it; the later pieces are of a claimed one.
         claimed = [session_id for session_id in ids if session_id in self._open]
 
         def store(db: StateDatabase) -> dict[str, Any]:

@@ -176,6 +176,7 @@ class Snapshot:
         connection.rollback()  # an interrupt may have left a transaction open
         connection.execute("BEGIN")
         try:
+            # In the transaction, so that the caches are valid for exactly its moment.
             self._handle.forget_if_changed()
         except BaseException:
             connection.rollback()

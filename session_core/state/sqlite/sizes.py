@@ -136,6 +136,7 @@ def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
             try:
                 counted = _parse_output(_read_output(child, step))
             finally:
+                # Also if `step` raises: the count of a large home would go on for minutes.
                 child.kill()
     return counted if isinstance(counted, dict) else None
 
@@ -208,6 +209,7 @@ def _sample_table(handle: Connection, table: str) -> _TableSample:
         low = handle.fetch_value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
         high = handle.fetch_value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
     except _sqlite3.load_library().OperationalError:
+        # A table WITHOUT ROWID has no places to sample, so its first rows stand for it.
         rows = handle.fetch_tuples(f"SELECT {sizes} FROM {name} LIMIT {_SMALL_TABLE_ROWS}")  # noqa: S608 -- from the schema, quoted
         return _TableSample(columns, [(1.0, row) for row in rows])
     if low is None:

@@ -172,6 +172,7 @@ class Transaction:
                     part.__enter__()
                     self._part = part
         except BaseException as error:
+            # An `__enter__` that raises has no `__exit__`, which would release the lock.
             self._end_transaction(type(error))
             self._writer = self._job = self._part = None
             raise
@@ -192,6 +193,7 @@ class Transaction:
             with self._errors():
                 self._end_transaction(kind)
         finally:
+            # Also if the commit fails: later changes of this task must not join it.
             self._over = True
         if kind is None and self._writer is not None:
             self._writer.run_due_leftovers()

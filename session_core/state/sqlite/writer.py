@@ -200,6 +200,7 @@ class Writer:
         try:
             self._acquire_connection(job)
             handle = self._open_connection()
+            # It waits for no lock of another process, since any later moment is as good.
             change = partial(self._run_transaction, job, self._leftovers, 0)
             more = run_without_waiting(handle, change, self._wait_ms)
             self._checkpointer.checkpoint_if_due(handle)
@@ -213,6 +214,7 @@ class Writer:
         self._closed = True
         handle, self._handle = self._handle, None
         if handle is not None:
+            # SQLite refuses a checkpoint while a transaction is open.
             handle.connection.rollback()
             self._checkpointer.checkpoint_and_truncate(handle)
             handle.connection.close()

@@ -192,6 +192,7 @@ class CodexStateFormat:
     def read_changes(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
         """Return facts of the threads that changed since the last call."""
         columns = _list_columns(query)
+        # Threads may share a time, so the id continues within one.
         rows = query(
             f"SELECT id, updated_at, {_select(columns)} FROM threads"  # noqa: S608
             " WHERE typeof(id) = 'text' AND typeof(updated_at) = 'integer'"

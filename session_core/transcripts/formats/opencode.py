@@ -150,6 +150,7 @@ class _Layout(ABC):
     def read_sessions(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
         """Return the facts of sessions that changed; there are few rows, so that a scan is fast."""
         mark = state.setdefault(self.sessions, [-1, ""])
+        # Text sorts above all numbers: as a mark it would hide every later session.
         rows = query(
             "SELECT id, time_updated, title, directory, version, time_created, time_archived,"  # noqa: S608
             f" model, {self.columns} FROM {self.sessions}"

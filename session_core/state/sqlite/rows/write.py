@@ -339,6 +339,7 @@ def write_images(
         ]
         for table in tables:
             table.insert_missing()
+        # Without foreign keys, rows may refer to missing ones, as restored orphans do.
         for table in tables if handle.linked else ():
             table.repair_links()
         for table in tables:
@@ -367,6 +368,7 @@ def _defer_foreign_keys(handle: Connection) -> Iterator[None]:
     try:
         yield
     finally:
+        # It would last until the commit, and later changes of the transaction are checked at once.
         handle.run_change("PRAGMA defer_foreign_keys=OFF")
 
 

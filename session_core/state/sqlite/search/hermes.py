@@ -253,6 +253,7 @@ def _list_glue(handle: Connection) -> list[str]:
     last, codes = handle.kept.get(_GLUED_CACHE_KEY, (None, set()))
     # Reading the vocabulary is slow, so a few new rows are scanned for codes instead.
     if last is None or end - last >= _MAX_NEWER_ROWS:
+        # A table of the temp schema, which a read-only connection can create too.
         handle.run_change(_CREATE_WORD_VOCABULARY)
         codes = {code for (code,) in handle.fetch_tuples(SQL["list_glued_codes"])}
     elif end > last:
