@@ -251,6 +251,7 @@ class CompressionCommitter:
             NotCompressed: Hermes would not recognise the new session as the continuation.
         """
         batch = self._ledger.begin_plan(plan).batch_id
+        # Outside of the step, since a hook may take seconds and a step holds the lock.
         self._call_hook("before_compression", ready, ready.planned.session_id, len(ready.rows))
         try:
             stored = run_step(

@@ -235,6 +235,7 @@ def _build_brief(
         must_survive=tuple(
             fact
             for fact in scoring.select_best_facts(scored, _MAX_SURVIVING_FACTS)
+            # A fact that redaction changes is a secret, or holds one.
             if clean(fact) == fact
         ),
         target_chars=target_chars,

@@ -66,6 +66,7 @@ class SummaryAttempt:
         if not isinstance(self._outcome, SummaryFailure):
             return self._outcome
         state = record_failure(self._read_state(), self._outcome, self._clock())
+        # Recorded before the error is raised, so that the next call finds the cool-down.
         self._write_state(self._session_id, state)
         if self._outcome.is_aborting:
             raise NotCompressed(
@@ -93,6 +94,7 @@ class SummaryAttempt:
 
     def _write_state(self, session_id: str, state: FailureState) -> None:
         row = self._read_row(session_id)
+        # An older home has no columns for it.
         columns = {name: value for name, value in state.to_columns().items() if name in row}
         if any(row[name] != value for name, value in columns.items()):
             self._db.rows.put_session_fields(session_id, columns)

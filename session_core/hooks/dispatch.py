@@ -137,6 +137,7 @@ class Hooks(HookRegistry):
         The end of the process calls this. Implementations that called this code are left out.
         """
         deadline = time.monotonic() + wait_s
+        # Repeated, because a call may queue others while it runs.
         while calls := self._list_unfinished():
             if not all(
                 call.wait_until_ended(max(0.0, deadline - time.monotonic())) for _, call in calls

@@ -121,6 +121,8 @@ class LedgerStorage:
             return self._file
         with self._lock:
             if location not in self._elsewhere:
+                # Never created: without its disk, the trash would begin anew in the empty mount
+                # point.
                 find = partial(_require_mounted, Path(location))
                 self._elsewhere[location] = LedgerDatabase(find, find, self._patience_s)
             return self._elsewhere[location]

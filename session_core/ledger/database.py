@@ -101,6 +101,7 @@ class LedgerDatabase:
             # An unsynced log survives a crash of the process, not of the machine.
             handle.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             execute_with_retry(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
+            # Looked up under the lock: another process may have created the tables first.
             if not self._has_schema(handle, path):
                 for statement in sql_blocks.split_statements(self._schema, PACKAGE):
                     handle.run_change(statement)

@@ -106,6 +106,7 @@ def run_step(
         Unsupported: the home has no `state_meta`.
     """
     ledger.check_home(db)
+    # An outer transaction could still roll back what the ledger records as done.
     if db.in_transaction:
         raise InvalidInput("a step needs its own transaction; end the open one first")
     prepared = before(db)

@@ -118,6 +118,7 @@ class StateFolder:
                 folder,
                 *([folder.parent] if folder.parent.name == STATE_FOLDER_NAME else []),
             ):
+                # An existing folder may be open to others, and the trash holds conversations.
                 if path.stat().st_mode & 0o077:
                     path.chmod(_PRIVATE_MODE)
             home = expected.home or (existing.home if existing else None)

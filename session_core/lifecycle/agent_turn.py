@@ -239,6 +239,7 @@ class AgentTurn:
 
         A session that has ended meanwhile is not reported, since its end was reported already.
         """
+        # The transaction of the caller may still be rolled back, and the session with it.
         if self._has_created and not self._db.in_transaction:
             row = self._db.get_session(self.session_id)
             self._has_created = row is None
@@ -356,6 +357,7 @@ class AgentTurn:
         try:
             yield
         except BaseException:
+            # The compression may have been committed before it failed.
             with suppress(SessionError):
                 self.catch_up()
             raise

@@ -384,6 +384,7 @@ def decide_reuse(
     current = (
         sessions.get_revision(session_id) if is_ours else sessions.get_message_count(session_id)
     )
+    # A loose link means that another process wrote between two of our appends.
     if slot.links or (None not in {slot.baseline, current} and slot.baseline != current):
         return ReuseDecision("foreign")
     return ReuseDecision("reused", current)

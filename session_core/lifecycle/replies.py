@@ -175,6 +175,7 @@ class PendingTitles:
             title = self._titles.get(session_key)
         if title is not None and self._try_title(session_key, session_id, title):
             with self._lock:
+                # A title that was requested meanwhile stays for the next turn.
                 if self._titles.get(session_key) == title:
                     del self._titles[session_key]
 

@@ -97,6 +97,7 @@ async def call_function(
     """Call a function; a sync one runs in a worker thread that keeps the turn open."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
+    # Before the thread begins: a cancelled coroutine must not close the turn under it.
     ending.hold()
     value = await threads.run(partial(function, *args), on_end=ending.release)
     return await value if inspect.isawaitable(value) else value
@@ -259,6 +260,7 @@ class TurnRunner:
         store.report = report
         self._closings: set[Future[Any]] = set()
         self._finisher = TurnFinisher(store, state, self.hooks, report, self.reset)
+        # Before the first delivery, which asks the marks of all processes.
         if state.kind == "hermes":
             from session_core.ledger.hook_deliveries import persist_marks  # noqa: PLC0415 -- for Hermes homes only
 

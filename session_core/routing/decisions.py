@@ -109,6 +109,7 @@ class KeyLocks:
         finally:
             with self._mutex:
                 lock, users = self._locks.pop(key)
+                # Its last user drops it, or the mapping would keep a lock for every chat.
                 if users > 1:
                     self._locks[key] = lock, users - 1
 
@@ -263,6 +264,7 @@ class RouteDecisions:
         db = self.settings.db
         if db is not None and db.read_only:
             raise Denied("the database of these routes is open read-only; open it for writing")
+        # A gateway has the routes in memory and would overwrite the change.
         presence.refuse_if_gateway_runs(self.settings.homes)
         transaction = self._open.find_for_change()
         if transaction is not None and session_key in transaction.session_keys:

@@ -179,6 +179,7 @@ class Mirror:
         """Hold the lock against writers in other processes."""
         with (
             self._translate_errors(),
+            # A file of its own, since each write replaces the mirror and a lock on it.
             _atomic.hold_file_lock(self.path.with_name(LOCK_NAME), patience_s),
         ):
             yield

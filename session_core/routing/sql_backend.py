@@ -93,6 +93,7 @@ class SqlBackend:
         strays = self._get_strays()
         rows = self._db.routes.load_entries(scope=self._scope)
         texts = strays.entries | {k: row for k, row in rows.items() if row != strays.broken.get(k)}
+        # Compared as text, so that only entries with the field are parsed.
         selected = {k: text for k, text in texts.items() if k[:1] != "_" and having in text}
         parsed = ((key, self._parse_entry(key, text)) for key, text in selected.items())
         return {key: entry for key, entry in parsed if entry is not None}
@@ -227,6 +228,7 @@ class SqlBackend:
         """
         failures = self._failures
         with self._mirroring:
+            # Another thread has written this change while this one waited.
             if self._mirrored_changes >= (self._changes if min_changes is None else min_changes):
                 return
             # A try failed while this thread waited: many resets wait no longer than one.

@@ -68,6 +68,7 @@ class TurnRecords:
         def change(entry: SessionEntry) -> bool:
             if entry.session_id != session_id:
                 return False
+            # A later turn of the chat has another token, and its lease stays.
             TURN_LEASE.clear(entry, token)
             entry.updated_at = self._settings.now()
             entry.was_auto_reset = entry.is_fresh_reset = False

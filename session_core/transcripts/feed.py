@@ -70,6 +70,7 @@ class FileFeed:
 
     def read_ends(self, entry: SourceEntry, file: SourceFile) -> SourcePart | None:
         """Return the records at the head and at the tail of a file, to show it in a list."""
+        # A glance leaves no trace: its records are read again for the index.
         part = SourcePart(entry, replace(entry, state={}, unknown={}), file)
         part.sessions[file.session_id] = SessionPart(file.session_id)
         try:

@@ -118,6 +118,7 @@ class SourcePart:
         if usage is not None and not record.messages:
             part.usage.append(usage)
         for place, message in enumerate(record.messages):
+            # The usage goes with the first message, so that a copy that is left out takes it along.
             item = make_item(record, place, message, None if place else usage)
             part.items.append(item)
             self.text_size += len(item.text)

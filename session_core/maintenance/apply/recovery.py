@@ -49,6 +49,7 @@ def settle_steps(home: HomeContext) -> None:
     if home.store is not None:
         with suppress_note_errors("that what was owed to hooks is told"):
             home.store.deliver_pending_hooks()
+    # Steps of dead processes alone: a living one does its own follow-up work.
     for step in resume_steps(home.db, home.ledger):
         finish_step(home, step)
         for end in (step.result or {}).get("ended", ()):

@@ -30,6 +30,7 @@ from session_core.types import AppendManyResult, Revision
 
 SQL = sql_blocks.load_blocks("compaction")
 
+# The lifetime that Hermes gives its own locks.
 _LOCK_TTL_S = 300.0
 
 

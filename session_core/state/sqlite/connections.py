@@ -307,6 +307,7 @@ class SqliteStore:
         folder = self.path.parent
         if self.path.name != home.DATABASE_NAME or not home.is_hermes_home(folder):
             return "own"
+        # The signs of Hermes count for the served home and the installed Hermes, not for any path.
         return "absent" if self._in_hermes_home or home.is_hermes_folder(folder) else "own"
 
     def take_reader(self) -> Connection:

@@ -86,6 +86,7 @@ class SqliteDeletion(SqliteOperations):
         """Delete several sessions as `delete_session` does; return how many were deleted."""
         remaining = self._read(partial(list_existing_sessions, session_ids=session_ids))
         requested, deleted, pace = set(remaining), set[str](), BatchSize()
+        # Once, and outside of the transactions, because it scans all sessions.
         unlinked = self._read(lineage.list_unlinked_delegates)
         while remaining:
             with self._store.transaction():

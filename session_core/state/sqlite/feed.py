@@ -265,6 +265,7 @@ class ChangeSnapshot:
             current = None if row is None else KnownSession.from_row(row)
             if current == reported:
                 return reported.place
+            # The same session at another row id: renumbered by a VACUUM, or stored again.
             if current is not None and current.check == reported.check:
                 moves.append((current.place, reported.place))
         if _is_renumbered(moves):
@@ -299,6 +300,7 @@ class ChangeSnapshot:
         while len(events) < limit:
             room = limit - len(events)
             rows = self._list_messages_after(after, position.session, room)
+            # Copies that a compaction has made are no news.
             events += _to_message_events(row for row in rows if not self._is_copy(row))
             if len(rows) < room:
                 # Up to the end of the snapshot: ids of other sessions and of deleted rows are not

@@ -238,6 +238,7 @@ def _has_triggers(handle: Connection) -> bool:
 
 def _list_changed(handle: Connection) -> tuple[int, ...] | None:
     ids = [row[0] for row in handle.fetch_tuples(SQL["list_changed"], {"rows": MAX_LAG})]
+    # Each search reads these rows itself, so a rebuild bounds their number.
     if len(ids) >= MAX_LAG:
         return None
     if not ids or _read_mark(handle) == EMPTY_MARK:

@@ -68,6 +68,7 @@ class SqliteLineage(SqliteOperations):
 
 def classify_link(link: LinkRow) -> LinkKind | None:
     """Return the relation of a session to its parent."""
+    # First, since a delegate keeps its mark when it has lost its parent.
     if is_delegate(link["model_config"]):
         return "delegate"
     if link["parent_session_id"] is None:

@@ -71,6 +71,7 @@ class SqliteVacuum(SqliteOperations):
             return writer.run_alone(partial(self._run_vacuum, step=step))
 
     def _run_vacuum(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
+        # First, since a stale copy takes the room that this vacuum needs.
         vacuum_file.delete_stale_copies(self._store.path)
         before = self._measure_bytes()
         folder = get_sidecar_path(self._store.path).parent

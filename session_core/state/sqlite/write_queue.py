@@ -181,6 +181,7 @@ class WriteQueue:
         leader = self.leader
         if leader is not None and leader.is_open and leader.thread == get_thread_token():
             job = WriteJob(None, 0.0)
+            # A wait would block the thread in which the other task has to end its transaction.
             if leader.task != job.task:
                 raise _make_deadlock_error(leader, job)
 
@@ -262,6 +263,7 @@ def _wake_job(job: WriteJob) -> None:
 def _is_solo(job: WriteJob) -> bool:
     """Whether the job's thread runs only this job."""
     mark = job.thread()
+    # A signal handler raises in the main thread, where it would fail the jobs of other threads.
     return job.solo or mark is None or mark.number == threading.main_thread().ident
 
 

@@ -298,6 +298,7 @@ def _count_shutdown(data: dict[str, Any], state: ReaderState) -> SessionFacts:
 
     The cost is in credits, not in dollars, and is left out.
     """
+    # The requests of this run were counted one by one.
     if state.get("counts"):
         return {}
     totals = [0] * 5
