@@ -180,6 +180,7 @@ def _trim_result(content: Any, answer: MessageToolResult, seen_calls: _SeenCalls
     if len(answer.text) > MAX_RESULT_CHARS:
         images = chat_messages.count_images({"content": content})
         line = " ".join([seen_calls.describe_result(answer), *[IMAGE_PLACEHOLDER] * images])
+        # The line may be longer than a result just above the limit.
         return min(line, answer.text, key=len)
     if isinstance(content, list):
         return [_trim_part(part, seen_calls) for part in content]

@@ -60,6 +60,7 @@ class _SearchableText:
 
     def has_fact(self, fact: str) -> bool:
         """Return whether the text contains a fact that is not part of a longer name."""
+        # Most facts are absent, and a set of words rules them out without a search of the text.
         if fact.isascii() and not self._words.issuperset(_NAME_RUN.findall(fact)):
             return False
         at = self._text.find(fact)

@@ -114,6 +114,7 @@ def clean_summary(text: str) -> str:
 
 def remove_marks(text: str) -> str:
     """Return a text without the marks of a summary."""
+    # Repeated, since the removal of one mark may join the halves of another.
     while _MARK_WORD in text and any(mark in text for mark in _MARKS):
         for mark in _MARKS:
             text = text.replace(mark, "")

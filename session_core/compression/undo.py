@@ -471,6 +471,7 @@ class CompressionUndo:
                 members=tuple(dropped.sessions),
             )
 
+        # All of them are locked, so that none is compressed while it is deleted.
         return self._locks.run_locked(tuple(dropped.sessions), drop, patient=True)
 
     def _run_undo_step(

@@ -136,6 +136,7 @@ class IsolatedCall:
         try:
             future = self._loop.start_task(guarded)
         except RuntimeError:
+            # A coroutine that is dropped without being awaited leaves a warning.
             guarded.close()
             raise
         done, _ = concurrent.futures.wait({future}, timeout=self._bound_s)

@@ -118,6 +118,7 @@ class Hooks(HookRegistry):
     def has_listeners(self) -> bool:
         """Return True if an implementation may observe boundaries. Never raises."""
         try:
+            # Until they are loaded, installed plugins may be listeners.
             return not self.is_loaded or any(map(self.list_implementations, (FINALIZE, RESET)))
         except Exception as error:  # noqa: BLE001 -- a fault of hooks does not stop a reset
             self._report_fault(HookFault("the dispatcher", "", "dispatcher", error))
@@ -188,6 +189,8 @@ class Hooks(HookRegistry):
         failed: list[HookFault] = []
         refused = False
         try:
+            # Before `begins`: a hook that is recorded as called must reach the installed plugins
+            # too.
             failed += self.load_installed()
             implementations = self.list_implementations(hook)
             refused = begins is not None and not begins(hook)

@@ -107,6 +107,7 @@ class PersistentMarks(DeliveryMarks):
         super().keep_only(session_ids)
         values: dict[str, Any] = {"scope": self._scope, "before": self._clock() - _MIN_KEPT_S}
         with self._report_errors():
+            # A read first, since there is mostly nothing to delete and a write syncs.
             if self._file.read(lambda rows: rows.fetch_value(SQL["count_old"], values)):
                 kept = {"kept": json.dumps(sorted(session_ids))}
                 self._file.write(lambda rows: rows.run_change(SQL["delete_others"], values | kept))

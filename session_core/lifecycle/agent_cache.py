@@ -293,6 +293,7 @@ class AgentCache(TupleMapping, Generic[A]):
             entry = idle.pop(0)
             if self._drop_idle(entry):
                 removed.append((entry.key, entry.slot))
+        # Not waited for: the clean-up of another agent must not delay this turn.
         self._cleaner.retire(removed)
 
     # -- look-up -----------------------------------------------------------------------------

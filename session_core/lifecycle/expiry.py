@@ -74,6 +74,7 @@ class ExpiryWatcher:
                     await self._tick_in_thread()
                     await anyio.sleep(self._interval_s)
         finally:
+            # A tick that is under way in its thread then checks no further entry.
             self.stop()
 
     def stop(self) -> None:

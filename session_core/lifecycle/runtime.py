@@ -125,6 +125,7 @@ class SessionRuntime(TurnRunner):
         if viewer and platform not in VIEWER_SOURCES:
             return None
         self._end_interrupted_turns(runs)
+        # Otherwise the process that ended it delivers the end.
         if not is_finally_ended(row):
             self._deliver_session_end(session_key, session_id, platform, end_reason)
         self._finisher.leave_session(session_key)
@@ -157,6 +158,7 @@ class SessionRuntime(TurnRunner):
             session_id = runs[-1].session_id
             self._deliver_session_end(key, session_id, runs[-1].platform, "shutdown")
             self._record_session_end(key, session_id)
+        # These turns have ended during the wait.
         for key in set(marked).difference(interrupted):
             self._clear_interrupted(key)
         self.cache.clear()

@@ -209,6 +209,7 @@ class TurnFinisher:
         with self.report_errors(f"the start of {run.session_id} was not reported"):
             run.announce_start()
         self.release_lease(run)
+        # The later turn has an agent of its own, which the cache keeps.
         if run.superseded and run.turn is not None:
             run.turn.forget_agent()
         if self.active_runs.claim_end(run):

@@ -254,6 +254,7 @@ def _write_changes(
     for change in changes:
         title = change.after.get("title")
         holder = None if title is None else db.get_session_by_title(title)
+        # Looked up again under the lock, since another session may have taken the title.
         if holder is not None and holder["id"] != change.key["id"]:
             raise Changed(f"title {title!r} was taken by another session; try again")
         change.write_row(db)

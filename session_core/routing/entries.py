@@ -275,6 +275,7 @@ def parse_optional_time(stored: Any) -> datetime | None:
 
 def _parse_time(stored: Any) -> datetime:
     try:
+        # Python 3.10 does not read `Z`.
         return to_local_time(datetime.fromisoformat(stored.replace("Z", "+00:00")))
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidInput("a time of the entry is not valid ISO 8601") from error

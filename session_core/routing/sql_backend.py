@@ -171,6 +171,7 @@ class SqlBackend:
 
     def _put_row(self, key: str, entry: SessionEntry) -> bool:
         text = entry.to_text()
+        # An unchanged entry costs no commit.
         if text == entry.stored:
             return False
         expected = entry.stored

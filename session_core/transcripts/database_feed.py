@@ -48,6 +48,7 @@ class DatabaseFeed:
 
         The part is complete if it holds no record.
         """
+        # Another inode is another database, to whose rows the watermark does not belong.
         is_same = entry.version == self._format.version and entry.identity[:2] == identity[:2]
         after = replace(
             entry, identity=identity, version=self._format.version, unknown=dict(entry.unknown)

@@ -171,6 +171,7 @@ class Indexer:
             batch.add(part, is_history=is_history)
             if part.after.is_read:
                 return
+            # Before the next slice, which continues from the entry that this one stores.
             batch.write()
             self.catalog.load_changes()
             stored = due.root.entries.get(entry.path)

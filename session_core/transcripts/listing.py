@@ -61,6 +61,7 @@ class Condition:
 
 def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
     """Return the conditions of a filter on a session `s`."""
+    # A file without messages is no session, but one that was not read to its end may have some.
     conditions = [Condition("(s.messages > 0 OR NOT s.is_read)")]
     if any(getattr(where, name) is not None for name in _UNSUPPORTED):
         conditions.append(Condition("0"))

@@ -41,6 +41,7 @@ def read_messages(
             records = _RecordReader(
                 source, cast("FileFormat", reader), is_document=file.is_document
             )
+            # In the order of the file, so that a record with several messages is read once.
             for place in sorted(places):
                 message = records.read_message(place)
                 if message is not None:

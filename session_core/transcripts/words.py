@@ -50,6 +50,7 @@ def build_expression(leaf: Leaf) -> str | None:
     words = [word for piece in first for word in _split_piece(piece, is_last=False)]
     words += _split_piece(last, is_last=True)
     is_lone = len(last) == 1 and search_text.has_spaceless(last)
+    # The index has pairs, so a lone character is the beginning of one.
     prefix = is_lone or (leaf.prefix and not search_text.has_spaceless(last))
     return query.quote_fts_string(" ".join(words)) + (" *" if prefix else "")
 

@@ -108,6 +108,7 @@ class SessionFinalizer:
             removed=False,
             exempt=self._exempt,
         )
+        # Without the exemption a session with a chat is protected, so there is none to look for.
         chats = self._find_chats(group, activity) if self._exempt else {}
         ends: dict[str, EndRecord] = {}
         for session_id in group.sessions:
@@ -235,6 +236,7 @@ def reset_deferred_chats(store: SessionStore | None, end: EndRecord) -> bool:
     hooks_called = False
     for key in end["later"] if store is not None else ():
         with suppress_note_errors(f"that the chat {key} begins afresh"):
+            # A call after a crash finds the chats that have moved already.
             if store is not None and store.peek_session_id(key) == end["chats"][key]:
                 new_entry = store.reset_session(key)
                 end["begun"] += [new_entry.session_id] if new_entry is not None else []

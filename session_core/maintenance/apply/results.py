@@ -34,6 +34,7 @@ def build_result(home: HomeContext, plan: StoredPlan) -> ApplyResult:
         for member in plan.members
         if member.step not in {None, *unfinished} and members.get_part(member) != "index"
     ]
+    # Routes and files go after the commit, so a finished step does not prove that they are gone.
     still_present = [member for member in finished if _is_still_present(home, member)]
     skipped += [
         SkippedItem(members.get_name(member), _NOT_REMOVED_REASON) for member in still_present

@@ -173,6 +173,7 @@ def finish_removal(store: SessionStore, result: Mapping[str, Any]) -> None:
     """Remove the routes of a step that was interrupted after its commit."""
     removed: Mapping[str, str] = result.get("routes", {})
     entries = {key: entry for key in removed if (entry := store.get(key)) is not None}
+    # A route that its chat has written since stays.
     unchanged = {key: entry for key, entry in entries.items() if entry.stored == removed[key]}
     if unchanged:
         with suppress_note_errors("that routes are removed"):

@@ -70,6 +70,7 @@ def _run_steps(
                 request.progress(results.build_result(home, _reload_members(home, plan)))
                 reported_at = time.monotonic()
         done = done or run.is_done(wait=False)
+    # Last, since the other parts free the pages that it returns.
     if done and any(members.get_part(member) == "index" for member in plan.members):
         _reclaim_space(home, plan, request, deadline)
     return _finish_run(home, plan, request)
@@ -120,6 +121,7 @@ def _finish_run(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> A
     """Return the result, and end the plan if no member remains."""
     clear_marks(home.db, home.ledger)
     plan = _reload_members(home, plan)
+    # A killed run may have left chats whose routes are in a file.
     if plan.about["wanted"]["start_new"] and not home.db.routes.is_available:
         for step in home.ledger.list_steps(plan.batch_id):
             for end in (step.result or {}).get("ended", ()):

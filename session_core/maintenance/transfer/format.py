@@ -180,6 +180,7 @@ def encode_value(column: str, value: Any) -> Any:
         return {_BYTES: b64encode(value).decode()}
     if isinstance(value, RawText):
         return {_RAW: b64encode(value.stored).decode()}
+    # JSON has no infinity.
     if isinstance(value, float) and not math.isfinite(value):
         return {_REAL: str(value)}
     return value
@@ -192,6 +193,7 @@ def decode_value(column: str, value: Any) -> Any:
         InvalidInput: the value is not valid.
     """
     if isinstance(value, str):
+        # JSON can hold a lone surrogate, which no database accepts.
         return content.clean_text(value)
     if isinstance(value, dict) and len(value) == 1:
         key, text = next(iter(value.items()))

@@ -104,6 +104,7 @@ def scan_file(file: BinaryIO) -> Iterator[ScannedSession | BrokenLine]:
                 line_scan = _LineScan()
                 line_scan.read_line(line)
                 yield line_scan.build_result(line, number, offset, file.tell() - offset)
+        # A broken line is left in its middle, and the next one begins after its end.
         line.skip_rest()
         if file.tell() == offset:
             return

@@ -197,6 +197,7 @@ class MessageCompactor(SqliteOperations):
             ]
             # Before the copies are deleted, which may have later edits.
             restored_count = _restore_originals(handle, session_id, copy_by_original)
+            # Before the rows are deleted, because an index needs the old text to remove its words.
             fts.remove_messages(handle, dropped_ids)
             fts.repair_entries(handle, dropped_ids)
             handle.run_change(SQL["delete_rows"], _make_bounds(session_id, dropped_ids))

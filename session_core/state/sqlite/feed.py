@@ -156,6 +156,7 @@ class EndScans:
     ) -> list[FeedRow] | None:
         """Return the sessions that ended after a time; return None if the scan must wait."""
         with self._lock:
+            # A scan from a later time on lacks the ends before it.
             if self._state != state or state == BUSY_STATE or after < self._after:
                 began = time.monotonic()
                 if began < self._due_at and not at_once:

@@ -445,6 +445,7 @@ def _find_library(folder: Path) -> Path:
         raise Unsupported("the owner of an extension cannot be checked on this system")
     library = folder.resolve() / EXTENSION_PATH
     try:
+        # Another user who can write a folder above it can replace the file.
         checks = [_check_owner(path) for path in (library, *library.parents)]
     except FileNotFoundError as error:
         raise NotFound(f"{library} does not exist") from error
@@ -465,6 +466,7 @@ def _check_owner(path: Path) -> str | None:
         return f"{path} is a link; put the file itself there"
     if status.st_uid not in {os.geteuid(), 0}:
         return f"{path} belongs to another user"
+    # In a sticky folder, such as the temporary one, other users cannot replace the file.
     is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     if status.st_mode & _OTHERS_WRITE_MODE and not is_sticky:
         return f"{path} can be written by other users; run chmod go-w on it"

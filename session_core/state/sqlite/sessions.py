@@ -111,6 +111,7 @@ class SqliteSessions(SqliteOperations):
         check_reason(end_reason)
 
         def step(handle: Connection) -> bool:
+            # The end is part of the revision, which is cached.
             handle.forget_session_counts(session_id)
             values = {"id": session_id, "now": self._clock(), "reason": end_reason}
             return handle.run_change(SQL["end_session"], values) > 0

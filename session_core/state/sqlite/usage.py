@@ -145,7 +145,7 @@ def _set_totals(handle: Connection, session_id: str, usage: UsageValues, *, abso
 def _add_model_usage(handle: Connection, usage: UsageValues, now: float) -> None:
     if not handle.has_column("session_model_usage"):
         return
-    # Never NULL: SQLite sees no conflict between NULLs, so each call would add a row.
+    # The columns of the key cannot be NULL, so an unknown part is an empty text.
     values = {name: usage.get(name) or "" for name in _KEY_COLUMNS}
     values["model"] = values["model"] or "unknown"
     values |= {name: usage[name] or 0 for name in (*_COUNT_COLUMNS, *_COST_COLUMNS)}

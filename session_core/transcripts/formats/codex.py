@@ -240,6 +240,7 @@ def _read_thread(row: tuple[Any, ...]) -> Record:
     name, title = get_name(thread, "name"), get_name(thread, "title")
     if name:
         facts["title"], facts["title_rank"] = name, 0
+    # Unless a person changed it, the title is the first prompt.
     elif title and title != thread["first_user_message"]:
         facts["title"], facts["title_rank"] = title, 1
     branch = get_name(thread, "git_branch")
@@ -314,6 +315,7 @@ class _Reading:
         if "born" in state:
             return self._record
         state["born"] = self._at or 0.0
+        # The lines before this one repeat the context of the parent.
         own_from = get_count(payload, "subagent_history_start_ordinal")
         if own_from:
             state["own_from"] = own_from
@@ -485,6 +487,7 @@ class _Reading:
         before = self._state.get("tokens")
         if not any(total):
             return None
+        # The totals of a fork go on from its parent, so its own part begins at the last request.
         if before is None:
             before = [max(0, all_ - new) for all_, new in zip(total, newest, strict=True)]
         self._state["tokens"] = total
@@ -493,6 +496,7 @@ class _Reading:
         uncached, output, cached, written, reasoning = (
             max(0, after - earlier) for after, earlier in zip(total, before, strict=True)
         )
+        # Codex counts what was read from the cache as input too.
         usage = Usage(max(0, uncached - cached - written), output, cached, written, reasoning)
         return usage if any(usage) else None
 

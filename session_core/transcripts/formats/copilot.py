@@ -164,6 +164,7 @@ def _read_user(line: dict[str, Any], state: ReaderState) -> Iterator[Message]:
         for item in get_dicts(data, "attachments")
     )
     source = get_name(data, "source") or "user"
+    # The task of a subagent, which no person typed.
     if get_name(line, "agentId"):
         yield Message("user", text)
     elif source != "user" or text.startswith("<skill-context"):
@@ -283,6 +284,7 @@ def _state_model(model: str | None, state: ReaderState) -> SessionFacts:
 def _read_usage(usage: dict[str, Any], state: ReaderState) -> SessionFacts:
     cached, written = get_count(usage, "cacheReadTokens"), get_count(usage, "cacheWriteTokens")
     state["counts"] = True
+    # Copilot CLI counts what was read from and written to the cache as input too.
     total = Usage(
         max(0, get_count(usage, "inputTokens") - cached - written),
         get_count(usage, "outputTokens"),

@@ -324,6 +324,7 @@ def _count(line: dict[str, Any], state: ReaderState, facts: SessionFacts) -> Non
         return
     state["counted"] = key
     cached, thoughts = get_count(tokens, "cached"), get_count(tokens, "thoughts")
+    # Gemini counts what was read from the cache as input too.
     usage = Usage(
         max(0, get_count(tokens, "input") - cached),
         get_count(tokens, "output") + thoughts,

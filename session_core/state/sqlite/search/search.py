@@ -123,6 +123,7 @@ def _decode_cursor(request: SearchRequest, cursor: str) -> SearchPosition:
         isinstance(value, kind) for value, kind in zip(fields, _CURSOR_FIELD_TYPES, strict=True)
     ):
         raise InvalidInput(_MALFORMED_CURSOR)
+    # A number of a forged cursor may not fit the integers of SQLite.
     if not all(fts.MIN_ID <= number <= fts.MAX_ID + 1 for number in fields[1:]):
         raise InvalidInput(_MALFORMED_CURSOR)
     position = SearchPosition(*fields)
