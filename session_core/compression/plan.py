@@ -94,6 +94,7 @@ class CompressionPlanner:
     ) -> tuple[CompressionPlan, list[MessageRow]]:
         """Store a plan; return it with the messages of its range."""
         session = self.read_session(session_id)
+        # Before a plan is stored that could only fail at a blocked index.
         self._db.rows.check_rows_writable(WATCHED_TABLES)
         if not force:
             self._require_effect(session.row["id"])

@@ -92,5 +92,6 @@ class ActiveRuns:
             self._changed.wait_for(lambda: not self._runs, wait_s)
             remaining = {key: list(runs) for key, runs in self._runs.items()}
             for key in remaining:
+                # A turn that outlives the shutdown writes nothing back.
                 self.supersede(key)
             return remaining

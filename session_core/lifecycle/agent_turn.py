@@ -308,6 +308,7 @@ class AgentTurn:
                     appended = append(self._get_session_fields() if is_new else None)
             if is_tip:
                 self._stored = True
+                # After the commit: the cache must not follow an append that is rolled back.
                 self._note_append(appended)
                 self._has_created = self._has_created or appended.created
                 self.announce_start()

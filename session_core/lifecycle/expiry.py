@@ -113,6 +113,7 @@ class ExpiryWatcher:
             return  # a turn is active: the session is in use
         entry = None
         try:
+            # Read now, since the hooks of other sessions in this tick may have taken long.
             entry = self._find_expired(session_key)
             if (
                 entry is not None

@@ -181,7 +181,7 @@ class Maintenance:
             Conflict: the plan has ended or expired.
             Busy: another process is applying it and takes long.
         """
-        # Only these plans have steps, which may have removed a part of a conversation.
+        # Only these plans remove conversations in steps, and may have stopped half-way.
         if "wanted" in self._ledger.get_plan(plan).about:
             home = self._require_home()
             recovery.stop_plan(home, plan)

@@ -102,6 +102,7 @@ def restore_member(home: HomeContext, member: PartialMember) -> Iterator[None]:
         Conflict: another process is restoring it.
     """
     ids = get_session_ids(member.member)
+    # A step that is under way may still remove more of it.
     wait_for_steps(home.ledger, member.batch, partial(settle_steps, home))
     refused = 0
     removals = [step for step in home.ledger.list_steps(member.batch) if _has_removed(step, ids)]

@@ -64,7 +64,6 @@ class SessionRemover:
             self._find_files(members)
             items = self._collect_items(members, activity, None)
         remaining = members[len(items.members) :]
-        # A step with room left has taken all members, so there is nothing to read ahead.
         has_next = items.is_full and remaining and self._has_known_files(remaining[0])
         prefetch = partial(self._prefetch_items, remaining, activity, items) if has_next else None
         heads: list[FileHead] = []

@@ -162,6 +162,7 @@ class ImportWriter:
 
         context.batch.run_change([item.id for item in lines], store)
         self._batch_size.end(sum(item.bytes for item in lines))
+        # After the commit: if the step fails, its sessions are stored and counted one by one.
         context.tally.merge(tally)
 
     def can_have_parent(self, lines: Mapping[str, ScannedSession], parent: Any) -> bool:

@@ -92,6 +92,7 @@ class SqliteWindows(SqliteOperations):
                 members += lineage.list_conversation_ancestors(handle, session_id)
             rows = handle.fetch_rows(handle.expand_sql(block), (json.dumps(members),))
             if include_ancestors:
+                # A continuation begins with copies of messages of its parent.
                 rows = _remove_copies(handle, rows)
             return list(content.drop_reviews(_to_chat_message(row) for row in rows))
 
@@ -126,6 +127,7 @@ class _WindowFinder:
         earlier_ids = self._take_ids("before", center + 1, limit + 1)
         later_ids = self._take_ids("after", center, limit + 1)
         later_count = min(len(later_ids), limit // 2)
+        # A side with few messages leaves its room to the other.
         earlier_count = min(len(earlier_ids), limit - later_count)
         later_count = min(len(later_ids), limit - earlier_count)
         return self._build_window(

@@ -76,6 +76,7 @@ class SqliteVacuum(SqliteOperations):
         before = self._measure_bytes()
         folder = get_sidecar_path(self._store.path).parent
         log, copy = _estimate_copy_bytes(handle)
+        # With temporary files on disk, SQLite's own VACUUM needs no memory for the copy.
         if not _is_temp_in_memory(handle):
             _require_room(self._store.path, [(folder, log), (_find_temporary_folder(), copy)])
             self._vacuum_in_place(handle, step)

@@ -300,7 +300,7 @@ def _count_shutdown(data: dict[str, Any], state: ReaderState) -> SessionFacts:
 
     The cost is in credits, not in dollars, and is left out.
     """
-    # The requests of this run were counted one by one.
+    # This version states each request, and they were counted.
     if state.get("counts"):
         return {}
     totals = [0] * 5

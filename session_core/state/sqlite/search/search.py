@@ -94,6 +94,7 @@ class Search(SqliteOperations):
         def answer_unless_behind(handle: Connection) -> SearchResult | None:
             return None if fts.is_behind(handle) else answer(handle)
 
+        # A read-only store cannot update the index, so it answers at once.
         result = self._read(answer if self._store.read_only else answer_unless_behind)
         # The index is updated in a write transaction, then the search runs again.
         if result is None:
