@@ -176,6 +176,7 @@ def _make_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
         db.rows.put_session_fields(
             parent["id"], {"handoff_state": None}
         )  # only the child is handed over
+    # The parent keeps its own, and titles are unique in a home.
     if parent["title"]:
         db.set_session_title(child, db.get_next_title_in_lineage(parent["title"]))
 

@@ -205,6 +205,7 @@ class CompressionPlanner:
     def _require_effect(self, session_id: str) -> None:
         """Raise NotCompressed if the last compressions did not get below the threshold."""
         session_ids = self._db.get_compression_lineage(session_id)
+        # From the stored plans, so that a restart does not forget them.
         results = self._ledger.list_results(COMPRESS, session_ids, _MAX_INEFFECTIVE_RUNS)
         threshold = self._limits.threshold_tokens
         ineffective = [

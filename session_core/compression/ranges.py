@@ -329,6 +329,7 @@ def find_route(store: SessionStore | None, row: SessionRow) -> str | None:
     if store is None:
         return None
     key = row.get("session_key")
+    # The chat that the row names comes first: the other look-up reads every route.
     entry = store.get(key) if key else None
     if entry is None or entry.session_id != row["id"]:
         entry = store.lookup_by_session_id(row["id"])

@@ -285,6 +285,7 @@ def drop_continuation(
         db.delete_meta(build_goal_key(session_id))
     # Children before their parents.
     db.delete_sessions(list(reversed(planned_drop.sessions)))
+    # A goal that was set since stays.
     if past.change.goal is not None and db.get_meta(build_goal_key(past.old_session_id)) is None:
         db.set_meta(build_goal_key(past.old_session_id), past.change.goal)
     lost_title = _restore_session(db, past, row)
@@ -310,6 +311,7 @@ def _find_descendants(db: StateDatabase, child: str) -> tuple[list[str], list[st
 
 def _restore_session(db: StateDatabase, past: PastCompression, row: dict[str, Any]) -> str | None:
     """Restore the row of a session before its end; return its title if another session has it."""
+    # A session that was ended in another way since stays ended.
     if row["end_reason"] == "compression":
         row |= {name: past.row[name] for name in ("ended_at", "end_reason")}
     lost_title = None

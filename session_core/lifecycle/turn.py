@@ -268,6 +268,7 @@ class TurnRunner:
             persist_marks(store, state, report)
         with self._finisher.report_errors("pending hook calls will be delivered later"):
             store.deliver_pending_hooks()
+        # After the delivery, since the check leaves a route with a pending boundary as it is.
         if state.kind == "own":
             with self._finisher.report_errors(
                 "the routes could not be compared with their sessions"

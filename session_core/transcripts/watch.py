@@ -63,6 +63,7 @@ class RootSweeper:
         changed = self._watch.read_changes()
         if changed == set() and time.monotonic() - self._swept_at > _CHECK_S:
             missed = self._sweep()
+            # An event may come late; a change that still has none was missed.
             if missed and self._watch is not None and not self._watch.read_changes():
                 self.stop_watch()
             return missed
@@ -135,6 +136,7 @@ class FolderWatch:
         for folder in folders:
             if folder in self._watched:
                 continue
+            # A folder may vanish between the sweep and this call.
             with suppress(FileNotFoundError, NotADirectoryError):
                 descriptor = self._inotify.add_watch(os.path.join(root, folder), self._mask)  # noqa: PTH118 -- strings
                 self._folders[descriptor] = folder

@@ -110,6 +110,7 @@ class OrphanedRowRemover:
     def _remove_rows(self, items: _OrphanStepItems, db: StateDatabase) -> dict[str, Any]:
         self._batch_size.begin()
         for member in items.of:
+            # A message of its chat may have created the session since the draft.
             if db.get_session(member.revision["session"]) is not None:
                 raise MemberOutdated(member.id, "its session exists again")
         try:
