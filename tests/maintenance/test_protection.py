@@ -5,10 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from session_core.activity import ActivitySnapshot, HomeActivity
+from session_core.maintenance.select.protection import describe_end, find_protection, format_age
+from session_core.types import Holder, InventoryItem, Revision
 from tests.maintenance.changing import Changing, list_skip_reasons
+from tests.maintenance.homes import DAY, NOW
 
 
 def test_pin_added_after_plan_protects(changed: Changing) -> None:
@@ -71,3 +77,83 @@ def test_new_holder_protects_open_sessions(
 def test_open_sessions_are_finalized_despite_holder(beside: Changing) -> None:
     assert beside.plan_and_apply("sessions", "finalize", ids=("open",)).finalized == 1
     assert beside.home.db.get_session("open")["end_reason"] == "finalized"
+
+
+SESSION = InventoryItem(
+    id="s",
+    source="cli",
+    title=None,
+    parent_id=None,
+    link=None,
+    session_key=None,
+    started_at=NOW - 9 * DAY,
+    ended_at=NOW - 8 * DAY,
+    end_reason="idle",
+    archived=False,
+    pinned=False,
+    api_calls=None,
+    expiry_finalized=False,
+    last_active_at=NOW - 8 * DAY,
+    live=1,
+    rows=1,
+    counted=1,
+    revision=Revision(1, 1, 0, 0, None),
+)
+OPENED = HomeActivity(NOW, holders=(Holder(7, "agent"),))
+
+
+@pytest.mark.parametrize(
+    ("activity", "session", "reason"),
+    [
+        (ActivitySnapshot(HomeActivity(NOW)), SESSION, None),
+        (ActivitySnapshot(HomeActivity(NOW), pinned=frozenset("s")), SESSION, "pinned"),
+        (ActivitySnapshot(HomeActivity(NOW)), replace(SESSION, pinned=True), "pinned"),
+        (ActivitySnapshot(HomeActivity(NOW), compressing={"s": "x"}), SESSION, "compressing"),
+        (ActivitySnapshot(HomeActivity(NOW), routes={"s": ("k",)}), SESSION, "routed"),
+        (ActivitySnapshot(HomeActivity(NOW, turns={"s": "x"})), SESSION, "live"),
+        (ActivitySnapshot(OPENED), SESSION, None),
+        (ActivitySnapshot(OPENED), replace(SESSION, ended_at=None), "never ended"),
+        (ActivitySnapshot(OPENED), replace(SESSION, ended_at=NOW - 6 * DAY), "ended lately"),
+        (
+            ActivitySnapshot(HomeActivity(NOW)),
+            replace(SESSION, last_active_at=None),
+            "no known age",
+        ),
+    ],
+)
+def test_sign_of_use_protects(
+    activity: ActivitySnapshot, session: InventoryItem, reason: str | None
+) -> None:
+    assert find_protection([session], activity, removed=True) == reason
+    assert find_protection([replace(SESSION, id="o"), session], activity, removed=True) == reason
+
+
+def test_strongest_reason_is_reported() -> None:
+    activity = ActivitySnapshot(OPENED, routes={"s": ("k",)}, pinned=frozenset("s"))
+    ended = replace(SESSION, ended_at=None)
+    assert find_protection([ended], activity, removed=True) == "routed"
+    assert find_protection([ended], activity, removed=True, exempt=["routed"]) == "pinned"
+    exempt: Any = ("routed", "pinned")
+    assert find_protection([ended], activity, removed=True, exempt=exempt) == "never ended"
+    assert find_protection([ended], activity, removed=False, exempt=exempt) is None
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (NOW - 5, "within a day"),
+        (NOW - DAY, "1 day ago"),
+        (NOW - 1500 * DAY, "1,500 days ago"),
+        (None, "at an unknown time"),
+    ],
+)
+def test_age_is_in_days(at: float | None, text: str) -> None:
+    assert format_age(at, NOW) == text
+
+
+def test_end_quotes_unusual_reasons() -> None:
+    assert describe_end(replace(SESSION, ended_at=None)) == "never ended"
+    assert describe_end(replace(SESSION, ended_at=0.0)) == "ended 1970-01-01 (idle)"
+    assert describe_end(replace(SESSION, ended_at=1e300)) == "ended at an unknown time (idle)"
+    hostile = replace(SESSION, ended_at=0.0, end_reason='a) "b"\n')
+    assert describe_end(hostile) == 'ended 1970-01-01 ("a) \\"b\\"\\n")'
