@@ -48,7 +48,7 @@ def test_gap_is_answer_at_once():
     assert ChangePoller("a", 60.0, None).poll_once(Feed(page)) == page
 
 
-def test_empty_page_is_answer_when_time_is_over():
+def test_empty_page_is_answer_after_timeout():
     page = EventPage([], "b")
     poller = ChangePoller("a", 0.0, None)
     assert poller.poll_once(Feed(page)) == page
