@@ -9,6 +9,7 @@ import pytest
 from mcp_serve.plain_text import shorten_text, to_plain_line, to_plain_text, to_text
 
 
+@pytest.mark.requirement("faces:odd-values")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -25,6 +26,7 @@ def test_value_of_any_type_becomes_text(value: Any, text: str):
     to_text(value).encode()
 
 
+@pytest.mark.requirement("faces:quoted")
 @pytest.mark.parametrize(
     ("value", "line"),
     [
