@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -70,7 +69,7 @@ def get_cost(record: Mapping[str, Any], key: str) -> float:
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
-    return float(value) if 0 <= value <= _LARGEST and math.isfinite(value) else 0.0
+    return float(value) if 0 <= value <= _LARGEST else 0.0
 
 
 def join_texts(texts: Iterable[str | None]) -> str:
