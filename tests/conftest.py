@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from session_core import _sqlite3
+from session_core.transcripts.places import AGENTS
 
 # The duration of an example depends on the machine, so there is no deadline.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,12 +39,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test its own home folder, so that no real one is touched."""
+    """Give each test its own home folder, so that no real one is touched, and no agent's."""
     home = tmp_path / "user"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     ours = ("MCP_SESSIONS_HOME", "MCP_SESSIONS_STATE")
-    for name in (*ours, "HERMES_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+    agents = (name for agent in AGENTS.values() for name in agent.variables)
+    for name in (*ours, *agents, "HERMES_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
 
 

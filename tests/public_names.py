@@ -13,6 +13,7 @@ MODULES = (
     "session_core.ledger",
     "session_core.maintenance",
     "session_core.state",
+    "session_core.transcripts",
     "session_core.types",
 )
 """The public modules of the library; a name that two of them have is listed with the first."""

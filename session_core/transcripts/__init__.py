@@ -1,1 +1,12 @@
 """Sessions of other agents, read in place; their files are never changed."""
+
+from session_core._lazy import export_names
+
+__all__, __getattr__ = export_names(
+    __name__,
+    {
+        "places": ("list_transcript_stores",),
+        "store": ("TranscriptStore",),
+        "types": ("StoreCoverage", "TranscriptSummary"),
+    },
+)

@@ -10,10 +10,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 from session_core.transcripts.format import DatabaseFormat, FileFormat
+from session_core.transcripts.places import find_user_folder
 
 AnyFormat = FileFormat | DatabaseFormat
 
@@ -60,7 +60,7 @@ def find_roots(
 ) -> list[Root]:
     """Return the roots of the formats, each folder once for a format; they need not exist yet."""
     env = os.environ if environ is None else environ
-    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    home = find_user_folder(env)
     roots = dict[tuple[str, int], Root]()
     for reader in formats:
         for path in reader.find_roots(env, home):

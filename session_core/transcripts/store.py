@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from session_core.errors import InvalidInput, NotFound, SessionError
-from session_core.home import find_state_root
 from session_core.state.cursors import decode_cursor, encode_cursor
 from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
@@ -26,6 +25,7 @@ from session_core.transcripts.glance import GlanceTable
 from session_core.transcripts.index import Index
 from session_core.transcripts.indexer import Indexer
 from session_core.transcripts.listing import Condition, SummaryRow
+from session_core.transcripts.places import find_index_folder
 from session_core.transcripts.registry import load_formats
 from session_core.transcripts.roots import AnyFormat, find_roots
 from session_core.transcripts.search import (
@@ -52,9 +52,6 @@ from session_core.types import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FOLDER_NAME = "transcripts"
-"""The name of the folder of the index in the state folder."""
-
 _REFRESH_S = 0.3
 _LIST_REFRESH_S = 0.02
 _GLANCE_S = 0.01
@@ -78,7 +75,7 @@ class TranscriptStore:
         environ: Mapping[str, str] | None = None,
         formats: Sequence[AnyFormat] | None = None,
     ) -> None:
-        place = find_state_root(environ) / FOLDER_NAME if folder is None else Path(folder)
+        place = find_index_folder(environ) if folder is None else Path(folder)
         readers = load_formats() if formats is None else formats
         wanted = [reader for reader in readers if stores is None or reader.store in stores]
         self._roots = find_roots(wanted, environ)

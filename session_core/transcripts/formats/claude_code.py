@@ -38,6 +38,7 @@ from session_core.transcripts.formats.fields import (
     name_tool,
     remember_calls,
 )
+from session_core.transcripts.places import find_agent_folder
 
 _WITHOUT_MESSAGES = frozenset(
     {
@@ -102,8 +103,7 @@ class ClaudeCodeFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of projects, and that of transcripts of older versions."""
-        configured = environ.get("CLAUDE_CONFIG_DIR")
-        config = Path(configured) if configured else home / ".claude"
+        config = find_agent_folder(self.store, environ, home)
         return (config / "projects", config / "transcripts")
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:

@@ -38,6 +38,7 @@ from session_core.transcripts.formats.fields import (
     name_tool,
     remember_calls,
 )
+from session_core.transcripts.places import find_agent_folder
 
 _FILE = re.compile(
     r"rollout-[0-9T-]{19}-(?P<thread>[0-9A-Za-z-]+(?:_[0-9A-Za-z-]+)?)\.jsonl(?P<zstd>\.zst)?"
@@ -117,7 +118,7 @@ class CodexFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of rollouts."""
-        return (_find_home(environ, home) / self._folder,)
+        return (find_agent_folder(self.store, environ, home) / self._folder,)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a thread; a reverted one has a second id."""
@@ -171,7 +172,7 @@ class CodexStateFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of Codex."""
-        return (_find_home(environ, home),)
+        return (find_agent_folder(self.store, environ, home),)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a thread."""
@@ -219,11 +220,6 @@ FORMATS: tuple[FileFormat | DatabaseFormat, ...] = (
 )
 
 _THREAD_COLUMNS = ("title", "first_user_message", "name", "archived", "git_branch")
-
-
-def _find_home(environ: Mapping[str, str], home: Path) -> Path:
-    configured = environ.get("CODEX_HOME")
-    return Path(configured) if configured else home / ".codex"
 
 
 def _list_columns(query: Query) -> set[str]:

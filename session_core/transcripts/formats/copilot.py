@@ -32,6 +32,7 @@ from session_core.transcripts.formats.fields import (
     name_tool,
     remember_calls,
 )
+from session_core.transcripts.places import find_agent_folder
 
 # Requests to the model repeat all messages; they are not decoded.
 _REQUEST = b'{"type":"model.'
@@ -79,8 +80,7 @@ class CopilotFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of sessions."""
-        configured = environ.get("COPILOT_HOME")
-        return ((Path(configured) if configured else home / ".copilot") / "session-state",)
+        return (find_agent_folder(self.store, environ, home) / "session-state",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a session."""

@@ -37,6 +37,7 @@ from session_core.transcripts.formats.fields import (
     get_str,
     join_texts,
 )
+from session_core.transcripts.places import find_agent_folder
 
 _ID_LENGTH = 8
 """The name of a recording has the first characters of the id; folders of subagents have all."""
@@ -54,7 +55,7 @@ class GeminiFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of projects."""
-        return (_find_home(environ, home) / "tmp",)
+        return (find_agent_folder(self.store, environ, home) / "tmp",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a session; it needs the whole id."""
@@ -118,7 +119,7 @@ class AntigravityFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder that has those of the command, the application and the editor."""
-        return (_find_home(environ, home),)
+        return (find_agent_folder(self.store, environ, home),)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return None: it has no command that continues a conversation by its id."""
@@ -169,11 +170,6 @@ class AntigravityFormat:
 FORMATS: tuple[FileFormat, ...] = (GeminiFormat(), AntigravityFormat())
 
 _ROLES = frozenset({"user", "gemini", "model", "info", "error", "warning"})
-
-
-def _find_home(environ: Mapping[str, str], home: Path) -> Path:
-    configured = environ.get("GEMINI_CLI_HOME")
-    return (Path(configured) if configured else home) / ".gemini"
 
 
 def _read_metadata(record: Record, changes: dict[str, Any], state: ReaderState) -> Record:

@@ -37,6 +37,7 @@ from session_core.transcripts.formats.fields import (
     join_texts,
 )
 from session_core.transcripts.formats.watermark import add_marks, find_mark
+from session_core.transcripts.places import find_agent_folder
 
 _PLACES = 16
 """Message ids are the sequence number of an event times this."""
@@ -68,7 +69,7 @@ class OpenClawFileFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of agents."""
-        return (_find_agents(environ, home),)
+        return (find_agent_folder(self.store, environ, home) / "agents",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a conversation by its key, which files do not have."""
@@ -110,7 +111,7 @@ class OpenClawDatabaseFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of agents."""
-        return (_find_agents(environ, home),)
+        return (find_agent_folder(self.store, environ, home) / "agents",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a conversation by its key."""
@@ -164,11 +165,6 @@ class OpenClawDatabaseFormat:
 
 
 FORMATS: tuple[FileFormat | DatabaseFormat, ...] = (OpenClawFileFormat(), OpenClawDatabaseFormat())
-
-
-def _find_agents(environ: Mapping[str, str], home: Path) -> Path:
-    configured = environ.get("OPENCLAW_STATE_DIR")
-    return (Path(configured) if configured else home / ".openclaw") / "agents"
 
 
 def _build_resume_command(session_id: str) -> tuple[str, ...] | None:

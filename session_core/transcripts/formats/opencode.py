@@ -38,6 +38,7 @@ from session_core.transcripts.formats.fields import (
     join_texts,
 )
 from session_core.transcripts.formats.watermark import add_marks, find_mark
+from session_core.transcripts.places import find_agent_folder
 
 _PLACES = 4096
 """Message ids are the millisecond of a message times this, and its rank in it times the next."""
@@ -58,8 +59,7 @@ class OpenCodeFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the data folder of OpenCode."""
-        data = environ.get("XDG_DATA_HOME")
-        return ((Path(data) if data else home / ".local" / "share") / "opencode",)
+        return (find_agent_folder(self.store, environ, home),)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a session."""

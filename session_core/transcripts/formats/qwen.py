@@ -28,6 +28,7 @@ from session_core.transcripts.formats.fields import (
     get_str,
     join_texts,
 )
+from session_core.transcripts.places import find_agent_folder
 
 _TITLE_RANKS = {"manual": 0, "auto": 1}
 _TASK_TITLE_RANK = 3
@@ -66,8 +67,7 @@ class QwenFormat:
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of projects."""
-        configured = environ.get("QWEN_RUNTIME_DIR") or environ.get("QWEN_HOME")
-        return ((Path(configured) if configured else home / ".qwen") / "projects",)
+        return (find_agent_folder(self.store, environ, home) / "projects",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
         """Return the command that continues a session; a subagent cannot be continued."""

@@ -1,0 +1,4 @@
+from session_core.transcripts.places import list_transcript_stores as list_transcript_stores
+from session_core.transcripts.store import TranscriptStore as TranscriptStore
+from session_core.transcripts.types import StoreCoverage as StoreCoverage
+from session_core.transcripts.types import TranscriptSummary as TranscriptSummary

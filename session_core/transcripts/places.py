@@ -1,0 +1,91 @@
+"""The folders of other agents, and which of their stores are on this machine.
+
+Finding them opens no file and imports no format, so that a server knows the names of its stores
+before it reads anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from session_core.home import find_state_root
+
+FOLDER_NAME = "transcripts"
+"""The name of the folder of the index in the state folder."""
+
+_SEEN_FOLDER = "seen"
+
+
+class _Agent(NamedTuple):
+    """The place of an agent's folder: its variables, else a default, and where stores lie in it."""
+
+    variables: tuple[str, ...]
+    default: str
+    roots: tuple[str, ...]
+    inside: str = ""
+    """The part of the path that follows the folder which a variable names."""
+
+
+AGENTS = {
+    "claude-code": _Agent(("CLAUDE_CONFIG_DIR",), ".claude", ("projects", "transcripts")),
+    "codex": _Agent(("CODEX_HOME",), ".codex", ("sessions", "archived_sessions")),
+    "opencode": _Agent(("XDG_DATA_HOME",), ".local/share", (".",), inside="opencode"),
+    "openclaw": _Agent(("OPENCLAW_STATE_DIR",), ".openclaw", ("agents",)),
+    "gemini": _Agent(("GEMINI_CLI_HOME",), "", ("tmp",), inside=".gemini"),
+    "antigravity": _Agent(("GEMINI_CLI_HOME",), "", ("antigravity*",), inside=".gemini"),
+    "qwen": _Agent(("QWEN_RUNTIME_DIR", "QWEN_HOME"), ".qwen", ("projects",)),
+    "copilot": _Agent(("COPILOT_HOME",), ".copilot", ("session-state",)),
+}
+"""The agents by the names of their stores."""
+
+
+def find_agent_folder(store: str, environ: Mapping[str, str], home: Path) -> Path:
+    """Return the folder of the agent that has a store; it need not exist."""
+    agent = AGENTS[store]
+    configured = next((environ[name] for name in agent.variables if environ.get(name)), None)
+    return (Path(configured) if configured else home / agent.default) / agent.inside
+
+
+def find_user_folder(environ: Mapping[str, str]) -> Path:
+    """Return the home folder of the user."""
+    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+
+
+def find_index_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder of the index; it need not exist."""
+    return find_state_root(environ) / FOLDER_NAME
+
+
+def list_transcript_stores(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the names of the stores on this machine.
+
+    A store that was seen once stays in the list while its agent has a folder, so that a store that
+    has moved is reported instead of missing.
+    """
+    env = os.environ if environ is None else environ
+    home, seen = find_user_folder(env), find_index_folder(env) / _SEEN_FOLDER
+    return [store for store in AGENTS if _is_present(store, env, home, seen)]
+
+
+def remember_stores(folder: Path, stores: list[str]) -> None:
+    """Note in the folder of the index that these stores had sessions."""
+    (folder / _SEEN_FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for store in stores:
+        (folder / _SEEN_FOLDER / store).touch(mode=0o600)
+
+
+def _is_present(store: str, environ: Mapping[str, str], home: Path, seen: Path) -> bool:
+    folder = find_agent_folder(store, environ, home)
+    try:
+        if any(root.is_dir() for name in AGENTS[store].roots for root in _expand(folder, name)):
+            return True
+        return folder.is_dir() and (seen / store).exists()
+    except OSError:  # a folder that may not be read holds nothing for us
+        return False
+
+
+def _expand(folder: Path, name: str) -> list[Path]:
+    return list(folder.glob(name)) if "*" in name else [folder / name]
