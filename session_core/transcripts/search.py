@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from session_core.state import query as queries
-from session_core.state import search_text
+from session_core.state import scoring, search_text
 from session_core.state.query import And, Leaf, Node, Not, Or, compile_leaf
 from session_core.state.snippet import cut_snippet
 from session_core.transcripts.format import Message
@@ -38,9 +38,7 @@ _LIST_ROWS = 4000
 _MAX_TERMS = 12
 _SCAN_ROWS = 200
 _SCAN_S = 0.1
-_RECENCY_LIFE_S = 30 * 86_400.0
-_ROLE_WEIGHTS = {"user": 0.3, "assistant": 0.3, "tool": 0.0, "system": -0.2}
-_TYPICAL_LENGTH = 600
+_SUMMARY_WEIGHT = -0.2
 _EXCLUDED = re.compile(r'(?:^|\s)-(?=[^\s\d"-])(\S+)')
 
 _COLUMNS = (
@@ -279,19 +277,23 @@ class TranscriptSearch:
         while literal and len(block.hits) < WINDOW:
             rows = self._index.read(sql, (top, *request.values, _SCAN_ROWS))
             candidates = [Candidate(*row) for row in rows]
-            for candidate, _, text in self._read_texts(
+            for candidate, message, text in self._read_texts(
                 self._drop_copies(request, candidates, None)
             ):
-                if literal in search_text.fold_text(text):
-                    snippet = cut_snippet(text, (), literal)
-                    score = float(candidate.time)
-                    block.hits.append((score, _make_hit(candidate, snippet)))
+                folded = search_text.fold_text(text)
+                if literal in folded:
+                    snippet = cut_snippet(text, (), literal, folded=folded)
+                    score = scoring.score_words(folded, (), literal)
+                    score += _score_context(candidate, message, folded, (), request.now)
+                    block.hits.append((score, _make_hit(candidate, snippet, score)))
             if len(rows) < _SCAN_ROWS:
-                return block
+                block.floor = block.floor_at = None
+                break
             top = candidates[-1].id
             block.floor, block.floor_at = top, candidates[-1].time
             if time.monotonic() >= until:
                 break
+        block.hits.sort(key=lambda hit: -hit[0])
         return block
 
     def _rank(
@@ -309,10 +311,11 @@ class TranscriptSearch:
         scored = []
         for candidate, message, text in self._read_texts(candidates):
             folded = search_text.fold_text(text)
-            score = _score(candidate, message, folded, words, request.now)
-            if scores is not None:
-                # A long text has words by chance.
-                score += scores[candidate.id] / (0.6 + 0.4 * len(folded) / _TYPICAL_LENGTH)
+            if scores is None:
+                score = scoring.score_words(folded, words, literal)
+            else:
+                score = scoring.discount_length(scores[candidate.id], len(folded))
+            score += _score_context(candidate, message, folded, words, request.now)
             if is_question and literal in folded:
                 score /= 2  # a message that repeats the question is not an answer
             scored.append((score, candidate, text, folded))
@@ -323,7 +326,7 @@ class TranscriptSearch:
                 continue
             seen.add(candidate.session)
             snippet = cut_snippet(text, words, literal, folded=folded)
-            hits.append((score, _make_hit(candidate, snippet)))
+            hits.append((score, _make_hit(candidate, snippet, score)))
         return hits
 
     def _read_texts(
@@ -343,31 +346,25 @@ class TranscriptSearch:
                     yield candidate, message, build_text(message)
 
 
-def _score(
+def _score_context(
     candidate: Candidate,
     message: Message,
     folded: str,
     words: Sequence[queries.LeafMatcher],
     now: float,
 ) -> float:
-    age = max(0.0, now - candidate.time)
-    score = _ROLE_WEIGHTS[ROLES[candidate.flags & ROLE_MASK]]
-    score += 0.5 * math.exp(-age / _RECENCY_LIFE_S)
-    score -= 0.15 * min(1.0, len(folded) / (10 * _TYPICAL_LENGTH))
-    if message.is_summary:
-        score -= 0.2
-    return score + (_measure_nearness(folded, words) if len(words) > 1 else 0.0)
+    """Return the score of a message apart from its words; a summary repeats what others state."""
+    score = scoring.score_context(
+        folded,
+        words,
+        role=ROLES[candidate.flags & ROLE_MASK],
+        age_s=now - candidate.time,
+        compacted=candidate.number < candidate.compacted_to,
+    )
+    return score + _SUMMARY_WEIGHT * message.is_summary
 
 
-def _measure_nearness(folded: str, words: Sequence[queries.LeafMatcher]) -> float:
-    """Return 1 if all words stand together, less the farther apart their first places are."""
-    places = sorted(bounds[0] for word in words if (bounds := word.find(folded)) is not None)
-    if len(places) < 2:  # noqa: PLR2004 -- a distance needs two
-        return 0.0
-    return 1 / (1 + (places[-1] - places[0]) / 200)
-
-
-def _make_hit(candidate: Candidate, snippet: str) -> SearchHit:
+def _make_hit(candidate: Candidate, snippet: str, score: float) -> SearchHit:
     return SearchHit(
         session_id=candidate.session_id,
         message_id=candidate.number,
@@ -377,4 +374,5 @@ def _make_hit(candidate: Candidate, snippet: str) -> SearchHit:
         title=candidate.title or candidate.preview,
         source=candidate.store,
         compacted=candidate.number < candidate.compacted_to,
+        score=score,
     )

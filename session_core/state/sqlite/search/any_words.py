@@ -16,7 +16,7 @@ from heapq import nlargest
 from itertools import chain, combinations, islice
 
 from session_core.state import query as queries
-from session_core.state import search_text
+from session_core.state import scoring, search_text
 from session_core.state.query import And, Leaf, LeafMatcher, Node, Or, compile_leaf
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search import blocks, candidates, index_plan
@@ -191,7 +191,9 @@ def _iter_passing(task: SearchTask, scores: dict[int, float]) -> Iterator[int]:
     counted: Counter[str] = Counter()
     for start in range(0, min(len(ranked), _MOST_FILTERED), _FILTERED):
         rows = candidates.read_sizes(task, ranked[start : start + _FILTERED])
-        rows.sort(key=lambda row: _discount_length(scores[row[0]], row[2] or 0), reverse=True)
+        rows.sort(
+            key=lambda row: scoring.discount_length(scores[row[0]], row[2] or 0), reverse=True
+        )
         for message_id, session_id, _ in rows:
             counted[session_id] += 1
             if not task.per_session or counted[session_id] <= blocks.MAX_SESSION_MATCHES:
@@ -200,15 +202,10 @@ def _iter_passing(task: SearchTask, scores: dict[int, float]) -> Iterator[int]:
 
 def _score_text(folded: str, lists: Iterable[_TermPostings]) -> float:
     """Return the score of a text."""
-    return _discount_length(
+    return scoring.discount_length(
         sum(postings.term.compute_match_weight(folded) * postings.weight for postings in lists),
         len(folded),
     )
-
-
-def _discount_length(score: float, length: int) -> float:
-    """Return a score reduced by length: a long text has words by chance."""
-    return score / (0.6 + 0.4 * length / candidates.TYPICAL_LENGTH)
 
 
 def _gather_newest(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:

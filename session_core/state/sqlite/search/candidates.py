@@ -7,13 +7,12 @@ message and its role.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.state import search_text, sql_blocks
+from session_core.state import scoring, search_text, sql_blocks
 from session_core.state.query import LeafMatcher
 from session_core.state.snippet import TextFinder
 from session_core.state.sqlite.connection import Connection
@@ -264,50 +263,26 @@ def iter_session_texts(
             return
 
 
-TYPICAL_LENGTH = 600
-_RECENCY_LIFE_S = 45 * 86400
-_RECENCY_WEIGHT = 0.35
-_LITERAL_WEIGHT = 0.6
-_NEARNESS_WEIGHT = 0.5
-_ROLE_WEIGHTS = {"tool": -0.25, "system": -0.2, "session_meta": -0.3}
-_NEARNESS_REACH = 60
-
-
 def score_matches(
     matches: Sequence[Match], words: Sequence[LeafMatcher], literal: str, newest: float
 ) -> None:
     """Set the score of each match; `literal` is the folded query."""
     for match in matches:
-        score = _measure_frequency(match.folded, words)
-        if literal and literal in match.folded:
-            score += _LITERAL_WEIGHT
+        score = scoring.score_words(match.folded, words, literal)
         match.score = score + score_context(match, words, newest)
 
 
 def score_context(match: Match, words: Sequence[TextFinder], newest: float) -> float:
-    """Return the score of a match apart from its words: their distance, its age, its role."""
-    nearness = _NEARNESS_WEIGHT * _measure_nearness(match.folded, words) if len(words) > 1 else 0.0
-    length = 0.15 * min(1.0, len(match.folded) / (10 * TYPICAL_LENGTH))
-    age = max(0.0, newest - match.at)
-    recency = _RECENCY_WEIGHT * math.exp(-age / _RECENCY_LIFE_S)
-    # Long, old and compacted messages rank lower, and so do messages of tools.
-    return nearness + recency - length + _ROLE_WEIGHTS.get(match.role, 0.0) - 0.02 * match.compacted
+    """Return the score of a match apart from its words."""
+    return scoring.score_context(
+        match.folded,
+        words,
+        role=match.role,
+        age_s=newest - match.at,
+        compacted=match.compacted,
+    )
 
 
 def sort_matches(matches: Iterable[Match]) -> list[Match]:
     """Return the matches by score; of equals the newest first."""
     return sorted(matches, key=lambda match: (-match.score, -match.id))
-
-
-def _measure_frequency(folded: str, words: Sequence[LeafMatcher]) -> float:
-    length = 0.4 + 0.6 * len(folded) / TYPICAL_LENGTH
-    counts = [word.count_matches(folded) for word in words]
-    parts = [0.5 + 0.5 * count / (count + length) for count in counts if count]
-    return sum(parts) / len(words) if words else 0.0
-
-
-def _measure_nearness(folded: str, words: Sequence[TextFinder]) -> float:
-    """Return the share of words whose first occurrence is near that of another word."""
-    places = sorted(bounds[0] for word in words if (bounds := word.find(folded)))
-    gaps = (places[index + 1] - places[index] for index in range(len(places) - 1))
-    return sum(gap <= _NEARNESS_REACH for gap in gaps) / (len(words) - 1)

@@ -1,0 +1,61 @@
+"""The score of a message that matches a search, by its text, age and role.
+
+It uses no statistics of a store, so the scores of several stores compare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from session_core.state.query import LeafMatcher
+from session_core.state.snippet import TextFinder
+
+TYPICAL_LENGTH = 600
+_RECENCY_LIFE_S = 45 * 86400
+_RECENCY_WEIGHT = 0.35
+_LITERAL_WEIGHT = 0.6
+_NEARNESS_WEIGHT = 0.5
+_ROLE_WEIGHTS = {"tool": -0.25, "system": -0.2, "session_meta": -0.3}
+_NEARNESS_REACH = 60
+
+
+def score_words(folded: str, words: Sequence[LeafMatcher], literal: str) -> float:
+    """Return the score of the words in a folded text; `literal` is the folded query."""
+    score = _measure_frequency(folded, words)
+    return score + _LITERAL_WEIGHT if literal and literal in folded else score
+
+
+def score_context(
+    folded: str,
+    words: Sequence[TextFinder],
+    *,
+    role: str,
+    age_s: float,
+    compacted: bool,
+) -> float:
+    """Return the score of a message apart from its words: their distance, its age, its role."""
+    nearness = _NEARNESS_WEIGHT * _measure_nearness(folded, words) if len(words) > 1 else 0.0
+    length = 0.15 * min(1.0, len(folded) / (10 * TYPICAL_LENGTH))
+    recency = _RECENCY_WEIGHT * math.exp(-max(0.0, age_s) / _RECENCY_LIFE_S)
+    # Long, old and compacted messages rank lower, and so do messages of tools.
+    return nearness + recency - length + _ROLE_WEIGHTS.get(role, 0.0) - 0.02 * compacted
+
+
+def discount_length(score: float, length: int) -> float:
+    """Return a score reduced by length: a long text has words by chance."""
+    return score / (0.6 + 0.4 * length / TYPICAL_LENGTH)
+
+
+def _measure_frequency(folded: str, words: Sequence[LeafMatcher]) -> float:
+    length = 0.4 + 0.6 * len(folded) / TYPICAL_LENGTH
+    counts = [word.count_matches(folded) for word in words]
+    parts = [0.5 + 0.5 * count / (count + length) for count in counts if count]
+    return sum(parts) / len(words) if words else 0.0
+
+
+def _measure_nearness(folded: str, words: Sequence[TextFinder]) -> float:
+    """Return the share of words whose first occurrence is near that of another word."""
+    places = sorted(bounds[0] for word in words if (bounds := word.find(folded)))
+    gaps = (places[index + 1] - places[index] for index in range(len(places) - 1))
+    return sum(gap <= _NEARNESS_REACH for gap in gaps) / (len(words) - 1)
