@@ -38,10 +38,11 @@ _NAMES = (
 _VALUES = {
     "recent": "s.active_at",
     "started": "coalesce(s.started_at, s.active_at)",
-    "size": "s.messages",
+    "size": "s.is_read * s.messages",
     "cost": "s.cost_usd",
     "tokens": "(s.input_tokens + s.output_tokens)",
 }
+_TIMES = ("recent", "started")
 _UNSUPPORTED = (
     *("end_reason", "provider", "user_id", "chat_id", "chat_type"),
     *("min_tool_calls", "max_tool_calls"),
@@ -66,9 +67,9 @@ def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
     if any(getattr(where, name) is not None for name in _UNSUPPORTED):
         conditions.append(Condition("0"))
     if where.ids is not None:
-        conditions.append(_match_any("s.session_id", where.ids))
+        conditions.append(match_any("s.session_id", where.ids))
     if where.source is not None:
-        conditions.append(_match_any("lower(s.store)", [name.lower() for name in where.source]))
+        conditions.append(match_any("lower(s.store)", [name.lower() for name in where.source]))
     conditions += _build_status(where, now)
     if where.project is not None:
         folder = where.project.rstrip("/") or "/"
@@ -101,7 +102,7 @@ def build_message_conditions(
     conditions = []
     if roles is not None:
         known = [ROLES.index(role.lower()) for role in roles if role.lower() in ROLES]
-        conditions.append(_match_any(f"(m.flags & {ROLE_MASK})", known))
+        conditions.append(match_any(f"(m.flags & {ROLE_MASK})", known))
     if tool is not None:
         sql = "m.tool IN (SELECT id FROM tools WHERE name = ? COLLATE NOCASE)"
         conditions.append(Condition(sql, (tool,)))
@@ -139,7 +140,8 @@ def _build_ranges(where: SessionFilter) -> list[Condition]:
     return [Condition(sql, (bound * unit,)) for sql, bound, unit in ranges if bound is not None]
 
 
-def _match_any(column: str, values: Sequence[str | int]) -> Condition:
+def match_any(column: str, values: Sequence[str | int]) -> Condition:
+    """Return the condition that a column has one of these values."""
     marks = ", ".join("?" * len(values))
     return Condition(f"{column} IN ({marks})", tuple(values))
 
@@ -152,20 +154,41 @@ def _escape(text: str) -> str:
 def build_list_sql(
     conditions: Sequence[Condition], order: str, limit: int, position: Sequence[Any] | None
 ) -> tuple[str, list[Any]]:
-    """Return the statement of one page, after a position of (value, store, id)."""
+    """Return the statement of one page, after a position of (value, store, id).
+
+    Of equal values the stores rise and the ids fall, as in a list merged of several stores.
+    """
     if order not in _VALUES:
         raise InvalidInput(f"order must be one of {', '.join(_VALUES)}, got {order!r:.40}")
     value = _VALUES[order]
     sql = " AND ".join(condition.sql for condition in conditions)
     values = [value for condition in conditions for value in condition.values]
     if position is not None:
-        sql += f" AND {value} <= ? AND ({value}, s.store, s.session_id) < (?, ?, ?)"
-        values += [position[0], *position]
+        bound, store, session = position
+        sql += (
+            f" AND {value} <= ?"
+            f" AND ({value} < ? OR s.store > ? OR (s.store = ? AND s.session_id < ?))"
+        )
+        values += [bound, bound, store, store, session]
     statement = (
         f"SELECT {_FIELDS}, {value} FROM sessions s WHERE {sql}"  # noqa: S608 -- fixed parts only
-        f" ORDER BY {value} DESC, s.store DESC, s.session_id DESC LIMIT ?"
+        f" ORDER BY {value} DESC, s.store, s.session_id DESC LIMIT ?"
     )
     return statement, [*values, limit]
+
+
+def make_position(order: str, below: tuple[float, str, str]) -> tuple[float, str, str]:
+    """Return a position of the statement; it has times in milliseconds."""
+    value, store, session = below
+    # Milliseconds are exact in seconds of a double only after rounding.
+    return (round(value * 1000, 3) if order in _TIMES else value), store, session
+
+
+def sort_rows(rows: list[SummaryRow]) -> None:
+    """Sort rows of several statements as each of them does."""
+    rows.sort(key=lambda row: row["session_id"], reverse=True)
+    rows.sort(key=lambda row: row["store"])
+    rows.sort(key=lambda row: row["value"], reverse=True)
 
 
 def make_row(values: Sequence[Any]) -> SummaryRow:

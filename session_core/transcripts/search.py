@@ -293,7 +293,10 @@ class TranscriptSearch:
             block.floor, block.floor_at = top, candidates[-1].time
             if time.monotonic() >= until:
                 break
-        block.hits.sort(key=lambda hit: -hit[0])
+        block.hits.sort(key=lambda item: -item[0])
+        if request.per_session:
+            best = {item[1].session_id: item for item in reversed(block.hits)}
+            block.hits = sorted(best.values(), key=lambda item: -item[0])
         return block
 
     def _rank(

@@ -6,9 +6,12 @@ text of an answer comes from the transcripts; the index only says where it is.
 
 from __future__ import annotations
 
+import copy
 import os
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -85,6 +88,8 @@ class TranscriptStore:
         self._search = TranscriptSearch(self._index, self._windows)
         self._changes = ChangeFeed(self._index, self._windows)
         self._glances = GlanceTable()
+        self._selected: tuple[str, ...] | None = None
+        self._blocks = threading.local()
 
     def __enter__(self) -> Self:
         return self
@@ -123,6 +128,32 @@ class TranscriptStore:
         """Drop the index, so that the next calls build it again."""
         self._indexer.clear()
 
+    def select_stores(self, stores: Collection[str]) -> TranscriptStore:
+        """Return a view of some of the stores; it shares the index and is closed with this one."""
+        view = copy.copy(self)
+        view._selected = tuple(stores)  # noqa: SLF001 -- of the same class
+        return view
+
+    @contextmanager
+    def open_block(self) -> Iterator[None]:
+        """Let the first call of the block look at the roots for all calls of this thread in it."""
+        if getattr(self._blocks, "is_fresh", None) is not None:
+            yield
+            return
+        self._blocks.is_fresh = False
+        try:
+            yield
+        finally:
+            self._blocks.is_fresh = None
+
+    def _refresh(self, budget_s: float) -> None:
+        is_fresh = getattr(self._blocks, "is_fresh", None)
+        if is_fresh:
+            return
+        self._indexer.refresh(budget_s)
+        if is_fresh is not None:
+            self._blocks.is_fresh = True
+
     def list_sessions(
         self,
         where: SessionFilter | None = None,
@@ -130,13 +161,20 @@ class TranscriptStore:
         order: str = "recent",
         limit: int = 20,
         cursor: str | None = None,
+        below: tuple[float, str, str] | None = None,
     ) -> Page[TranscriptSummary]:
-        """List sessions, the newest first; without a status, archived ones are left out."""
+        """List sessions, the newest first; without a status, archived ones are left out.
+
+        `below` begins after a position that a caller knows: the value of the order, the store and
+        the id; times in seconds.
+        """
         check_limit(limit)
         now = time.time()
         where = where or SessionFilter()
         scope = [repr(where), order]
         position = None if cursor is None else decode_cursor("transcripts", scope, cursor)
+        if below is not None:
+            position = listing.make_position(order, below)
         rows = self._list_rows(where, order, limit + 1, position, now)
         items = [self._summarize(row, now) for row in rows[:limit]]
         if len(rows) <= limit:
@@ -148,10 +186,10 @@ class TranscriptStore:
     def _list_rows(
         self, where: SessionFilter, order: str, limit: int, position: Any, now: float
     ) -> list[SummaryRow]:
-        conditions = listing.build_conditions(where, now)
+        conditions = [*listing.build_conditions(where, now), *self._build_selection()]
         glance_sql = listing.build_list_sql(conditions, order, limit, position)
         with self._index.writing:
-            self._indexer.refresh(_LIST_REFRESH_S)
+            self._refresh(_LIST_REFRESH_S)
             index_sql = listing.build_list_sql(
                 [*conditions, *self._build_scope()], order, limit, position
             )
@@ -168,7 +206,7 @@ class TranscriptStore:
                 )
                 if border is None or is_full or time.monotonic() > until:
                     break
-        rows.sort(key=lambda row: (row["value"], row["store"], row["session_id"]), reverse=True)
+        listing.sort_rows(rows)
         return rows[:limit]
 
     def get_session(self, session_id: str) -> TranscriptSummary | None:
@@ -221,6 +259,21 @@ class TranscriptStore:
         """Return a message of a session by its id, or None."""
         return self._windows.find_message(self._require_row(session_id), message_id)
 
+    def find_messages(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], MessageRow]:
+        """Return messages by session and message id; those that are gone are left out.
+
+        It takes the ids of an answer that was just given, and does not look for new messages.
+        """
+        wanted: dict[str, list[int]] = {}
+        for session_id, message_id in places:
+            wanted.setdefault(session_id, []).append(message_id)
+        found: dict[tuple[str, int], MessageRow] = {}
+        for row in self._select([listing.match_any("s.session_id", list(wanted))]):
+            session_id = row["session_id"]
+            for message in self._windows.find_messages(row, wanted[session_id]):
+                found[session_id, message["id"]] = message
+        return found
+
     def list_children(self, session_id: str) -> list[TranscriptSummary]:
         """Return the forks and subagents of a session, the oldest first."""
         row = self._require_row(session_id)
@@ -242,14 +295,19 @@ class TranscriptStore:
         until: float | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        moment: float | None = None,
     ) -> SearchResult:
-        """Search the messages; the best hits come first, of each session one unless asked."""
+        """Search the messages; the best hits come first, of each session one unless asked.
+
+        The age of a message counts from `moment`, by default the time of the first page.
+        """
         check_limit(limit)
         check_text("query", query, needed=True)
         scope = [query, mode, per, session, repr(where), list(roles or ()), tool, since, until]
         position = None if cursor is None else decode_cursor("transcript-search", scope, cursor)
         resumed, top, skip, now = position or (None, _TOP, 0, time.time())
-        self._indexer.refresh(_REFRESH_S)
+        now = now if moment is None else moment
+        self._refresh(_REFRESH_S)
         conditions = [] if where is None else listing.build_conditions(where, now)
         conditions += self._build_scope()
         if session is not None:
@@ -299,7 +357,7 @@ class TranscriptStore:
             pause(poller.pause_s)
 
     def _read_changes(self, cursor: str | None, session: str | None, limit: int) -> EventPage:
-        self._indexer.refresh(_REFRESH_S)
+        self._refresh(_REFRESH_S)
         conditions = self._build_scope()
         if session is not None:
             conditions.append(Condition("s.id = ?", (self._require_row(session)["id"],)))
@@ -307,8 +365,9 @@ class TranscriptStore:
 
     def measure_coverage(self) -> list[StoreCoverage]:
         """Return for each store how much of it is indexed."""
-        self._indexer.refresh(_REFRESH_S)
-        return measure_coverage(self._index, self._indexer.catalog)
+        self._refresh(_REFRESH_S)
+        stores = measure_coverage(self._index, self._indexer.catalog)
+        return [part for part in stores if self._selected is None or part.store in self._selected]
 
     def _build_session_condition(self, session: str) -> Condition:
         """Return the condition for one session; the ids bound the look-ups of words."""
@@ -318,19 +377,23 @@ class TranscriptStore:
         return Condition("s.id = ? AND m.id BETWEEN ? AND ?", (row["id"], low, high))
 
     def _build_scope(self) -> list[Condition]:
-        """Return the condition that leaves out roots that are not served."""
+        """Return the conditions that leave out roots that are not served."""
         if not self._indexer.catalog.has_unserved():
-            return []
+            return self._build_selection()
         served = [f"{root.path}\n{root.format.store}" for root in self._roots]
         marks = ", ".join("?" * len(served))
         sql = (
             f"s.source_id IN (SELECT id FROM sources WHERE root || char(10) || store IN ({marks}))"  # noqa: S608 -- marks only
         )
-        return [Condition(sql, tuple(served))]
+        return [Condition(sql, tuple(served)), *self._build_selection()]
+
+    def _build_selection(self) -> list[Condition]:
+        """Return the condition on the stores of a view."""
+        return [] if self._selected is None else [listing.match_any("s.store", self._selected)]
 
     def _find_row(self, session_id: str) -> SummaryRow | None:
         """Return the row of a session, read to its end if that was not done yet."""
-        self._indexer.refresh(_REFRESH_S)
+        self._refresh(_REFRESH_S)
         rows = self._select([Condition("s.session_id = ?", (session_id,))])
         if not rows or not rows[0]["is_read"]:
             self._indexer.read_session(session_id)

@@ -33,6 +33,11 @@ class TranscriptSummary:
     resume: tuple[str, ...] | None
     """The command that continues it, to be run in its folder."""
 
+    @property
+    def root_id(self) -> str:
+        """The id itself: a transcript is a whole conversation."""
+        return self.id
+
 
 @dataclass(frozen=True, slots=True)
 class StoreCoverage:

@@ -64,9 +64,14 @@ class WindowReader:
 
     def find_message(self, row: dict[str, Any], number: int) -> MessageRow | None:
         """Return one message by its id, or None."""
-        rows = self._index.read(f"{_SELECT} AND m.number = ?", (row["id"], number))
-        messages = self._read_texts(row, rows, self._get_compacted_to(row))
+        messages = self.find_messages(row, [number])
         return messages[0] if messages else None
+
+    def find_messages(self, row: dict[str, Any], numbers: Sequence[int]) -> list[MessageRow]:
+        """Return messages of a session by their ids."""
+        marks = ", ".join("?" * len(numbers))
+        rows = self._index.read(f"{_SELECT} AND m.number IN ({marks})", (row["id"], *numbers))
+        return self._read_texts(row, rows, self._get_compacted_to(row))
 
     def read_texts(
         self, source_id: int, session_id: str, places: Iterable[Place]

@@ -15,7 +15,7 @@ from session_core.transcripts import indexer, sources
 from session_core.transcripts.store import TranscriptStore
 from session_core.types import SessionFilter
 from tests.transcripts.conftest import index_all, read_everything
-from tests.transcripts.trees import START, ClaudeTree, make_line
+from tests.transcripts.trees import START, ClaudeTree, format_time, make_line
 
 APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"
 
@@ -445,3 +445,72 @@ def test_two_processes_share_an_index(tree: ClaudeTree, store: TranscriptStore):
         assert len(find(store, "second")) == 1
         assert len(find(second, "second")) == 1
         assert read_texts(second, "one") == read_texts(store, "one")
+
+
+def write_two_agents(tree: ClaudeTree) -> None:
+    """Write sessions of equal times in the stores of two agents."""
+    for name in "abc":
+        tree.write(name, [f"apples in {name}"])
+    for name in "de":
+        path = tree.home / ".qwen" / "projects" / "-src" / "chats" / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"uuid": name, "sessionId": name, "timestamp": format_time(START), "type": "user"}
+        line |= {"cwd": "/src", "message": {"role": "user", "parts": [{"text": f"apples {name}"}]}}
+        path.write_text(json.dumps(line) + "\n")
+
+
+def test_list_begins_below_any_position(tree: ClaudeTree, store: TranscriptStore):
+    write_two_agents(tree)
+    whole = store.list_sessions().items
+    assert [row.id for row in whole] == ["c", "b", "a", "e", "d"]
+
+    for number, row in enumerate(whole):
+        rest = store.list_sessions(below=(row.last_active_at, row.source, row.id)).items
+        assert rest == whole[number + 1 :]
+    assert store.list_sessions(below=(START, "hermes", "")).items == whole[3:]
+    assert store.list_sessions(below=(START + 0.0001, "", "")).items == whole
+
+
+def test_view_has_only_its_stores(tree: ClaudeTree, store: TranscriptStore):
+    write_two_agents(tree)
+    view = store.select_stores(["qwen"])
+
+    assert [row.id for row in view.list_sessions().items] == ["e", "d"]
+    index_all(store)
+    assert [row.id for row in view.list_sessions().items] == ["e", "d"]
+    assert {hit.session_id for hit in view.search("apples").hits} == {"d", "e"}
+    assert view.get_session("a") is None
+    assert [part.store for part in view.measure_coverage()] == ["qwen"]
+
+
+def test_block_looks_at_files_once(tree: ClaudeTree, store: TranscriptStore):
+    path = tree.write("one", ["first"])
+    with store.open_block():
+        assert read_texts(store, "one") == ["first"]
+        append_elsewhere(path, make_line("one", 1, "second"))
+        assert read_texts(store, "one") == ["first"]
+    assert read_texts(store, "one") == ["first", "second"]
+
+
+def test_messages_are_found_by_session_and_id(tree: ClaudeTree, store: TranscriptStore):
+    tree.write("one", ["apples", "pears"])
+    tree.write("two", ["apples too"])
+    places = [(hit.session_id, hit.message_id) for hit in store.search("apples").hits]
+
+    found = store.find_messages([*places, ("one", 7), ("three", 0)])
+
+    assert {place: row["content"] for place, row in found.items()} == {
+        ("one", 0): "apples",
+        ("two", 0): "apples too",
+    }
+
+
+@pytest.mark.parametrize("mode", ["words", "substring"])
+def test_hits_have_scores_that_compare(tree: ClaudeTree, store: TranscriptStore, mode: str):
+    tree.write("one", ["apples", "apples " + "and pears " * 500])
+
+    hits = store.search("apples", mode=mode, per="message", moment=START).hits
+
+    assert [hit.message_id == 0 for hit in hits] == [True, False]
+    assert 2 > hits[0].score > hits[1].score > 0
+    assert len(store.search("apples", mode=mode).hits) == 1
