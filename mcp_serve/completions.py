@@ -10,6 +10,7 @@ from mcp.types import Completion
 from mcp_serve import render
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import run_in_thread
+from mcp_serve.served_store import ServedStore
 from mcp_serve.stores import ServedStores
 from session_core import SessionError, SessionFilter
 
@@ -33,12 +34,12 @@ class Completions:
         return await run_in_thread(self._find_matches, find, typed)
 
     def _find_matches(
-        self, find: Callable[[ServedHome, str], Iterator[str]], typed: str
+        self, find: Callable[[ServedStore, str], Iterator[str]], typed: str
     ) -> Completion:
         values: list[str] = []
-        for name in self._served.names:
-            with suppress(SessionError):  # a read reports the fault of a home
-                values += find(self._served.get_home(name), typed)
+        for store in self._served.get_stores():
+            with suppress(SessionError):  # a read reports the fault of a store
+                values += find(store, typed)
         return _make_completion(values, typed)
 
 
@@ -52,48 +53,49 @@ def _make_completion(found: Iterable[str], typed: str) -> Completion:
     )
 
 
-def _list_session_names(home: ServedHome, typed: str) -> Iterator[str]:
+def _list_session_names(home: ServedStore, typed: str) -> Iterator[str]:
     typed_lower = typed.casefold()
-    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+    for row in home.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
         title = render.render_line(home, row.title)
         if title and typed_lower in title.casefold():
             yield title
         if row.id.casefold().startswith(typed_lower):
             yield row.id
-    full = home.db.resolve_session_id(typed)
-    if full is not None:
-        yield full
+    match = home.match_session(typed) if typed else None
+    if match is not None and match.way in (0, 3):  # by its id
+        yield match.id
 
 
-def _list_ids(home: ServedHome, typed: str) -> Iterator[str]:
+def _list_ids(home: ServedStore, typed: str) -> Iterator[str]:
     typed_lower = typed.casefold()
-    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+    for row in home.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
         if row.id.casefold().startswith(typed_lower):
             yield row.id
 
 
-def _list_session_keys(home: ServedHome, typed: str) -> Iterator[str]:
+def _list_session_keys(home: ServedStore, typed: str) -> Iterator[str]:
     typed_lower = typed.casefold()
-    return (key for key in home.store.load_entries() if typed_lower in key.casefold())
+    keys = home.store.load_entries() if isinstance(home, ServedHome) else ()
+    return (key for key in keys if typed_lower in key.casefold())
 
 
-def _list_sources(home: ServedHome, typed: str) -> Iterator[str]:
+def _list_sources(home: ServedStore, typed: str) -> Iterator[str]:
     typed_lower = typed.casefold()
-    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+    for row in home.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
         source = render.render_line(home, row.source)
         if source and typed_lower in source.casefold():
             yield source
 
 
-def _list_projects(home: ServedHome, typed: str) -> Iterator[str]:
+def _list_projects(home: ServedStore, typed: str) -> Iterator[str]:
     typed_lower = typed.casefold()
-    for row in home.db.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
+    for row in home.list_sessions(SessionFilter(status="all"), limit=_MAX_SCANNED_ROWS).items:
         project = render.render_line(home, row.project, 1000)
         if project and typed_lower in project.casefold():
             yield project
 
 
-_COMPLETERS: dict[str, Callable[[ServedHome, str], Iterator[str]]] = {
+_COMPLETERS: dict[str, Callable[[ServedStore, str], Iterator[str]]] = {
     "session": _list_session_names,
     "session_id": _list_ids,
     "session_key": _list_session_keys,

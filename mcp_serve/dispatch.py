@@ -20,7 +20,7 @@ from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
-    from mcp_serve.homes import ServedHome
+    from mcp_serve.served_store import ServedStore
 
 
 class ToolDispatcher:
@@ -47,7 +47,7 @@ class ToolDispatcher:
         """Call a tool that changes data or takes long, and return its result."""
         located = await run_in_thread(locate_store, self._served, spec, arguments)
         run = partial(_bind_tool(spec, located, self._served), work)
-        store = None if spec.merges else self._served.get_home(located["store"]).store_name
+        store = None if spec.merges else self._served.get_store(located["store"]).store_name
         return render.make_tool_result(_add_store(spec, await work.run(run), store))
 
     async def call_tool(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -82,16 +82,17 @@ def _bind_tool(
     validated, page_query = resolve_arguments(spec, located, served)
     store = validated.store
     if spec.merges:
-        homes = served.get_homes() if store is None else [served.get_home(store)]
-        return partial(spec.run, homes, validated, page_query)
-    return partial(_run_in_snapshot, spec, served.get_home(store), validated, page_query)
+        stores = served.get_stores() if store is None else [served.get_store(store)]
+        return partial(spec.run, stores, validated, page_query)
+    home = served.get_home(store) if spec.changes else served.get_store(store)
+    return partial(_run_in_snapshot, spec, home, validated, page_query)
 
 
 def _run_in_snapshot(
-    spec: ToolSpec, home: ServedHome, arguments: Any, page_query: PagedQuery, *work: object
+    spec: ToolSpec, home: ServedStore, arguments: Any, page_query: PagedQuery, *work: object
 ) -> Any:
     """Run a tool on a home; a reading one sees one moment of it for its whole answer."""
-    with home.db.snapshot() if spec.snapshot else nullcontext():
+    with home.open_snapshot() if spec.snapshot else nullcontext():
         return spec.run(home, arguments, page_query, *work)
 
 
@@ -109,7 +110,7 @@ def resolve_arguments(
     given = {name: value for name, value in arguments.items() if value is not None}
     cursor = given.get("cursor")
     if cursor is None:
-        now = float(int(served.get_home(arguments.get("store")).now()))
+        now = float(int(served.get_store(arguments.get("store")).now()))
         query = {name: value for name, value in given.items() if value != defaults[name]}
         return spec.arguments.model_construct(**arguments), PagedQuery(spec.name, query, now)
     page_query = cursors.parse_cursor(spec.name, cursor, spec.place)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -27,6 +27,7 @@ from session_core.types import SessionEvent, SessionSummary
 
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome
+    from mcp_serve.served_store import ServedStore
 
 
 _MAX_EVENTS = 1000
@@ -65,6 +66,25 @@ class FeedResult:
     events: list[dict[str, Any]]
     place: EventPosition
     gap: bool
+
+
+class StoreFeed(Protocol):
+    """What `events_wait` and subscriptions need of the feed of a store."""
+
+    commits: int
+    seen: FeedState | None
+
+    async def wait_for_commit(self, commits: int) -> None:
+        """Return after more than `commits` changes were noticed."""
+
+    def get_current_position(self, session: str | None) -> EventPosition:
+        """Return the current position."""
+
+    def read_events(self, position: EventPosition, limit: int) -> FeedResult:
+        """Return the events since a position."""
+
+    def follow_session(self, session: str | None) -> None:
+        """Notice changes of a session, however old it is."""
 
 
 class HomeFeed:
@@ -110,7 +130,7 @@ class HomeFeed:
         """Return the events since a position."""
         self.follow_session(position.session)
         page = self._home.db.read_changes(position.stored, session=position.session, limit=limit)
-        events = [_render_event(self._home, event) for event in page.events]
+        events = [render_event(self._home, event, self._home.store_name) for event in page.events]
         # Stored events need no snapshot. A busy client still gets one each second.
         if not events or time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
             self._update_snapshot()
@@ -221,29 +241,30 @@ class HomeFeed:
         return routes
 
 
-def _render_event(home: ServedHome, event: SessionEvent) -> dict[str, Any]:
+def render_event(store: ServedStore, event: SessionEvent, store_name: str | None) -> dict[str, Any]:
+    """Return an event of the database or of a transcript."""
     return {
         "type": event.type,
         "at": format_time(event.at),
         "session_id": event.session_id,
         **drop_empty(
-            store=home.store_name,
+            store=store_name,
             message_id=event.message_id,
-            role=render.render_line(home, event.role, render.MAX_ROLE_CHARS),
-            text=_render_text(home, event),
-            title=render.render_line(home, event.title),
-            reason=render.render_line(home, event.reason),
+            role=render.render_line(store, event.role, render.MAX_ROLE_CHARS),
+            text=_render_text(store, event),
+            title=render.render_line(store, event.title),
+            reason=render.render_line(store, event.reason),
         ),
     }
 
 
-def _render_text(home: ServedHome, event: SessionEvent) -> str | None:
+def _render_text(store: ServedStore, event: SessionEvent) -> str | None:
     """Return the beginning of a message; its whole text is redacted before the cut."""
     if event.message_id is None or event.text is None:
         return None
-    row = home.db.get_message(event.message_id)
+    row = store.get_message(event.session_id, event.message_id)
     text = event.text if row is None else extract_plain_text(row["content"])
-    return shorten_text(home.redact(text), _MAX_TEXT_CHARS)
+    return shorten_text(store.redact(text), _MAX_TEXT_CHARS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcp_serve.feed import HomeFeed
 from mcp_serve.redaction import redaction
+from mcp_serve.served_store import Position, ResolvedSession, Summary
 from session_core import (
     Corrupt,
     InvalidInput,
     Ledger,
+    NotFound,
     SessionDB,
     SessionError,
     SessionStore,
     StateFolder,
     find_home,
+)
+from session_core.types import (
+    MessageRow,
+    MessageWindow,
+    Page,
+    SearchHit,
+    SearchResult,
+    SessionFilter,
+    SessionOrder,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +40,9 @@ T = TypeVar("T")
 
 # The name of this server in the audit log.
 CLIENT_NAME = "mcp-sessions"
+
+# Sorts after every id.
+_LAST_ID = "\U0010ffff"
 
 
 class _locked_property(Generic[T]):  # noqa: N801 -- used as a decorator
@@ -70,13 +84,14 @@ class ServedHome:
     ) -> None:
         self.path = path
         self.name = name
-        self.store_name = name if is_one_of_several else None
+        self.store_name: str | None = name if is_one_of_several else None
+        self.names: Sequence[str] = (name,)
         self.read_only = read_only
         self.redacts = redact
         self._trash = trash
         self._load_extension = load_extension and not read_only
-        self.redact = redaction.redact if redact else redaction.keep_text
-        self.now = clock
+        self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
+        self.now: Callable[[], float] = clock
         self.lock = threading.RLock()
         self.db_path = find_home(path).db_path
         self._file = _get_file_id(self.db_path)
@@ -127,6 +142,99 @@ class ServedHome:
         """Return sessions pinned in our state folder; empty if the database has a pin column."""
         has_column = "pinned" in self.db.rows.list_columns("sessions")
         return () if has_column else self.ledger.pins.list_pinned()
+
+    def open_snapshot(self) -> AbstractContextManager[object]:
+        """Let all reads of this thread in the block see one moment."""
+        return self.db.snapshot()
+
+    def list_sessions(
+        self,
+        where: SessionFilter | None = None,
+        *,
+        order: SessionOrder = "recent",
+        limit: int = 20,
+        after: Position | None = None,
+    ) -> Page[Summary]:
+        """List conversations, those that follow a position of a merged list."""
+        page = self.db.list_sessions(where, order=order, limit=limit, below=self._find_edge(after))
+        return Page(list(page.items), page.next_cursor)
+
+    def _find_edge(self, after: Position | None) -> tuple[float, str] | None:
+        """Return where this home continues; of equal values the name of the store decides."""
+        if after is None:
+            return None
+        value, store, row_id = after
+        name = self.store_name or ""
+        if name == store:
+            return -value, row_id
+        return -value, (_LAST_ID if name > store else "")
+
+    def summarize_session(self, session_id: str) -> Summary:
+        """Return the row of a session."""
+        return self.db.summarize_session(session_id)
+
+    def find_row_store(self, source: str) -> str | None:
+        """Return the name of this home if several stores are served."""
+        del source
+        return self.store_name
+
+    def match_session(self, reference: str, *, exact: bool = False) -> ResolvedSession | None:
+        """Return the session for a reference, or None; `exact` allows an id or a session key."""
+        if self.db.get_session(reference) is not None:
+            return ResolvedSession(reference, 0)
+        keyed = None if reference.startswith("_") else self.store.peek_session_id(reference)
+        if keyed is not None:
+            return ResolvedSession(self.db.get_compression_tip(keyed), 1)
+        if exact:
+            return None
+        row = self.db.get_session_by_title(reference)
+        if row is not None:
+            return ResolvedSession(self.db.get_compression_tip(row["id"]), 2)
+        session_id = self.db.resolve_session_id(reference)
+        return None if session_id is None else ResolvedSession(session_id, 3)
+
+    def list_nearest_ids(self, reference: str) -> Sequence[str] | None:
+        """Return the ids that resemble an unknown one, or None if it exists by now."""
+        try:
+            self.db.summarize_session(reference)
+        except NotFound as error:
+            return error.nearest
+        return None
+
+    def list_lineage(self, session_id: str) -> Sequence[str]:
+        """Return the sessions that continue each other, the oldest first."""
+        return self.db.get_compression_lineage(session_id)
+
+    def find_parent(self, session_id: str) -> str | None:
+        """Return the session that this one continues, or None."""
+        if self.db.get_link_kind(session_id) != "continuation":
+            return None
+        row = self.db.get_session(session_id)
+        parent_id: str | None = row["parent_session_id"] if row else None
+        return parent_id if parent_id and self.db.get_session(parent_id) else None
+
+    def read_window(self, session_id: str, **options: Any) -> MessageWindow:
+        """Return messages next to a message id, or the newest ones."""
+        return self.db.read_window(session_id, **options)
+
+    def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
+        """Return a message by its id, of whatever session."""
+        del session_id
+        return self.db.get_message(message_id)
+
+    def search(self, query: str, **options: Any) -> SearchResult:
+        """Search the messages."""
+        return self.db.search(query, **options)
+
+    def measure_share(self) -> float:
+        """Return 1: a search sees every message."""
+        return 1.0
+
+    def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
+        """Return the messages of hits by session and message id."""
+        ids = {hit.message_id: hit.session_id for hit in hits}
+        rows = self.db.find_messages(list(ids))
+        return {(ids[number], number): row for number, row in rows.items()}
 
     @_locked_property
     def feed(self) -> HomeFeed:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcp_serve import resolve
-from mcp_serve.homes import ServedHome
-from mcp_serve.resolve import ResolvedSession
+from mcp_serve.served_store import ResolvedSession, ServedStore
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
-from session_core import InvalidInput, NotFound, SessionError
+from session_core import InvalidInput, NotFound, SessionError, Unsupported
 
 _MAX_LISTED = 5
 
@@ -23,11 +23,14 @@ def locate_store(
     Raises:
         InvalidInput: the store is not served, a session is in several stores, or the sessions of a
             change are.
+        Unsupported: the call would change a transcript of another agent.
         NotFound: no store has the session.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
     if given.get("store") is not None:
-        served.get_path(given["store"])
+        served.check_name(given["store"])
+    if spec.changes:
+        _refuse_named_transcripts(served, spec, given)
     if len(served.names) == 1:
         return {**arguments, "store": None}  # the same cursor fits with and without the name
     if "store" in given or "cursor" in given:
@@ -42,48 +45,88 @@ def _find_store(served: ServedStores, spec: ToolSpec, given: Mapping[str, Any]) 
     if given.get("what") == "trash":
         return _find_common_store(served, spec, given.get("sessions", ()), is_batch=True)
     if "session" in given:
-        return find_session_store(served.get_homes(), given["session"], exact=spec.changes)
+        return find_session_store(served.get_stores(), given["session"], spec)
     return _find_common_store(served, spec, given.get("sessions", ()), is_batch=False)
 
 
-def find_session_store(stores: Sequence[ServedHome], reference: str, *, exact: bool) -> str | None:
-    """Return the store that has a session.
+def find_session_store(
+    stores: Sequence[ServedStore], reference: str, spec: ToolSpec | None = None
+) -> str | None:
+    """Return the name of the store that has a session; a change requires an exact reference.
 
     Raises:
         InvalidInput: several stores have it.
         NotFound: no store has it.
+        Unsupported: the tool would change a transcript.
     """
+    exact = spec is None or spec.changes
     matches, failure = _match_session(stores, reference, exact=exact)
     if not matches and failure is not None:
         raise failure
     if not matches:
         raise _make_unknown_error(stores, reference, exact=exact)
-    return _get_only_store(reference, matches)
+    return _get_only_store(spec, reference, matches)
+
+
+def _refuse_named_transcripts(
+    served: ServedStores, spec: ToolSpec, given: Mapping[str, Any]
+) -> None:
+    """Refuse a change of a store of another agent before anything is planned.
+
+    Raises:
+        Unsupported: the named store holds transcripts, or no home is served.
+    """
+    store = given.get("store")
+    if store in served.transcript_names or not served.home_names:
+        raise Unsupported(
+            f"{store or ', '.join(served.names)} holds transcripts of another agent, and "
+            f"{spec.name} changes sessions of a home only; serve or name a home"
+        )
+
+
+def _make_refusal(spec: ToolSpec, store: ServedStore, match: ResolvedSession) -> Unsupported:
+    """Return the error of a change of a transcript, with what works instead."""
+    resume = getattr(store.summarize_session(match.id), "resume", None)
+    instead = f", or continue it with `{shlex.join(resume)}`" if resume else ""
+    return Unsupported(
+        f"session {match.id!r:.100} is a transcript of {match.transcript_of}, and {spec.name} "
+        f"changes sessions of a home only; read it with sessions_read{instead}"
+    )
 
 
 def _match_session(
-    stores: Sequence[ServedHome], reference: str, *, exact: bool
-) -> tuple[list[ServedHome], SessionError | None]:
-    """Return the stores that match a reference best, and why a store could not be read."""
-    matches: list[tuple[ServedHome, ResolvedSession]] = []
+    stores: Sequence[ServedStore], reference: str, *, exact: bool
+) -> tuple[list[tuple[ServedStore, ResolvedSession]], SessionError | None]:
+    """Return the best matches of a reference, and why a store could not be read."""
+    matches: list[tuple[ServedStore, ResolvedSession]] = []
     failure: SessionError | None = None
     for store in stores:
         try:
-            match = resolve.match_session(store, reference, exact=exact)
+            match = store.match_session(reference, exact=exact)
         except SessionError as error:
             failure = failure or error
         else:
             if match is not None:
                 matches.append((store, match))
     best = min((match.way for _, match in matches), default=0)
-    return [store for store, match in matches if match.way == best], failure
+    return [(store, match) for store, match in matches if match.way == best], failure
 
 
-def _get_only_store(reference: str, stores: Sequence[ServedHome]) -> str | None:
-    if len(stores) > 1:
-        names = ", ".join(str(store.store_name) for store in stores)
+def _get_only_store(
+    spec: ToolSpec | None, reference: str, matches: Sequence[tuple[ServedStore, ResolvedSession]]
+) -> str | None:
+    """Return the name of the only store that matches; a change of a transcript is refused."""
+    if len(matches) > 1:
+        names = ", ".join(str(_get_name(*match)) for match in matches)
         raise InvalidInput(f"{reference!r:.100} exists in several stores: {names}; pass store")
-    return stores[0].store_name
+    ((store, match),) = matches
+    if spec is not None and spec.changes and match.transcript_of is not None:
+        raise _make_refusal(spec, store, match)
+    return _get_name(store, match)
+
+
+def _get_name(store: ServedStore, match: ResolvedSession) -> str | None:
+    return match.transcript_of or store.store_name
 
 
 def _find_common_store(
@@ -95,13 +138,13 @@ def _find_common_store(
         InvalidInput: they are in several stores.
     """
     groups: dict[str | None, list[str]] = {}
-    homes = served.get_homes() if references else []
+    homes = served.get_stores() if references else []
     for reference in references:
         if is_batch:
             store = served.find_store(batch=reference)
         else:
             matches, _ = _match_session(homes, reference, exact=True)
-            store = _get_only_store(reference, matches) if matches else None
+            store = _get_only_store(spec, reference, matches) if matches else None
         groups.setdefault(store, []).append(reference)
     # The tool reports an unknown session.
     known = {store: group for store, group in groups.items() if store is not None}
@@ -121,7 +164,7 @@ def _shorten_list(references: Sequence[str]) -> str:
 
 
 def _make_unknown_error(
-    stores: Sequence[ServedHome], reference: str, *, exact: bool
+    stores: Sequence[ServedStore], reference: str, *, exact: bool
 ) -> InvalidInput | NotFound:
     """Return the error of the first store, with the nearest ids of all."""
     errors = [resolve.make_unknown_error(store, reference, exact=exact) for store in stores]
@@ -129,7 +172,7 @@ def _make_unknown_error(
     if ambiguous is not None:
         return ambiguous
     nearest = [id_ for error in errors for id_ in getattr(error, "nearest", ())]
-    names = ", ".join(str(store.store_name) for store in stores)
+    names = ", ".join(name for store in stores for name in store.names)
     reason = resolve.EXACT_REASON if exact else ""
     return NotFound(
         f"no session {reference!r:.100} in {names}{reason}; "

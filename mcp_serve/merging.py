@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mcp_serve import render
-from mcp_serve.homes import ServedHome
+from mcp_serve.served_store import ServedStore
 from session_core import InvalidInput, NotFound, SessionError
 
+S = TypeVar("S", bound=ServedStore)
 T = TypeVar("T")
 
 _MAX_REASON_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class StoreParts(Generic[T]):
+class StoreParts(Generic[S, T]):
     """The parts of an answer, each with its store, and the stores that could not be read."""
 
-    parts: Sequence[tuple[ServedHome, T]]
-    failures: Sequence[tuple[ServedHome, SessionError]] = ()
+    parts: Sequence[tuple[S, T]]
+    failures: Sequence[tuple[S, SessionError]] = ()
 
-    def __iter__(self) -> Iterator[tuple[ServedHome, T]]:
+    def __iter__(self) -> Iterator[tuple[S, T]]:
         return iter(self.parts)
 
     def render_note(self) -> dict[str, Any]:
@@ -32,22 +33,22 @@ class StoreParts(Generic[T]):
 
 
 def read_stores(
-    stores: Sequence[ServedHome],
-    read: Callable[[ServedHome], T],
+    stores: Sequence[S],
+    read: Callable[[S], T],
     snapshots: ExitStack | None = None,
-) -> StoreParts[T]:
+) -> StoreParts[S, T]:
     """Return what each store answers; each shows one moment, which `snapshots` keeps open.
 
     Raises:
         InvalidInput, NotFound: the arguments are wrong.
         SessionError: no store could be read.
     """
-    parts: list[tuple[ServedHome, T]] = []
-    failures: list[tuple[ServedHome, SessionError]] = []
+    parts: list[tuple[S, T]] = []
+    failures: list[tuple[S, SessionError]] = []
     for store in stores:
         try:
             with nullcontext(snapshots) if snapshots else ExitStack() as opened:
-                opened.enter_context(store.db.snapshot())
+                opened.enter_context(store.open_snapshot())
                 parts.append((store, read(store)))
         except (InvalidInput, NotFound):
             raise
@@ -58,7 +59,7 @@ def read_stores(
     return StoreParts(parts, failures)
 
 
-def render_failures(failures: Sequence[tuple[ServedHome, SessionError]]) -> str:
+def render_failures(failures: Sequence[tuple[ServedStore, SessionError]]) -> str:
     """Return a note about stores that an answer leaves out, or an empty string."""
     reasons = (
         f"{store.store_name} is left out, because it could not be read: "

@@ -61,7 +61,7 @@ class ServedSurface:
         self._caller = ToolDispatcher(served)
         self._resources = Resources(served, self._caller)
         self._completions = Completions(served)
-        read_only = served.options.read_only
+        read_only = served.options.read_only or not served.home_names
         shown = [spec for spec in SPECS if not (spec.changes and read_only)]
         self.tools: Sequence[Tool] = [
             _make_tool(spec, self._caller, consent.build_consent_function(served, spec))

@@ -7,6 +7,7 @@ text keeps its characters, since JSON quotes them.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from mcp_serve import answer_size
 from mcp_serve.arguments import format_time
 from mcp_serve.plain_text import shorten_text, to_plain_line, to_text
 from mcp_serve.redaction.redaction import redact, redact_cut
-from session_core import SessionDB, extract_plain_text
-from session_core.types import MessageRow, SearchHit, SessionSummary
+from session_core import extract_plain_text
+from session_core.transcripts import TranscriptSummary
+from session_core.types import MessageRow, SearchHit
 
 if TYPE_CHECKING:
-    from mcp_serve.homes import ServedHome
+    from mcp_serve.served_store import ServedStore, Summary
 
 
 def make_tool_result(data: Mapping[str, Any]) -> CallToolResult:
@@ -50,37 +52,44 @@ MAX_ROLE_CHARS = 40
 
 
 def render_session(
-    home: ServedHome, summary: SessionSummary, pins: Collection[str] = ()
+    home: ServedStore, summary: Summary, pins: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the list row of a conversation; `pins` are the pins that no column holds."""
     return {
         "id": render_id(summary.id),
         **drop_empty(root_id=None if summary.root_id == summary.id else render_id(summary.root_id)),
         "title": render_line(home, summary.title),
-        "preview": render_preview(home.db, summary, redacts=home.redacts),
+        "preview": render_preview(home, summary),
         "source": render_line(home, summary.source) or "",
         "status": summary.status,
         "started_at": format_time(summary.started_at),
         "last_active_at": format_time(summary.last_active_at),
-        **drop_empty(
-            ended_at=format_time(summary.ended_at), end_reason=render_line(home, summary.end_reason)
-        ),
-        "messages": summary.messages,
+        **_render_end(home, summary),
+        **({} if summary.messages is None else {"messages": summary.messages}),
         **drop_empty(project=render_line(home, summary.project, 1000)),
-        "pinned": summary.pinned or summary.id in pins,
-        **drop_empty(store=home.store_name),
+        "pinned": getattr(summary, "pinned", False) or summary.id in pins,
+        **drop_empty(store=home.find_row_store(summary.source)),
     }
 
 
-def render_preview(db: SessionDB, summary: SessionSummary, *, redacts: bool = True) -> str:
+def _render_end(home: ServedStore, summary: Summary) -> dict[str, Any]:
+    """Return the end of a session, or how its agent resumes it: a transcript has no end."""
+    if isinstance(summary, TranscriptSummary):
+        return drop_empty(resume=summary.resume and render_line(home, shlex.join(summary.resume)))
+    return drop_empty(
+        ended_at=format_time(summary.ended_at), end_reason=render_line(home, summary.end_reason)
+    )
+
+
+def render_preview(store: ServedStore, summary: Summary) -> str:
     """Return the preview of a conversation without secrets."""
-    if not redacts:
+    if not store.redacts:
         return to_plain_line(summary.preview)
     # The library cuts previews. If a preview may end within a secret, the message decides.
     redacted = redact_cut(summary.preview)
     if redacted == redact(summary.preview) or summary.preview_id is None:
         return to_plain_line(redacted)
-    row = db.get_message(summary.preview_id)
+    row = store.get_message(summary.id, summary.preview_id)
     text = "" if row is None else extract_plain_text(row["content"]).lstrip()
     opening = text[:_OPENING_CHARS]
     shown_chars = len(summary.preview) - len(_ELLIPSIS)
@@ -95,7 +104,7 @@ def render_id(value: Any) -> str:
     return shorten_text(to_text(value), _MAX_ID_CHARS)
 
 
-def render_line(home: ServedHome, value: Any, most: int = 200) -> str | None:
+def render_line(home: ServedStore, value: Any, most: int = 200) -> str | None:
     """Return a stored value as one line without secrets and hidden characters."""
     if value is None:
         return None
@@ -103,7 +112,7 @@ def render_line(home: ServedHome, value: Any, most: int = 200) -> str | None:
     return shorten_text(to_plain_line(home.redact(to_text(value))), most)
 
 
-def render_text(home: ServedHome, row: MessageRow, *, whole: bool) -> tuple[str, int]:
+def render_text(home: ServedStore, row: MessageRow, *, whole: bool) -> tuple[str, int]:
     """Return the text of a message without secrets, and the number of characters left out.
 
     Tool output and the arguments of tool calls are cut short unless `whole` is true.
@@ -124,7 +133,7 @@ def render_text(home: ServedHome, row: MessageRow, *, whole: bool) -> tuple[str,
 
 
 def render_message(
-    home: ServedHome, row: MessageRow, text: str, cut_chars: int, session_id: str | None = None
+    home: ServedStore, row: MessageRow, text: str, cut_chars: int, session_id: str | None = None
 ) -> dict[str, Any]:
     """Return a message with the given part of its text and the number of characters left out."""
     return {
@@ -141,7 +150,7 @@ def render_message(
     }
 
 
-def render_hit(home: ServedHome, hit: SearchHit, snippet: str) -> dict[str, Any]:
+def render_hit(home: ServedStore, hit: SearchHit, snippet: str) -> dict[str, Any]:
     """Return a search hit."""
     return {
         "session_id": render_id(hit.session_id),
@@ -151,7 +160,7 @@ def render_hit(home: ServedHome, hit: SearchHit, snippet: str) -> dict[str, Any]
         "snippet": snippet,
         "title": render_line(home, hit.title),
         "source": render_line(home, hit.source) or "",
-        **drop_empty(compacted=hit.compacted, store=home.store_name),
+        **drop_empty(compacted=hit.compacted, store=home.find_row_store(hit.source)),
     }
 
 
@@ -170,7 +179,7 @@ def _list_nonempty(text: str) -> list[str]:
     return [text] if text else []
 
 
-def _render_tool_names(home: ServedHome, row: MessageRow) -> str | None:
+def _render_tool_names(home: ServedStore, row: MessageRow) -> str | None:
     names = (_render_tool_name(home, function) for function in _list_functions(row))
     return shorten_text(", ".join(dict.fromkeys(names))) or None
 
@@ -183,7 +192,7 @@ def _list_functions(row: MessageRow) -> Iterator[Mapping[str, Any]]:
             yield function
 
 
-def _render_tool_name(home: ServedHome, function: Mapping[str, Any]) -> str:
+def _render_tool_name(home: ServedStore, function: Mapping[str, Any]) -> str:
     return render_line(home, function.get("name") or "tool") or "tool"
 
 

@@ -20,12 +20,12 @@ from mcp_serve.feed import EventPosition, FeedState, find_changed_sessions, is_l
 from mcp_serve.homes import ServedHome
 from mcp_serve.locate import find_session_store
 from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools import read as tools_read
 from mcp_serve.tools import routes, stats
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, NotFound, SessionError
-from session_core.types import SessionSummary
 
 MIME_TYPE = "application/json"
 STATS, ROUTES = "sessions://stats", "sessions://routes"
@@ -100,37 +100,36 @@ class Resources:
         )
         return [self._render_entry(home, row) for home, row in page], next_cursor
 
-    def _list_newest(self) -> list[tuple[ServedHome, SessionSummary]]:
+    def _list_newest(self) -> list[tuple[ServedStore, Summary]]:
         """Return the newest conversations of each readable home."""
-        newest: list[tuple[ServedHome, SessionSummary]] = []
-        for home in self._list_homes():
+        newest: list[tuple[ServedStore, Summary]] = []
+        for home in self._served.get_stores():
             with suppress(SessionError):  # `sessions://stats` reports a home that cannot be read
-                page = home.db.list_sessions(limit=_NEWEST_LIMIT)
+                page = home.list_sessions(limit=_NEWEST_LIMIT)
                 newest += [(home, row) for row in page.items]
         return newest
 
     def _list_homes(self) -> Iterator[ServedHome]:
-        return (self._served.get_home(name) for name in self._served.names)
+        return (self._served.get_home(name) for name in self._served.home_names)
 
-    def _is_elsewhere(self, home: ServedHome, session_id: str) -> bool:
+    def _is_elsewhere(self, home: ServedStore, session_id: str) -> bool:
         """Return True if another store has a session with this id too."""
-        for other in self._list_homes():
+        for other in self._served.get_stores():
             with suppress(SessionError):
-                if other is not home and other.db.get_session(session_id) is not None:
+                if other is not home and other.match_session(session_id, exact=True) is not None:
                     return True
         return False
 
-    def _render_entry(self, home: ServedHome, row: SessionSummary) -> Resource:
+    def _render_entry(self, home: ServedStore, row: Summary) -> Resource:
         """Return the entry of a conversation, with an address that leads to its home."""
-        title = render.render_line(home, row.title) or render.render_preview(
-            home.db, row, redacts=home.redacts
-        )
+        title = render.render_line(home, row.title) or render.render_preview(home, row)
         name, address = title or row.id, make_session_address(row.id)
-        if home.store_name is None:
+        store = home.find_row_store(row.source)
+        if store is None:
             return Resource(uri=address, name=name, mime_type=MIME_TYPE)
         if self._is_elsewhere(home, row.id):
-            address = _make_messages_address(address, home.store_name)
-        return Resource(uri=address, name=f"{home.store_name}: {name}", mime_type=MIME_TYPE)
+            address = _make_messages_address(address, store)
+        return Resource(uri=address, name=f"{store}: {name}", mime_type=MIME_TYPE)
 
     async def follow_addresses(self, addresses: Sequence[str]) -> None:
         """Watch the sessions of these addresses, however old they are."""
@@ -145,7 +144,7 @@ class Resources:
             await run_in_thread(self._follow_sessions, sessions, of=LOOKS)
 
     def _follow_sessions(self, sessions: Sequence[str]) -> None:
-        for home in self._list_homes():
+        for home in self._served.get_stores():
             with suppress(SessionError):
                 for session in sessions[:_NEWEST_LIMIT]:
                     home.feed.follow_session(session)
@@ -157,8 +156,8 @@ class Resources:
     def _collect_changes(self) -> tuple[list[str], bool]:
         changed: list[str] = []
         list_changed = False
-        for name in self._served.names:
-            home = self._served.get_home(name)
+        for home in self._served.get_stores():
+            name = home.name
             try:
                 position = self._heard.get(name) or home.feed.get_current_position(None)
                 result = home.feed.read_events(position, _MAX_EVENTS)
@@ -170,22 +169,25 @@ class Resources:
                 changed += [STATS, ROUTES]
             for event in result.events:
                 changed += _list_changed_addresses(
-                    home, event["session_id"], event.get("session_key")
+                    event.get("store"), event["session_id"], event.get("session_key")
                 )
+                # A home compares its lists; a transcript store has events only.
+                is_new = event["type"] == "session_started" and home.feed.seen is None
+                list_changed = list_changed or is_new
             previous, current = self._seen.get(name), home.feed.seen
             self._seen[name] = current
             if previous is not None and current is not None and previous is not current:
                 list_changed = list_changed or is_list_changed(previous, current)
                 for session in find_changed_sessions(previous, current):
-                    changed += _list_changed_addresses(home, session)
+                    changed += _list_changed_addresses(home.store_name, session)
         return changed, list_changed
 
     async def _read_session(self, session_id: str) -> str:
         def read() -> dict[str, Any]:
-            homes = self._served.get_homes()
-            several = len(homes) > 1
-            store = find_session_store(homes, session_id, exact=True) if several else None
-            return tools_read.render_session_row(self._served.get_home(store), session_id)
+            several = len(self._served.names) > 1
+            stores = self._served.get_stores()
+            store = find_session_store(stores, session_id) if several else None
+            return tools_read.render_session_row(self._served.get_store(store), session_id)
 
         return answer_size.render_json(await _read_in_thread(read))
 
@@ -235,8 +237,8 @@ async def _read_in_thread(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         raise _make_protocol_error(error) from error
 
 
-def _get_sort_key(home: ServedHome, row: SessionSummary) -> tuple[float, str, str]:
-    return -row.last_active_at, home.store_name or "", row.id
+def _get_sort_key(home: ServedStore, row: Summary) -> tuple[float, str, str]:
+    return -row.last_active_at, home.find_row_store(row.source) or "", row.id
 
 
 def _make_messages_address(address: str, store: str) -> str:
@@ -256,14 +258,14 @@ def _make_protocol_error(error: Exception) -> Exception:
 
 
 def _list_changed_addresses(
-    home: ServedHome, session_id: str, session_key: str | None = None
+    store: str | None, session_id: str, session_key: str | None = None
 ) -> Iterator[str]:
     """Yield the addresses affected by a change of a session or of its route."""
     session = make_session_address(session_id)
     yield session
     yield f"{session}/messages"
-    if home.store_name is not None:
-        yield _make_messages_address(session, home.store_name)
+    if store is not None:
+        yield _make_messages_address(session, store)
     yield STATS
     if session_key is not None:
         yield make_route_address(session_key)

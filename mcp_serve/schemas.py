@@ -22,10 +22,11 @@ class SessionOutput(TypedDict):
     last_active_at: str | None
     ended_at: NotRequired[str]
     end_reason: NotRequired[str]
-    messages: int
+    messages: NotRequired[int]
     project: NotRequired[str]
     pinned: bool
     store: NotRequired[str]
+    resume: NotRequired[str]
 
 
 class SessionsPage(TypedDict):
@@ -89,6 +90,7 @@ class HitsPage(TypedDict):
     hits: list[HitOutput]
     matched: MatchMode
     searched_back_to: str | None
+    coverage: NotRequired[float]
     next_cursor: str | None
     note: NotRequired[str]
 
@@ -150,6 +152,7 @@ class StoreOutput(TypedDict):
     sessions: int
     messages: int
     bytes: int
+    coverage: NotRequired[float]
 
 
 class StatsOutput(TypedDict):

@@ -45,6 +45,7 @@ def create_server(served: ServedStores) -> MCPServer[Any]:
 
         if served.options.before is not None:
             served.options.before()
+        served.start_indexing()
         return registry.ServedSurface(served)
 
     return factory.create_lazy_server(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from session_core import Conflict, InvalidInput, NotFound, SessionError, find_home, list_homes
+from session_core.transcripts import list_transcript_stores
 
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome
+    from mcp_serve.served_store import ServedStore
+    from mcp_serve.transcript_index import TranscriptIndex
+    from mcp_serve.transcripts import ServedTranscripts
+    from session_core import StateFolder
 
 # Replaced homes stay open for calls that still use them; more replacements during one call are
 # unlikely.
@@ -34,12 +40,16 @@ class ServerOptions:
     confirm: bool = True
     # Load the SQLite extension of a home; some search indexes need it to be written.
     load_extension: bool = False
+    # Serve the transcripts of other agents that are found; without, only those named by `stores`.
+    finds_transcripts: bool = True
+    # The process runs long: it watches the transcripts and indexes them before a call needs them.
+    runs_long: bool = False
     # Called once, after the first answer and before anything is opened.
     before: Callable[[], object] | None = None
 
 
 class ServedStores:
-    """The homes of a server; each is opened by the first call that needs it.
+    """The stores of a server, homes first; each is opened by the first call that needs it.
 
     Raises:
         NotFound: a store does not exist.
@@ -49,43 +59,82 @@ class ServedStores:
         self.options = options
         home = find_home(options.home)
         existing = list_homes(home)
-        names = list(dict.fromkeys(options.stores)) or list(existing)[:1]
+        transcripts = list_transcript_stores()
+        names = list(dict.fromkeys(options.stores))
+        if not names:
+            names = list(existing)[:1] + (transcripts if options.finds_transcripts else [])
         if options.all_profiles:
             names += [name for name in existing if name.startswith("hermes:")]
         for name in names:
-            if name not in existing:
-                raise NotFound(f"no store {name!r} in {home.path}; existing: {', '.join(existing)}")
-        self._paths = {name: existing[name] for name in names}
+            if name not in existing and name not in transcripts:
+                valid = ", ".join([*existing, *transcripts])
+                raise NotFound(f"no store {name!r} in {home.path}; existing: {valid}")
+        self._paths = {name: existing[name] for name in names if name in existing}
+        self._transcripts = [name for name in dict.fromkeys(names) if name not in existing]
+        self._index: TranscriptIndex | None = None
+        self._views: dict[str | None, ServedTranscripts] = {}
         self._homes: dict[str, ServedHome] = {}
         self._retired: deque[ServedHome] = deque()
         self._lock = threading.Lock()
 
     @property
     def names(self) -> list[str]:
-        """The names of the stores; the first is the default of a call."""
+        """The names of the stores; the first home is the default of a change."""
+        return [*self._paths, *self._transcripts]
+
+    @property
+    def state_folder(self) -> StateFolder:
+        """The state folder of the first home, or of the home that would be served."""
+        if self._paths:
+            return self.get_home().folder
+        from session_core import StateFolder  # noqa: PLC0415 -- loaded after the first answer
+
+        return StateFolder(find_home(self.options.home).db_path)
+
+    @property
+    def home_names(self) -> list[str]:
+        """The names of the homes."""
         return list(self._paths)
 
-    def get_path(self, store: str | None = None) -> Path:
-        """Return the folder of a store.
+    @property
+    def transcript_names(self) -> list[str]:
+        """The names of the stores of other agents."""
+        return list(self._transcripts)
+
+    def check_name(self, store: str) -> None:
+        """Check that a store is served.
 
         Raises:
-            InvalidInput: the store is not served.
+            InvalidInput: it is not.
         """
-        name = store or self.names[0]
-        if name not in self._paths:
+        if store not in self.names:
             from mcp_serve.redaction.redaction import redact  # noqa: PLC0415 -- loaded after the first answer
 
-            shown = redact(name)  # redact first: a cut secret is not recognised
+            shown = redact(store)  # redact first: a cut secret is not recognised
             raise InvalidInput(f"store {shown!r:.80} is not served; valid: {', '.join(self.names)}")
+
+    def get_path(self, store: str | None = None) -> Path:
+        """Return the folder of a home.
+
+        Raises:
+            InvalidInput: the home is not served.
+        """
+        name = store or next(iter(self._paths), None)
+        if name is None:
+            raise InvalidInput(f"no home is served; stores: {', '.join(self.names)}")
+        self.check_name(name)
+        if name not in self._paths:
+            raise InvalidInput(f"{name} is no home; homes: {', '.join(self._paths) or 'none'}")
         return self._paths[name]
 
     def get_home(self, store: str | None = None) -> ServedHome:
-        """Return the home of a store, reopened if its database was replaced.
+        """Return a home, reopened if its database was replaced.
 
         Raises:
-            InvalidInput: the store is not served.
+            InvalidInput: the home is not served.
         """
-        name, path = store or self.names[0], self.get_path(store)
+        path = self.get_path(store)
+        name = store or self.home_names[0]
         with self._lock:
             home = self._homes.get(name)
             if home is None or home.is_replaced():
@@ -94,12 +143,62 @@ class ServedStores:
         return home
 
     def get_homes(self) -> list[ServedHome]:
-        """Return the homes of all served stores."""
-        return [self.get_home(name) for name in self.names]
+        """Return all served homes."""
+        return [self.get_home(name) for name in self._paths]
+
+    def get_store(self, store: str | None = None) -> ServedStore:
+        """Return a store; without a name, the first home, else all transcripts.
+
+        Raises:
+            InvalidInput: the store is not served.
+        """
+        if store is None:
+            return self.get_home() if self._paths else self.get_transcripts(None)
+        self.check_name(store)
+        return self.get_home(store) if store in self._paths else self.get_transcripts(store)
+
+    def get_stores(self) -> list[ServedStore]:
+        """Return all homes, and all transcript stores as one."""
+        homes: list[ServedStore] = [*self.get_homes()]
+        return [*homes, self.get_transcripts(None)] if self._transcripts else homes
+
+    def index_transcripts(self, report: Callable[[int, int], object] | None = None) -> None:
+        """Index all transcripts, for a process that runs once; a call reports what fails."""
+        if self._transcripts:
+            self._get_index().index_all(report)
+
+    def start_indexing(self) -> None:
+        """Let a thread index the transcripts, if there are any and the process runs long."""
+        if self._transcripts and self.options.runs_long:
+            self._get_index().start_worker()
+
+    def get_transcripts(self, store: str | None) -> ServedTranscripts:
+        """Return the view of one transcript store or of all of them."""
+        from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- after the first answer
+
+        index = self._get_index()
+        with self._lock:
+            if store not in self._views:
+                self._views[store] = ServedTranscripts(
+                    self._transcripts if store is None else [store],
+                    index.open,
+                    is_one_of_several=len(self.names) > 1,
+                    redact=self.options.redact,
+                    clock=time.time,
+                )
+            return self._views[store]
+
+    def _get_index(self) -> TranscriptIndex:
+        from mcp_serve.transcript_index import TranscriptIndex  # noqa: PLC0415 -- after the first answer
+
+        with self._lock:
+            if self._index is None:
+                self._index = TranscriptIndex(self._transcripts, watch=self.options.runs_long)
+            return self._index
 
     def find_store(self, *, plan: str | None = None, batch: str | None = None) -> str | None:
         """Return the store that holds a plan or batch, or None."""
-        if len(self._paths) == 1:
+        if len(self.names) == 1:
             return None
         return next((name for name in self._paths if self._has_handle(name, plan, batch)), None)
 
@@ -122,7 +221,7 @@ class ServedStores:
         return ServedHome(
             path,
             name=name,
-            is_one_of_several=len(self._paths) > 1,
+            is_one_of_several=len(self.names) > 1,
             read_only=self.options.read_only,
             redact=self.options.redact,
             trash=self.options.trash,
@@ -137,6 +236,8 @@ class ServedStores:
             self._retired.popleft().close()
 
     def close(self) -> None:
-        """Close all open homes."""
+        """Close all open homes and the index of transcripts."""
+        if self._index is not None:
+            self._index.close()
         for home in (*self._homes.values(), *self._retired):
             home.close()

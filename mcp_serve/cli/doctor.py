@@ -18,7 +18,7 @@ from mcp import Client as Asking
 from mcp import StdioServerParameters
 
 from mcp_serve import render
-from mcp_serve.cli import missing_home, plan_output
+from mcp_serve.cli import missing_home, plan_output, transcript_summary
 from mcp_serve.cli.arguments import parse_amount
 from mcp_serve.cli.clients import files
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         from mcp_serve.http.auth import load_token  # noqa: PLC0415
 
         choose_driver()
-        token = load_token(served.get_home().folder)
+        token = load_token(served.state_folder)
         served.close()
         if options.json:
             print_json({"token": token})
@@ -117,7 +117,7 @@ def _run_checks(served: ServedStores, options: argparse.Namespace) -> Iterator[C
     yield check_sqlite()
     configured: list[ConfiguredClient] = []
     yield from check_clients(Path.cwd(), configured)
-    homes = [served.get_path(name) for name in served.names]
+    homes = [served.get_path(name) for name in served.home_names]
     yield from check_handshakes(configured, homes, options.timeout)
 
 
@@ -245,7 +245,11 @@ def check_handshakes(
 ) -> list[Check]:
     """Start each distinct configured command concurrently; return the checks of their answers."""
     starts: dict[tuple[Any, Any], list[ConfiguredClient]] = {}
-    ours = (*files.find_command(shared=False), "serve", "--home", str(homes[0]))
+    ours = (
+        *files.find_command(shared=False),
+        "serve",
+        *(("--home", str(homes[0])) if homes else ()),
+    )
     for client in configured or [ConfiguredClient("", "this command", ours)]:
         starts.setdefault((client.command, client.env), []).append(client)
     checks: dict[int, Check] = {}
@@ -288,7 +292,7 @@ async def _check_handshake(
     took = time.perf_counter() - began
     text = f"{labels}: {answer['tools']} tools in {took:.1f} s from {answer['home']}"
     more |= {"seconds": round(took, 3), **answer}
-    if "--home" not in first.command and Path(answer["home"]) not in homes:
+    if homes and "--home" not in first.command and Path(answer["home"]) not in homes:
         text += f", not {homes[0]}: clients do not inherit the variables of this shell"
         advice = f"mcp-sessions install {first.by} --home {homes[0]}"
         return Check("handshake", "warning", text, advice, more)
@@ -341,9 +345,14 @@ def check_homes(served: ServedStores) -> Iterator[Check]:
     choose_driver()
     yield _check_location(served)
     is_wrong = missing_home.explain_wrong_name(served) is not None
-    for name in served.names:
-        label = f" {name}" if len(served.names) > 1 else ""
-        yield from _check_home(served.get_home(name), label, is_wrong=is_wrong)
+    for name in served.home_names:
+        label = f" {name}" if len(served.home_names) > 1 else ""
+        is_needless = bool(served.transcript_names) and name == "own"
+        yield from _check_home(
+            served.get_home(name), label, is_wrong=is_wrong, is_needless=is_needless
+        )
+    if served.transcript_names:
+        yield from _check_transcripts(served)
 
 
 def check_sqlite() -> Check:
@@ -373,7 +382,23 @@ def _check_location(served: ServedStores) -> Check:
     return Check("home", "ok", said, more=more)
 
 
-def _check_home(home: ServedHome, label: str, *, is_wrong: bool) -> Iterator[Check]:
+def _check_transcripts(served: ServedStores) -> Iterator[Check]:
+    """Yield the number of sessions of each agent and its newest title, or why they are missing."""
+    try:
+        found = transcript_summary.summarize_stores(served)
+    except SessionError as error:
+        yield Check("transcripts", "failure", f"cannot be read: {error}", _STATE_ADVICE)
+        return
+    for store in found:
+        yield Check(store.name, "ok", store.describe(), more={"total": store.sessions})
+        if store.problem is not None:
+            more = {"code": "unknown_layout", "count": 1}
+            yield Check(store.name, "warning", store.problem, more=more)
+
+
+def _check_home(
+    home: ServedHome, label: str, *, is_wrong: bool, is_needless: bool
+) -> Iterator[Check]:
     about = f"sessions{label}"
     try:
         missing = missing_home.find_missing_reason(home.path)
@@ -383,7 +408,10 @@ def _check_home(home: ServedHome, label: str, *, is_wrong: bool) -> Iterator[Che
         yield Check(about, "failure", f"cannot be read: {error}", _advise_on_error(home, error))
     else:
         if health is None:
-            yield _check_missing_home(home, about, missing, is_wrong=is_wrong)
+            if is_needless and not is_wrong:
+                yield Check(about, "ok", "no home of our own yet; transcripts need none")
+            else:
+                yield _check_missing_home(home, about, missing, is_wrong=is_wrong)
         else:
             yield from _check_health(home, about, health)
     yield _check_gateway(home, label)

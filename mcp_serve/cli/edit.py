@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from mcp_serve import plans, render, resolve
+from mcp_serve import locate, plans, render, resolve
 from mcp_serve.cli import plan_command
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.terminal import Terminal
@@ -79,6 +79,7 @@ def _list_given_options(options: argparse.Namespace) -> Iterator[str]:
 def _preview_edit(session: str, values: Answer, tools: ToolCaller) -> Answer:
     """Return the changes in the form of a plan."""
     tools.validate_arguments(edit.SPEC, {"session": session, **values})
+    locate.locate_store(tools.served, edit.SPEC, {"session": session})  # refuses a transcript
     home = tools.home
     exact = resolve.find_exact_session(home, session)
     altered: dict[str, dict[str, tuple[Any, Any]]] = {}

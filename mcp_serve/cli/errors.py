@@ -10,6 +10,7 @@ from session_core import Busy, Conflict, InvalidInput, NotFound, SessionError, T
 _TOOL_PATTERN = re.compile(r"\bsessions_(\w+)")
 
 _REPLACEMENTS = {
+    "`mcp-sessions read`": "`mcp-sessions show`",
     "routes_list": "`mcp-sessions routes`",
     "keep_last": "--keep-last",
     "older_than_days": "--older-than",

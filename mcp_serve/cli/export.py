@@ -68,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
     to = None if options.out == "-" else _prepare_target(options.out)
     if to is None and options.json:
         raise InvalidInput("--json needs a file; name it with --out")
-    with ToolCaller(options) as tools:
-        if len(tools.served.names) > 1:
+    with ToolCaller(options, transcripts=False) as tools:
+        if len(tools.served.home_names) != 1 or tools.served.transcript_names:
             raise InvalidInput("an export covers one home; name it with one --store")
         missing = (
             None

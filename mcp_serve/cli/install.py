@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from typing import Any
 
-from mcp_serve.cli import missing_home
+from mcp_serve.cli import missing_home, transcript_summary
 from mcp_serve.cli.clients import files, formats
 from mcp_serve.cli.clients.command import (
     add_client_arguments,
@@ -16,7 +17,7 @@ from mcp_serve.cli.clients.command import (
 )
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
 from mcp_serve.cli.errors import DONE
-from mcp_serve.cli.options import add_home_options
+from mcp_serve.cli.options import add_home_options, choose_driver
 from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.screen import Screen
 from mcp_serve.stores import ServedStores, ServerOptions
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         _list_clients(screen, options)
         return DONE
     client, path = find_client_file(options)
+    choose_driver()
     served = ServedStores(
         ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
     )
@@ -73,14 +75,26 @@ def run(options: argparse.Namespace) -> int:
         return DONE
     code = confirm_and_apply(options, change)
     if code == DONE and not (options.json or options.plan_only):
+        _show_transcripts(screen, served)
         screen.write_uncut(f"Restart {client.label}, then ask it what you worked on last week.")
     return code
 
 
+def _show_transcripts(screen: Screen, served: ServedStores) -> None:
+    """Show which sessions of other agents the client can ask about."""
+    if not served.transcript_names:
+        return
+    with suppress(SessionError):  # doctor reports it
+        for store in transcript_summary.summarize_stores(served):
+            screen.write_line(f"It can ask about {store.name}: {store.describe()}")
+    served.close()
+
+
 def _warn_missing_home(served: ServedStores) -> None:
     """Warn if the named home does not exist yet; the client is configured all the same."""
-    missing, path = missing_home.explain_wrong_name(served), served.get_path()
+    missing = missing_home.explain_wrong_name(served)
     if missing is not None:
+        path = served.get_path()
         note = (
             f"Note: there is no home in {path} yet: {missing}; {missing_home.suggest_remedy(path)}."
         )

@@ -68,5 +68,7 @@ def _show_sessions(found: Answer) -> None:
 
 def _format_row(each: Answer) -> list[str]:
     shown = each["title"] or each["preview"] or "(nothing in it)"
-    row = [format_age(each["last_active_at"]), f"{each['messages']:,}", shown, each["source"]]
+    # The messages of a transcript are counted when it was read to its end.
+    count = f"{each['messages']:,}" if "messages" in each else "-"
+    row = [format_age(each["last_active_at"]), count, shown, each["source"]]
     return [*row, each["id"]]

@@ -37,6 +37,7 @@ VERBS = {
         "show growth and sizes; list problems with the command that fixes each",
     ),
     "watch": ("mcp_serve.cli.watch", "print new messages and session changes as they happen"),
+    "resume": ("mcp_serve.cli.resume", "continue a session of another agent in its agent"),
     "prune": ("mcp_serve.cli.prune", "move old and unused data to the trash"),
     "finalize": ("mcp_serve.cli.finalize", "end sessions"),
     "compress": (

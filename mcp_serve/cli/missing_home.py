@@ -25,7 +25,7 @@ def require_home(served: ServedStores) -> None:
     Raises:
         NotFound: The home does not exist; `nearest` lists similar homes.
     """
-    why = explain_wrong_name(served)
+    why = explain_wrong_name(served) if served.home_names else None
     if why is not None:
         path = served.get_path()
         raise NotFound(
@@ -41,20 +41,24 @@ def explain_wrong_name(served: ServedStores) -> str | None:
     An empty database file is an error even at the default path.
     """
     is_named = find_home(served.options.home).found_by in _NAMING_SOURCES or served.options.stores
-    paths = [served.get_path(name) for name in served.names]
+    paths = [served.get_path(name) for name in served.home_names]
     reasons = [find_missing_reason(path) for path in paths]
-    return reasons[0] if all(reasons) and (is_named or has_empty_database(paths[0])) else None
+    return (
+        reasons[0]
+        if reasons and all(reasons) and (is_named or has_empty_database(paths[0]))
+        else None
+    )
 
 
 def format_missing_note(served: ServedStores) -> str | None:
     """Return a note that the home does not exist yet, None if it does or for several stores."""
+    if len(served.names) > 1 or not served.home_names:
+        return None
     path = served.get_path()
-    missing = find_missing_reason(path) if len(served.names) == 1 else None
-    return (
-        None
-        if missing is None
-        else f"There is no home yet in {path}: {missing}; {suggest_remedy(path)}."
-    )
+    missing = find_missing_reason(path)
+    if missing is None:
+        return None
+    return f"There is no home yet in {path}: {missing}; {suggest_remedy(path)}."
 
 
 def find_missing_reason(path: Path) -> str | None:

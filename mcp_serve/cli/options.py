@@ -30,7 +30,7 @@ def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -
         action="append",
         default=[] if before else unset,
         metavar="NAME",
-        help="only this store: hermes, hermes:PROFILE or own; repeatable",
+        help="only this store: hermes, hermes:PROFILE, own, claude-code, codex…; repeatable",
     )
     parser.add_argument(
         "--all-profiles",

@@ -9,7 +9,7 @@ from mcp_serve import arguments as given_as
 from mcp_serve.cli.arguments import parse_text, parse_time_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import format_age
-from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.tools import search
 from session_core import InvalidInput
 
@@ -97,11 +97,12 @@ def run(options: argparse.Namespace) -> int:
         "mode": "substring" if options.substring else None,
         "per": "message" if options.every else None,
     }
-    return show_answer(
-        options,
-        lambda tools: tools.collect_pages(_SPEC, asked, "hits", options.limit, options.cursor),
-        _show_hits,
-    )
+
+    def ask(tools: ToolCaller) -> Answer:
+        tools.index_transcripts()
+        return tools.collect_pages(_SPEC, asked, "hits", options.limit, options.cursor)
+
+    return show_answer(options, ask, _show_hits)
 
 
 def _show_hits(found: Answer) -> None:

@@ -68,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
             redact=not options.no_redact,
             confirm=options.confirm == "ask",
             load_extension=options.load_extension,
+            finds_transcripts=not options.http or _is_loopback(options.host or _HOST),
+            runs_long=True,
             before=_choose_driver,
         )
     )
@@ -83,6 +85,12 @@ def run(options: argparse.Namespace) -> int:
     finally:
         served.close()
     return 0
+
+
+def _is_loopback(host: str) -> bool:
+    from mcp_serve.http.auth import is_loopback  # noqa: PLC0415 -- not for a server on standard input
+
+    return is_loopback(host)
 
 
 def _refuse_http_options(options: argparse.Namespace) -> None:
@@ -126,7 +134,7 @@ def _serve_http(served: ServedStores, options: argparse.Namespace) -> None:
     from mcp_serve.sdk.factory import make_stream_closer  # noqa: PLC0415
 
     _choose_driver()
-    token = None if options.no_token else load_token(served.get_home().folder)
+    token = None if options.no_token else load_token(served.state_folder)
     host, port = options.host or _HOST, _PORT if options.port is None else options.port
     opened = auth.AccessRules.from_address(host, options.allow_host, options.allow_origin, token)
     listening = app.open_listener(host, port)

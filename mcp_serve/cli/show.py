@@ -73,9 +73,12 @@ def _show_session(found: Answer) -> None:
     out.write_line(session["title"] or session["preview"] or session["id"], "bold")
     out.write_line(
         f"{session['id']} · {session['source']} · {session['status']} · "
-        f"{session['messages']:,} messages · started {format_local_time(session['started_at'])}",
+        f"{session.get('messages', 0):,} messages · "
+        f"started {format_local_time(session['started_at'])}",
         "dim",
     )
+    if "resume" in session:
+        out.write_line(f"resume: {session['resume']}", "dim")
     for message in found["messages"]:
         _show_message(out, message)
     if found["next_cursor"] is not None:

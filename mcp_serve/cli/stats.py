@@ -26,6 +26,7 @@ from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answ
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools import stats
 from session_core import InvalidInput
 
@@ -88,6 +89,7 @@ def _report_written_page(options: argparse.Namespace) -> None:
 
 def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
     """Return the answer of the tool, or a report on each store with the data of its charts."""
+    tools.index_transcripts()
     is_plain = options.json and options.html is None
     spec = stats.SPEC if is_plain else replace(stats.SPEC, run=_load_chart_data)
     with TerminalProgress("Looking") as work:
@@ -98,11 +100,18 @@ def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
 
 
 def _load_chart_data(
-    stores: Sequence[ServedHome], given: stats.StatsArguments, asked: PagedQuery, work: CallContext
+    stores: Sequence[ServedStore], given: stats.StatsArguments, asked: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
     """Return the reports on the stores by name, with the data of the charts."""
     del asked
-    return {store.name: _load_report(store, given, work) for store in stores}
+    reports: dict[str, Any] = {}
+    for store in stores:
+        if isinstance(store, ServedHome):
+            reports[store.name] = _load_report(store, given, work)
+            continue
+        for answer in stats.examine_transcripts(store):
+            reports[answer["stores"][0]["name"]] = answer | {"weeks": [], "tables": {}}
+    return reports
 
 
 def _load_report(

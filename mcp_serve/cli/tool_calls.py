@@ -15,7 +15,7 @@ from mcp_serve.cli import missing_home
 from mcp_serve.cli.errors import DONE, translate_arguments
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import page_output, print_json
-from mcp_serve.cli.progress import TerminalProgress
+from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.dispatch import bind_call
 from mcp_serve.errors import explain_error
@@ -36,7 +36,8 @@ Answer = dict[str, Any]
 class ToolCaller:
     """The served homes and calls of tools on them; read-only unless `changes`.
 
-    With `new` the home may be missing, for an import or for `watch`.
+    With `new` the home may be missing, for an import or for `watch`. Without `transcripts` those of
+    other agents are left out.
 
     Raises:
         InvalidInput: A change names several homes; a plan covers one.
@@ -44,7 +45,12 @@ class ToolCaller:
     """
 
     def __init__(
-        self, options: argparse.Namespace, *, changes: bool = False, new: bool = False
+        self,
+        options: argparse.Namespace,
+        *,
+        changes: bool = False,
+        new: bool = False,
+        transcripts: bool = True,
     ) -> None:
         if changes and (options.all_profiles or len(set(options.store)) > 1):
             raise InvalidInput("a change covers one home; name it with one --store")
@@ -55,10 +61,16 @@ class ToolCaller:
                 stores=options.store,
                 all_profiles=options.all_profiles,
                 read_only=not changes,
+                finds_transcripts=transcripts,
                 trash=getattr(options, "trash", None),
                 load_extension=getattr(options, "load_extension", False),
             )
         )
+        if changes and not self._served.home_names:
+            raise InvalidInput(
+                f"{', '.join(options.store)} holds transcripts of another agent, which are never "
+                "changed; name a home with --store"
+            )
         if not new:
             missing_home.require_home(self._served)
 
@@ -77,6 +89,11 @@ class ToolCaller:
     def home(self) -> ServedHome:
         """The home, or the home of the first store."""
         return self._served.get_home()
+
+    def index_transcripts(self) -> None:
+        """Index what is new of the transcripts, so that one answer covers all of it."""
+        with ProgressBar("Indexing transcripts") as bar:
+            self._served.index_transcripts(bar.report_progress)
 
     def call_tool(self, spec: ToolSpec, given: Answer, *work: TerminalProgress) -> Answer:
         """Call a tool on its home; a changing tool also receives the progress.
@@ -109,7 +126,7 @@ class ToolCaller:
 
         A tool that does not merge is asked store by store; its cursor belongs to one of them.
         """
-        stores = self._served.names
+        stores = self._served.home_names
         if spec.merges or "session" in given or cursor is not None or len(stores) == 1:
             return self._collect_store_pages(spec, given, key, limit, cursor)
         entries: list[Any] = []

@@ -77,7 +77,8 @@ class _Watcher:
         start = {"timeout_s": 0, "session": self._options.session}
         cursor = (await self._poll_events(start))["cursor"]
         served = self._tools.served
-        where = ", ".join(str(served.get_path(name)) for name in served.names)
+        homes = [str(served.get_path(name)) for name in served.home_names]
+        where = ", ".join([*homes, *served.transcript_names])
         Terminal(sys.stderr).write_hint(f"Watching {where}; stop with Ctrl-C.")
         while True:
             answered = await self._poll_events({"cursor": cursor, "timeout_s": _TIMEOUT_S})

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mcp_serve import render
-from mcp_serve.cli import missing_home
+from mcp_serve.cli import missing_home, transcript_summary
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.screen import Screen, format_elapsed
 from mcp_serve.plain_text import to_plain_line
+from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores, ServerOptions
-from session_core import SessionDB, SessionError, find_home
-from session_core.types import SessionSummary
+from session_core import SessionError
 
 _NEWEST_COUNT = 3
 _COMMAND_WIDTH = 22
@@ -35,14 +35,34 @@ def run(options: argparse.Namespace) -> int:
     served = ServedStores(
         ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
     )
-    screen, path = Screen(sys.stdout), served.get_path()
+    screen = Screen(sys.stdout)
+    if served.home_names:
+        _show_home(screen, served)
+    if served.transcript_names:
+        _show_transcripts(screen, served)
+    served.close()
+    screen.write_line()
+    for command, does in _list_next_commands(options.home):
+        if len(command) < _COMMAND_WIDTH:
+            screen.write_block(f"  {command:<{_COMMAND_WIDTH}}", does)
+        else:
+            screen.write_uncut(f"  {command}")
+            screen.write_block("    ", does)
+    return 0
+
+
+def _show_home(screen: Screen, served: ServedStores) -> None:
+    """Show the newest sessions of the home; one of our own that is needless is left out."""
+    path = served.get_path()
+    if served.transcript_names and _is_needless(served, path):
+        return
     screen.write_uncut(f"Sessions in {path} ({missing_home.find_naming_source(served)})")
     try:
-        with SessionDB(find_home(path).db_path, read_only=True) as db:
-            newest = [
-                _format_session(db, summary)
-                for summary in db.list_sessions(limit=_NEWEST_COUNT).items
-            ]
+        home = served.get_home()
+        newest = [
+            _format_session(home, summary)
+            for summary in home.list_sessions(limit=_NEWEST_COUNT).items
+        ]
     except SessionError as error:
         newest = []
         screen.write_uncut(f"  cannot be read: {error}")
@@ -53,14 +73,24 @@ def run(options: argparse.Namespace) -> int:
         screen.write_line(f"  {'active':>7}  title")
     for line in newest:
         screen.write_line(line)
-    screen.write_line()
-    for command, does in _list_next_commands(options.home):
-        if len(command) < _COMMAND_WIDTH:
-            screen.write_block(f"  {command:<{_COMMAND_WIDTH}}", does)
-        else:
-            screen.write_uncut(f"  {command}")
-            screen.write_block("    ", does)
-    return 0
+
+
+def _is_needless(served: ServedStores, path: Path) -> bool:
+    """Return True for a home that does not exist and that no option has named."""
+    is_missing = missing_home.find_missing_reason(path) is not None
+    return is_missing and missing_home.explain_wrong_name(served) is None
+
+
+def _show_transcripts(screen: Screen, served: ServedStores) -> None:
+    """Show what was found of other agents."""
+    screen.write_line("Sessions of other agents on this machine")
+    try:
+        for store in transcript_summary.summarize_stores(served):
+            screen.write_line(f"  {store.name:<12} {store.describe()}")
+            if store.problem is not None:
+                screen.write_block("    ! ", store.problem)
+    except SessionError as error:
+        screen.write_uncut(f"  cannot be read: {error}")
 
 
 def _list_next_commands(home: str | None) -> Iterator[tuple[str, str]]:
@@ -75,7 +105,7 @@ def _describe_empty_home(path: Path) -> str:
     return f"none yet: {missing}; {missing_home.suggest_remedy(path)}" if missing else "none yet"
 
 
-def _format_session(db: SessionDB, summary: SessionSummary) -> str:
+def _format_session(store: ServedStore, summary: Summary) -> str:
     when = format_elapsed(time.time() - summary.last_active_at)
-    title = to_plain_line(summary.title) if summary.title else render.render_preview(db, summary)
+    title = to_plain_line(summary.title) if summary.title else render.render_preview(store, summary)
     return f"  {when:>7}  {title or '(nothing in it)'}"

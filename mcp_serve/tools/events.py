@@ -14,10 +14,10 @@ from pydantic import Field, NonNegativeInt
 from mcp_serve import answer_size, arguments, resolve, schemas
 from mcp_serve.cursors import PagedQuery, make_malformed_error
 from mcp_serve.feed import EventPosition
-from mcp_serve.homes import ServedHome
 from mcp_serve.merging import render_failures
 from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.render import drop_empty
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError
 
@@ -34,7 +34,7 @@ class EventsArguments(arguments.StoreArguments):
 
 
 async def wait_for_events(
-    stores: Sequence[ServedHome], arguments: EventsArguments, page_query: PagedQuery
+    stores: Sequence[ServedStore], arguments: EventsArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return events as soon as there are any, or none at the timeout."""
     positions = await run_in_thread(_find_start, stores, arguments, page_query, of=LOOKS)
@@ -61,11 +61,11 @@ class MergedEvents:
     events: list[dict[str, Any]]
     positions: Positions
     gap: bool
-    failures: list[tuple[ServedHome, SessionError]]
+    failures: list[tuple[ServedStore, SessionError]]
 
 
 def _find_start(
-    stores: Sequence[ServedHome], arguments: EventsArguments, page_query: PagedQuery
+    stores: Sequence[ServedStore], arguments: EventsArguments, page_query: PagedQuery
 ) -> Positions:
     """Return the positions of a cursor, or the current ones."""
     if page_query.place is not None:
@@ -85,11 +85,11 @@ def _find_start(
     return positions
 
 
-def _read_events(stores: Sequence[ServedHome], positions: Positions, limit: int) -> MergedEvents:
+def _read_events(stores: Sequence[ServedStore], positions: Positions, limit: int) -> MergedEvents:
     """Return up to `limit` events, with room for each store; a new store begins now."""
     streams: list[list[dict[str, Any]]] = []
     reached: Positions = {}
-    failures: list[tuple[ServedHome, SessionError]] = []
+    failures: list[tuple[ServedStore, SessionError]] = []
     is_gap, room = False, limit
     for number, home in enumerate(stores):
         name = home.store_name or ""
@@ -113,11 +113,11 @@ def _read_events(stores: Sequence[ServedHome], positions: Positions, limit: int)
     return MergedEvents(events, reached, is_gap, failures)
 
 
-async def _wait_for_any_commit(stores: Sequence[ServedHome], commits: Sequence[int]) -> None:
+async def _wait_for_any_commit(stores: Sequence[ServedStore], commits: Sequence[int]) -> None:
     """Return after a commit in any of the stores."""
     async with anyio.create_task_group() as tasks:
 
-        async def wait(home: ServedHome, count: int) -> None:
+        async def wait(home: ServedStore, count: int) -> None:
             with suppress(SessionError):  # a store that cannot be read has no events
                 await home.feed.wait_for_commit(count)
                 tasks.cancel_scope.cancel()
@@ -127,7 +127,7 @@ async def _wait_for_any_commit(stores: Sequence[ServedHome], commits: Sequence[i
 
 
 def _fit_events(
-    stores: Sequence[ServedHome],
+    stores: Sequence[ServedStore],
     limit: int,
     page_query: PagedQuery,
     positions: Positions,

@@ -12,15 +12,12 @@ from pydantic import Field, FiniteFloat
 from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.arguments import parse_time_range
 from mcp_serve.cursors import PagedQuery
-from mcp_serve.homes import ServedHome
 from mcp_serve.merging import read_stores
+from mcp_serve.served_store import Position, ServedStore, Summary
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionFilter, extract_plain_text
-from session_core.types import SessionSummary
 
 _LONG_PREVIEW_CHARS = 400
-# Sorts after every id.
-_LAST_ID = "\U0010ffff"
 
 
 class ListArguments(arguments.PageArguments):
@@ -64,7 +61,7 @@ class ListArguments(arguments.PageArguments):
 
 
 def list_sessions(
-    stores: Sequence[ServedHome], arguments: ListArguments, page_query: PagedQuery
+    stores: Sequence[ServedStore], arguments: ListArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return as many conversations of the stores as fit."""
     if arguments.query is not None and stores[0].redact(arguments.query) != arguments.query:
@@ -87,19 +84,15 @@ def list_sessions(
     return answer_size.fit_answer(fetch, "sessions", arguments.limit)
 
 
-# Value of the order (negative, so that the greatest is first), store, and id in the order.
-_Position = tuple[float, str, str]
-
-
 def _read_rows(
-    arguments: ListArguments, page_query: PagedQuery, home: ServedHome
-) -> tuple[list[tuple[_Position, dict[str, Any]]], bool]:
+    arguments: ListArguments, page_query: PagedQuery, home: ServedStore
+) -> tuple[list[tuple[Position, dict[str, Any]]], bool]:
     """Return the rows of one store with their positions, and whether there are more."""
-    page = home.db.list_sessions(
+    page = home.list_sessions(
         arguments.build_filter(page_query.now),
         order=arguments.order,
         limit=arguments.limit,
-        below=_find_edge(home, page_query.place),
+        after=page_query.place,
     )
     pins = home.list_own_pins()
     rows = []
@@ -108,30 +101,19 @@ def _read_rows(
         if arguments.detail == "detailed":
             row |= {"preview": _render_long_preview(home, row)}
         value, row_id = _get_value(summary, arguments.order)
-        rows.append(((-value, home.store_name or "", row_id), row))
+        rows.append(((-value, home.find_row_store(summary.source) or "", row_id), row))
     return rows, page.next_cursor is not None
 
 
-def _get_value(summary: SessionSummary, order: str) -> tuple[float, str]:
+def _get_value(summary: Summary, order: str) -> tuple[float, str]:
     if order == "started":
         return summary.started_at, summary.root_id
-    return (summary.messages if order == "size" else summary.last_active_at), summary.id
+    return (summary.messages or 0 if order == "size" else summary.last_active_at), summary.id
 
 
-def _find_edge(home: ServedHome, position: _Position | None) -> tuple[float, str] | None:
-    """Return where a store continues after a position; of equal values its name decides."""
-    if position is None:
-        return None
-    value, store, row_id = position
-    name = home.store_name or ""
-    if name == store:
-        return -value, row_id
-    return -value, (_LAST_ID if name > store else "")
-
-
-def _render_long_preview(home: ServedHome, row: Mapping[str, Any]) -> str:
+def _render_long_preview(home: ServedStore, row: Mapping[str, Any]) -> str:
     """Return a longer preview: the first message of the user."""
-    window = home.db.read_window(row["id"], after=0, limit=1, roles=["user"])
+    window = home.read_window(row["id"], after=-1, limit=1, roles=["user"])
     texts = (extract_plain_text(message["content"]) for message in window.messages)
     return next((render.render_line(home, text, _LONG_PREVIEW_CHARS) or "" for text in texts), "")
 

@@ -9,7 +9,6 @@ from pydantic import Field, NonNegativeInt, model_validator
 
 from mcp_serve import answer_size, arguments, render, resolve, schemas
 from mcp_serve.cursors import PagedQuery
-from mcp_serve.homes import ServedHome
 from mcp_serve.plain_text import shorten_text
 from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
@@ -17,7 +16,7 @@ from session_core import InvalidInput, NotFound
 from session_core.types import MessageRow
 
 if TYPE_CHECKING:
-    from mcp_serve.homes import ServedHome
+    from mcp_serve.served_store import ServedStore
 
 
 Direction = Literal["back", "on"]
@@ -47,7 +46,7 @@ class PageBuilder:
     cursor continues inside it.
     """
 
-    home: ServedHome
+    home: ServedStore
     arguments: ReadArguments
     room: int
     read_id: str
@@ -82,13 +81,13 @@ class PageBuilder:
 
 
 def fill_page(
-    home: ServedHome, arguments: ReadArguments, position: ReadPosition, builder: PageBuilder
+    home: ServedStore, arguments: ReadArguments, position: ReadPosition, builder: PageBuilder
 ) -> tuple[ReadPosition | None, ReadPosition | None]:
     """Fill a page and return the next and the previous position."""
     if arguments.around is not None and position.edge is None:
         return _fill_around_message(home, arguments, position, builder)
     if position.inside and position.edge is not None:
-        row = home.db.get_message(position.edge)
+        row = home.get_message(position.session, position.edge)
         if row is None:
             raise NotFound("the message of this cursor no longer exists; read the session again")
         if not builder.add_message(row, position.inside):
@@ -96,8 +95,8 @@ def fill_page(
     count = arguments.limit - len(builder.messages)
     bounds = {"before" if position.way == "back" else "after": position.edge}
     if position.way == "on" and position.edge is None:
-        bounds = {"after": 0}
-    window = home.db.read_window(
+        bounds = {"after": -1}  # the first message of a transcript has the id 0
+    window = home.read_window(
         position.session, limit=max(count, 1), roles=arguments.roles, view=arguments.view, **bounds
     )
     rows = window.messages if position.way == "on" else window.messages[::-1]
@@ -143,23 +142,20 @@ def _get_previous_position(position: ReadPosition, window: Any) -> ReadPosition 
 
 
 def _get_parent_position(
-    home: ServedHome, arguments: ReadArguments, position: ReadPosition
+    home: ServedStore, arguments: ReadArguments, position: ReadPosition
 ) -> ReadPosition | None:
     if arguments.view != "full" or position.way != "back":
         return None
-    if home.db.get_link_kind(position.session) != "continuation":
-        return None
-    row = home.db.get_session(position.session)
-    parent_id = row["parent_session_id"] if row else None
-    return ReadPosition(parent_id, "back") if parent_id and home.db.get_session(parent_id) else None
+    parent_id = home.find_parent(position.session)
+    return None if parent_id is None else ReadPosition(parent_id, "back")
 
 
 def _fill_around_message(
-    home: ServedHome, arguments: ReadArguments, position: ReadPosition, builder: PageBuilder
+    home: ServedStore, arguments: ReadArguments, position: ReadPosition, builder: PageBuilder
 ) -> tuple[ReadPosition | None, ReadPosition | None]:
     """Fill a page from its centre outwards; the next page is newer."""
     _check_centre(home, position.session, arguments.around)
-    window = home.db.read_window(
+    window = home.read_window(
         position.session,
         around=arguments.around,
         limit=arguments.limit,
@@ -196,13 +192,13 @@ def _fill_around_message(
     ) if has_newer else None, previous
 
 
-def _check_centre(home: ServedHome, session_id: str, message_id: int | None) -> None:
+def _check_centre(home: ServedStore, session_id: str, message_id: int | None) -> None:
     """Check that a message belongs to this session.
 
     Raises:
         NotFound: it belongs to another session, or does not exist.
     """
-    row = None if message_id is None else home.db.get_message(message_id)
+    row = None if message_id is None else home.get_message(session_id, message_id)
     if row is None:
         raise NotFound(f"no message {message_id}; call sessions_search for message ids")
     if row["session_id"] != session_id:
@@ -249,7 +245,7 @@ class ReadArguments(arguments.PageArguments):
 
 
 def read_session(
-    home: ServedHome, arguments: ReadArguments, page_query: PagedQuery
+    home: ServedStore, arguments: ReadArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return a window of messages that fits.
 
@@ -298,12 +294,15 @@ def read_session(
 
 
 def _include_compacted(
-    home: ServedHome, arguments: ReadArguments, page_query: PagedQuery
+    home: ServedStore, arguments: ReadArguments, page_query: PagedQuery
 ) -> tuple[ReadArguments, PagedQuery]:
     """Return the arguments with view=full if the message to read around is compacted."""
     # A search also finds compacted messages, and its hits must be readable.
-    row = None if arguments.around is None else home.db.get_message(arguments.around)
-    if row is None or arguments.view == "full" or not row.get("compacted"):
+    row = None
+    if arguments.around is not None and arguments.view != "full":
+        session_id = resolve.find_session(home, arguments.session or "").id
+        row = home.get_message(session_id, arguments.around)
+    if row is None or not row.get("compacted"):
         return arguments, page_query
     full: dict[str, Any] = {"view": "full"}
     return arguments.model_copy(update=full), replace(
@@ -318,7 +317,7 @@ def _shorten_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _get_position(
-    home: ServedHome, arguments: ReadArguments, page_query: PagedQuery
+    home: ServedStore, arguments: ReadArguments, page_query: PagedQuery
 ) -> ReadPosition:
     if page_query.place is not None:
         _, (cursor_session, direction, edge, inside) = page_query.place
@@ -329,10 +328,10 @@ def _get_position(
     return ReadPosition(session_id, "back", arguments.before)
 
 
-def render_session_row(home: ServedHome, session_id: str) -> dict[str, Any]:
+def render_session_row(home: ServedStore, session_id: str) -> dict[str, Any]:
     """Return the row of a session with its neighbours in the lineage."""
-    row = render.render_session(home, home.db.summarize_session(session_id), home.list_own_pins())
-    lineage = home.db.get_compression_lineage(session_id)
+    row = render.render_session(home, home.summarize_session(session_id), home.list_own_pins())
+    lineage = home.list_lineage(session_id)
     index = lineage.index(session_id) if session_id in lineage else 0
     return row | drop_empty(
         continues=render.render_id(lineage[index - 1]) if index > 0 else None,

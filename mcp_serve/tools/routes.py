@@ -16,6 +16,7 @@ from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.merging import read_stores
 from mcp_serve.render import drop_empty
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionEntry
 
@@ -31,8 +32,11 @@ class RoutesArguments(arguments.PageArguments):
     limit: Annotated[int, Field(ge=1, le=200)] = 50
 
 
+_NO_ROUTES_NOTE = "Only homes have chats; list the sessions of this store with sessions_list."
+
+
 def list_routes(
-    stores: Sequence[ServedHome], arguments: RoutesArguments, page_query: PagedQuery
+    stores: Sequence[ServedStore], arguments: RoutesArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return as many routes of the stores as fit, the last used first."""
     last_key = None if page_query.place is None else tuple(page_query.place)
@@ -44,7 +48,10 @@ def list_routes(
             for entry, state in routes
         ]
 
-    parts = read_stores(stores, read)
+    homes = [store for store in stores if isinstance(store, ServedHome)]
+    if not homes:
+        return {"routes": [], "next_cursor": None, "note": _NO_ROUTES_NOTE}
+    parts = read_stores(homes, read)
     routes = list(heapq.merge(*(rows for _, rows in parts), key=lambda route: route[0]))
 
     def fetch(limit: int) -> dict[str, Any]:

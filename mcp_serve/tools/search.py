@@ -15,11 +15,11 @@ from pydantic import Field
 from mcp_serve import answer_size, arguments, render, resolve, schemas
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
 from mcp_serve.cursors import PagedQuery, make_malformed_error
-from mcp_serve.homes import ServedHome
 from mcp_serve.merging import StoreParts, read_stores
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core.types import MessageRow, SearchHit, SearchResult
 
@@ -84,7 +84,7 @@ class StoreHits:
 
 
 def search_messages(
-    stores: Sequence[ServedHome], arguments: SearchArguments, page_query: PagedQuery
+    stores: Sequence[ServedStore], arguments: SearchArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return as many hits of the stores as fit, best first."""
     query = arguments.query or ""
@@ -101,7 +101,7 @@ def search_messages(
 
 
 def _merge_hits(
-    results: StoreParts[StoreHits], arguments: SearchArguments, page_query: PagedQuery
+    results: StoreParts[ServedStore, StoreHits], arguments: SearchArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return the best hits of all stores that match in the strictest way."""
     step = min((part.matched for _, part in results if part.rows), key=_STEPS.index, default=None)
@@ -111,6 +111,7 @@ def _merge_hits(
         for store, part in results
         if step is None or part.matched == step or not part.rows
     ]
+    share = min((store.measure_share() for store, _ in results), default=1.0)
     ranked = list(heapq.merge(*(_tag_hits(name, part) for name, part in parts), key=_get_rank))
 
     def fetch(limit: int) -> dict[str, Any]:
@@ -123,6 +124,7 @@ def _merge_hits(
             "hits": [row for _, _, row in ranked[:limit]],
             "matched": step or max((part.matched for _, part in parts), key=_STEPS.index),
             "searched_back_to": format_time(max(searched, default=None)),
+            **({} if share == 1.0 else {"coverage": round(share, 3)}),
             "next_cursor": page_query.make_cursor(places or None),
             **results.render_note(),
         }
@@ -130,12 +132,12 @@ def _merge_hits(
     return answer_size.fit_answer(fetch, "hits", arguments.limit)
 
 
-def _read_hits(arguments: SearchArguments, page_query: PagedQuery, home: ServedHome) -> StoreHits:
+def _read_hits(arguments: SearchArguments, page_query: PagedQuery, home: ServedStore) -> StoreHits:
     """Return the next hits of one store."""
     start = (page_query.place or {}).get(home.store_name or "")
     since, until = parse_time_range(arguments.since, arguments.until, page_query.now)
     search = partial(
-        home.db.search,
+        home.search,
         arguments.query or "",
         mode=arguments.mode,
         per=arguments.per,
@@ -154,13 +156,11 @@ def _read_hits(arguments: SearchArguments, page_query: PagedQuery, home: ServedH
     )
     page = search(limit=arguments.limit)
     context_chars = _CONTEXT_CHARS if arguments.detail == "detailed" else 0
-    messages = home.db.find_messages([hit.message_id for hit in page.hits])
-    rows = [
-        render.render_hit(
-            home, hit, _render_snippet(home, hit, messages.get(hit.message_id), context_chars)
-        )
-        for hit in page.hits
-    ]
+    messages = home.find_messages(page.hits)
+    rows = []
+    for hit in page.hits:
+        row = messages.get((hit.session_id, hit.message_id))
+        rows.append(render.render_hit(home, hit, _render_snippet(home, hit, row, context_chars)))
     return StoreHits(lambda limit: search(limit=limit), page, rows, start)
 
 
@@ -174,7 +174,7 @@ def _get_rank(tagged: tuple[str, SearchHit, dict[str, Any]]) -> tuple[float, flo
 
 
 def _render_snippet(
-    home: ServedHome, hit: SearchHit, row: MessageRow | None, context_chars: int
+    home: ServedStore, hit: SearchHit, row: MessageRow | None, context_chars: int
 ) -> str:
     """Return a snippet with `more` characters of context and without secrets."""
     # The library cuts snippets before redaction, so this cuts again from the whole text.

@@ -12,9 +12,11 @@ from mcp_serve import arguments, render, schemas
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import StorageError, describe_sqlite, find_gateway
 from session_core.maintenance import HealthReport
+from session_core.transcripts import StoreCoverage
 
 _MAX_SOURCES = 50
 _OTHERS_LABEL = "(others)"
@@ -27,14 +29,20 @@ class StatsArguments(arguments.StoreArguments):
 
 
 def report_stats(
-    stores: Sequence[ServedHome],
+    stores: Sequence[ServedStore],
     arguments: StatsArguments,
     page_query: PagedQuery,
     work: CallContext | None = None,
 ) -> dict[str, Any]:
     """Return the report on the stores, added up."""
     del page_query
-    return merge_reports([examine_home(store, arguments, work)[0] for store in stores])
+    reports = []
+    for store in stores:
+        if isinstance(store, ServedHome):
+            reports.append(examine_home(store, arguments, work)[0])
+        else:
+            reports += examine_transcripts(store)
+    return merge_reports(reports)
 
 
 def merge_reports(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -75,6 +83,45 @@ def examine_home(
     except StorageError as error:
         return _render_unreadable(home, error), None
     return _render_report(home, health), health
+
+
+def examine_transcripts(store: ServedStore) -> list[dict[str, Any]]:
+    """Return the reports on transcript stores, one each."""
+    from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
+
+    if not isinstance(store, ServedTranscripts):
+        raise TypeError(f"{store.name} has no transcripts")
+    with store.open_snapshot():
+        return [_render_coverage(store, part) for part in store.measure_coverage()]
+
+
+def _render_coverage(store: ServedStore, part: StoreCoverage) -> dict[str, Any]:
+    ended = part.sessions - part.open_sessions - part.archived_sessions
+    counts = {"total": part.sessions, "open": part.open_sessions, "ended": ended}
+    row: dict[str, Any] = {"name": part.store, "sessions": part.sessions}
+    row |= {"messages": part.messages, "bytes": part.bytes}
+    if part.indexed_share < 1:
+        row["coverage"] = round(part.indexed_share, 3)
+    findings = []
+    if part.problem is not None:
+        what = f"{part.store}: {render.render_line(store, part.problem, 300)}"
+        finding = {"code": "unknown_layout", "count": 1, "bytes": 0, "what": what, "tool": None}
+        findings.append(finding)
+    return {
+        "home": part.roots[0],
+        "stores": [row],
+        "sessions": counts
+        | {"archived": part.archived_sessions, "by_source": {part.store: part.sessions}},
+        "messages": part.messages,
+        "size": dict.fromkeys(("db", "wal", "index", "free", "trash"), 0),
+        "growth_per_week": 0,
+        "tokens": dict(part.tokens),
+        "cost": round(part.cost, 6),
+        "findings": findings,
+        "sqlite": describe_sqlite().version,
+        "gateway_live": False,
+        "estimated": False,
+    }
 
 
 def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
@@ -163,7 +210,7 @@ def _render_what(home: ServedHome, what: str) -> str:
 
 def _find_missing_database(home: ServedHome) -> list[dict[str, Any]]:
     """Return a finding if the home has no database yet."""
-    if home.db.path.exists():
+    if home.db.path.exists() or (home.name == "own" and home.store_name is not None):
         return []
     what = f"{home.db.path} does not exist yet; start the agent once, or serve another --home"
     return [_make_finding(home, "no_database", what)]

@@ -172,6 +172,13 @@ def _get_code(error: BaseException) -> int:
 
 
 def _make_folder(folder: Path) -> None:
-    folder.mkdir(mode=_PRIVATE_MODE, parents=True, exist_ok=True)
-    if folder.stat().st_mode & 0o077:
-        folder.chmod(_PRIVATE_MODE)
+    try:
+        folder.mkdir(mode=_PRIVATE_MODE, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(_PRIVATE_MODE)
+    except PermissionError:
+        raise
+    except OSError as error:  # a read-only disk, or a file in the place of the folder
+        raise Denied(
+            f"{folder} cannot be made: {error.strerror}; set MCP_SESSIONS_STATE"
+        ) from error

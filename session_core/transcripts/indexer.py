@@ -95,6 +95,21 @@ class Indexer:
         """Return True if files are known that were not read to their end."""
         return any(not due.entry.is_read for due in self.catalog.iterate_due())
 
+    def measure_share(self) -> float:
+        """Return the share of the bytes of all files that was read, as of the last look."""
+        with self._index.writing:
+            due = list(self.catalog.iterate_due())
+            left = sum(
+                max(0, item.identity.size - item.entry.offset)
+                for item in due
+                if not item.entry.is_read
+            )
+            if not left:
+                return 1.0
+            roots = self.catalog.roots.values()
+            total = sum(file.size for root in roots for file in root.sweep.files.values())
+            return max(0.0, 1.0 - left / total) if total else 1.0
+
     def read_session(self, session_id: str) -> None:
         """Read the files of one session to their end, if they have something new."""
         with self._index.writing:

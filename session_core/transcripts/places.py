@@ -70,6 +70,11 @@ def list_transcript_stores(environ: Mapping[str, str] | None = None) -> list[str
     return [store for store in AGENTS if _is_present(store, env, home, seen)]
 
 
+def list_seen_stores(folder: Path) -> list[str]:
+    """Return the stores that had sessions, by the notes in the folder of the index."""
+    return [store for store in AGENTS if (folder / _SEEN_FOLDER / store).exists()]
+
+
 def remember_stores(folder: Path, stores: list[str]) -> None:
     """Note in the folder of the index that these stores had sessions."""
     (folder / _SEEN_FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from session_core.transcripts.glance import GlanceTable
 from session_core.transcripts.index import Index
 from session_core.transcripts.indexer import Indexer
 from session_core.transcripts.listing import Condition, SummaryRow
-from session_core.transcripts.places import find_index_folder
+from session_core.transcripts.places import find_index_folder, list_seen_stores, remember_stores
 from session_core.transcripts.registry import load_formats
 from session_core.transcripts.roots import AnyFormat, find_roots
 from session_core.transcripts.search import (
@@ -90,6 +90,7 @@ class TranscriptStore:
         self._glances = GlanceTable()
         self._selected: tuple[str, ...] | None = None
         self._blocks = threading.local()
+        self._remembered: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +123,23 @@ class TranscriptStore:
 
     def work(self, budget_s: float = 0.5) -> bool:
         """Index for about the budget; return True if something is left."""
-        return self._indexer.work(budget_s)
+        is_left = self._indexer.work(budget_s)
+        if not is_left:
+            self._remember_stores()
+        return is_left
+
+    def measure_share(self) -> float:
+        """Return the share of the bytes that the index has, as of the last look."""
+        return self._indexer.measure_share()
+
+    def _remember_stores(self) -> None:
+        """Note which stores have sessions, so that one that moves is missed."""
+        rows = self._index.read("SELECT DISTINCT store FROM sessions WHERE messages > 0")
+        new = {row[0] for row in rows} - self._remembered
+        if new:
+            with suppress(OSError):  # the note is a convenience
+                remember_stores(self._index.path.parent, sorted(new))
+            self._remembered |= new
 
     def rebuild(self) -> None:
         """Drop the index, so that the next calls build it again."""
@@ -366,7 +383,9 @@ class TranscriptStore:
     def measure_coverage(self) -> list[StoreCoverage]:
         """Return for each store how much of it is indexed."""
         self._refresh(_REFRESH_S)
-        stores = measure_coverage(self._index, self._indexer.catalog)
+        self._remember_stores()
+        seen = list_seen_stores(self._index.path.parent)
+        stores = measure_coverage(self._index, self._indexer.catalog, seen, time.time())
         return [part for part in stores if self._selected is None or part.store in self._selected]
 
     def _build_session_condition(self, session: str) -> Condition:

@@ -59,3 +59,9 @@ class StoreCoverage:
     links: int
     unreadable: int
     unknown_records: dict[str, int] = field(default_factory=dict)
+    open_sessions: int = 0
+    archived_sessions: int = 0
+    tokens: dict[str, int] = field(default_factory=dict)
+    cost: float = 0.0
+    problem: str | None = None
+    """Why sessions may be missing: the agent has moved them, or writes what is not known."""

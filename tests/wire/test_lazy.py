@@ -62,6 +62,8 @@ def test_startup_loads_few_modules(tmp_path):
         "session_core._lazy",
         "session_core.errors",
         "session_core.home",
+        "session_core.transcripts",
+        "session_core.transcripts.places",
     ]
     assert theirs == []
 

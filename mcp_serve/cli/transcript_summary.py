@@ -1,0 +1,54 @@
+"""What was found of each agent: the number of its sessions and the newest title."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from mcp_serve import render
+from mcp_serve.cli.screen import format_elapsed
+from mcp_serve.stores import ServedStores
+
+_MAX_TITLE_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSummary:
+    """One transcript store, as the first two minutes show it."""
+
+    name: str
+    sessions: int
+    newest: str | None
+    newest_at: float | None
+    problem: str | None
+
+    def describe(self) -> str:
+        """Return the counts and the newest title as one line."""
+        counts = f"{self.sessions:,} session{'' if self.sessions == 1 else 's'}"
+        if self.newest_at is None:
+            return counts
+        return f"{counts}, newest {format_elapsed(time.time() - self.newest_at)} ago: {self.newest}"
+
+
+def summarize_stores(served: ServedStores) -> list[StoreSummary]:
+    """Return the transcript stores in their order, after indexing them.
+
+    Raises:
+        SessionError: the index cannot be used.
+    """
+    served.index_transcripts()
+    found = {}
+    for name in served.transcript_names:
+        store = served.get_transcripts(name)
+        with store.open_snapshot():
+            rows = store.list_sessions(limit=1).items
+            coverage = {part.store: part for part in store.measure_coverage()}.get(name)
+        title = rows[0].title or render.render_preview(store, rows[0]) if rows else None
+        found[name] = StoreSummary(
+            name,
+            0 if coverage is None else coverage.sessions,
+            render.render_line(store, title, _MAX_TITLE_CHARS),
+            rows[0].last_active_at if rows else None,
+            None if coverage is None else coverage.problem,
+        )
+    return list(found.values())

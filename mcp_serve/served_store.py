@@ -1,0 +1,111 @@
+"""What the reading tools need of a store; homes and the transcripts of other agents have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from session_core.transcripts import TranscriptSummary
+from session_core.types import (
+    MessageRow,
+    MessageWindow,
+    Page,
+    SearchHit,
+    SearchResult,
+    SessionFilter,
+    SessionOrder,
+    SessionSummary,
+)
+
+if TYPE_CHECKING:
+    from mcp_serve.feed import StoreFeed
+
+Summary = SessionSummary | TranscriptSummary
+
+Position = tuple[float, str, str]
+"""A place in a merged list: the value of the order (negative, so that the greatest is first), the
+store, and the id in the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSession:
+    """A session, and how its reference named it: 0 id, 1 session key, 2 title, 3 prefix."""
+
+    id: str
+    way: int
+    transcript_of: str | None = None
+    """The store of another agent that has it; None in a home."""
+
+
+class ServedStore(Protocol):
+    """A store, or several that are read as one.
+
+    `store_name` is shown in answers; it is None if only one store is served. `names` are the stores
+    that it has.
+    """
+
+    name: str
+    store_name: str | None
+    names: Sequence[str]
+    redacts: bool
+    redact: Callable[[str], str]
+    now: Callable[[], float]
+
+    @property
+    def feed(self) -> StoreFeed:
+        """The change feed."""
+
+    def open_snapshot(self) -> AbstractContextManager[object]:
+        """Let all reads of this thread in the block see one state."""
+
+    def list_sessions(
+        self,
+        where: SessionFilter | None = None,
+        *,
+        order: SessionOrder = "recent",
+        limit: int = 20,
+        after: Position | None = None,
+    ) -> Page[Summary]:
+        """List sessions, those that follow a position of a merged list."""
+
+    def summarize_session(self, session_id: str) -> Summary:
+        """Return the row of a session.
+
+        Raises:
+            NotFound: the session does not exist.
+        """
+
+    def find_row_store(self, source: str) -> str | None:
+        """Return the store to show with a session, or None if only one store is served."""
+
+    def list_own_pins(self) -> Collection[str]:
+        """Return the sessions that are pinned in our state folder."""
+
+    def match_session(self, reference: str, *, exact: bool = False) -> ResolvedSession | None:
+        """Return the session for a reference, or None; `exact` allows an id or a session key."""
+
+    def list_nearest_ids(self, reference: str) -> Sequence[str] | None:
+        """Return the ids that resemble an unknown one, or None if it exists by now."""
+
+    def list_lineage(self, session_id: str) -> Sequence[str]:
+        """Return the sessions that continue each other, the oldest first."""
+
+    def find_parent(self, session_id: str) -> str | None:
+        """Return the session that this one continues, or None."""
+
+    def read_window(self, session_id: str, **options: Any) -> MessageWindow:
+        """Return messages next to a message id, or the newest ones."""
+
+    def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
+        """Return a message by its id; in a home it may belong to another session."""
+
+    def search(self, query: str, **options: Any) -> SearchResult:
+        """Search the messages."""
+
+    def measure_share(self) -> float:
+        """Return the share of the messages that a search sees; 1 in a home."""
+
+    def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
+        """Return the messages of hits by session and message id."""

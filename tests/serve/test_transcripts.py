@@ -1,0 +1,300 @@
+"""Transcripts of other agents as stores: alone, and merged with a home."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from mcp.types import ResourceTemplateReference
+
+from mcp_serve.server import render_instructions
+from mcp_serve.stores import ServedStores, ServerOptions
+from session_core import NotFound
+from tests.transcripts.conftest import read_everything
+from tests.transcripts.trees import START, ClaudeTree, format_time, make_line
+
+pytestmark = pytest.mark.anyio
+
+CLAUDE = "0190a3f2-1111-4222-8333-444455556666"
+CODEX = "019a0000-0000-7000-8000-000000000001"
+KEY = "sk-ant-api03-" + "abcdefghij" * 8 + "abcdefghijklm-AAAAAA"
+
+
+@pytest.fixture(name="tree", autouse=True)
+def _tree() -> ClaudeTree:
+    """Transcripts of two agents in the home folder of the user."""
+    tree = ClaudeTree(Path.home())
+    tree.write(CLAUDE, ["which database for the ledger", "we chose postgres", f"key {KEY}"])
+    write_codex(tree.home, CODEX, "rename the ledger table")
+    return tree
+
+
+def write_codex(home: Path, session: str, text: str, at: float = START + 500) -> Path:
+    """Write a rollout of Codex with one prompt."""
+    path = home / ".codex/sessions/2026/10/09" / f"rollout-2026-10-09T12-00-00-{session}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {"id": session, "cwd": "/src/shop", "originator": "codex", "cli_version": "0.150.0"}
+    content = [{"type": "input_text", "text": text}]
+    message = {"type": "message", "role": "user", "content": content}
+    lines = (("session_meta", meta), ("response_item", message))
+    path.write_text(
+        "".join(
+            json.dumps({"timestamp": format_time(at), "type": kind, "payload": payload}) + "\n"
+            for kind, payload in lines
+        )
+    )
+    return path
+
+
+async def read_pages(call, tool, rows, limit, **arguments):
+    """Return the rows of all pages."""
+    page = await call(tool, limit=limit, **arguments)
+    found = list(page[rows])
+    while page["next_cursor"] is not None:
+        page = await call(tool, cursor=page["next_cursor"])
+        found += page[rows]
+    return found
+
+
+async def find_problems(call):
+    """Return the findings about transcripts."""
+    findings = (await call("sessions_stats"))["findings"]
+    return [finding for finding in findings if finding["code"] == "unknown_layout"]
+
+
+@pytest.mark.requirement("transcripts:served")
+async def test_list_has_sessions_of_agents(call):
+    rows = (await call("sessions_list"))["sessions"]
+    assert [(row["store"], row["preview"]) for row in rows] == [
+        ("codex", "rename the ledger table"),
+        ("claude-code", "which database for the ledger"),
+    ]
+    assert rows[1]["resume"] == f"claude --resume {CLAUDE}"
+    assert rows[1]["project"] == "/src/app"
+    assert rows[1]["source"] == "claude-code"
+
+
+@pytest.mark.requirement("transcripts:served")
+async def test_search_and_read_lead_to_messages(call):
+    found = await call("sessions_search", query="chose postgres")
+    assert "coverage" not in found
+    (hit,) = found["hits"]
+    assert (hit["session_id"], hit["store"]) == (CLAUDE, "claude-code")
+    page = await call("sessions_read", session=CLAUDE, around=hit["message_id"], limit=2)
+    assert [message["text"] for message in page["messages"]] == [
+        "which database for the ledger",
+        "we chose postgres",
+    ]
+    assert page["session"]["messages"] == 3
+
+
+async def test_reading_pages_cover_whole_session(call, tree):
+    tree.write("long", [f"message {number}" for number in range(25)])
+    newest = await read_pages(call, "sessions_read", "messages", 10, session="long")
+    oldest = await read_pages(call, "sessions_read", "messages", 10, session="long", after=0)
+    assert len({message["id"] for message in newest}) == 25
+    assert len(oldest) == 24
+
+
+async def test_keys_are_redacted_in_transcripts(call):
+    page = await call("sessions_read", session=CLAUDE)
+    assert page["messages"][-1]["text"] == "key [redacted: anthropic key]"
+    found = await call("sessions_search", query="key", detail="detailed")
+    assert KEY[:30] not in json.dumps(found)
+    assert "[redacted" in found["hits"][0]["snippet"]
+
+
+async def test_session_is_found_by_prefix(call, refused):
+    page = await call("sessions_read", session=CLAUDE[:8])
+    assert page["session"]["id"] == CLAUDE
+    assert "in own, claude-code, codex" in (await refused("sessions_read", session="nowhere"))
+
+
+@pytest.mark.requirement("transcripts:merged")
+@pytest.mark.parametrize("order", ["recent", "started", "size"])
+async def test_list_pages_merge_homes_and_transcripts(call, db, tree, order):
+    for number in range(5):
+        at = START + 60 * number
+        create = {"source": "cli", "started_at": at}
+        db.append_message(f"home{number}", "user", "ledger", timestamp=at, create=create)
+        tree.write(f"claude{number}", ["ledger"] * (number + 1))
+    whole = await read_pages(call, "sessions_list", "sessions", 100, order=order)
+    paged = await read_pages(call, "sessions_list", "sessions", 3, order=order)
+    assert paged == whole
+    assert len({(row["store"], row["id"]) for row in whole}) == 12
+
+
+@pytest.mark.requirement("transcripts:merged")
+async def test_search_pages_merge_homes_and_transcripts(call, db, tree):
+    for number in range(5):
+        db.append_message(f"home{number}", "user", "apples", create={"source": "cli"})
+        tree.write(f"claude{number}", ["apples and pears"])
+    hits = await read_pages(call, "sessions_search", "hits", 3, query="apples")
+    assert len({(hit["store"], hit["session_id"]) for hit in hits}) == len(hits) == 10
+    page = await call("sessions_search", query="apples", limit=3)
+    assert len(page["next_cursor"]) < 300
+
+
+@pytest.mark.requirement("transcripts:merged")
+async def test_named_store_limits_answers(call):
+    listed = await call("sessions_list", store="codex")
+    assert [row["id"] for row in listed["sessions"]] == [CODEX]
+    found = await call("sessions_search", query="ledger", store="claude-code")
+    assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
+    assert (await call("sessions_read", session=CODEX, store="codex"))["session"]["id"] == CODEX
+    assert (await call("routes_list", store="codex"))["routes"] == []
+
+
+@pytest.mark.requirement("transcripts:merged")
+async def test_id_in_two_stores_is_ambiguous(call, db, refused):
+    db.append_message(CLAUDE, "user", "of the home", create={"source": "cli"})
+    message = await refused("sessions_read", session=CLAUDE)
+    assert "exists in several stores: own, claude-code; pass store" in message
+    page = await call("sessions_read", session=CLAUDE, store="own")
+    assert page["messages"][0]["text"] == "of the home"
+
+
+@pytest.mark.requirement("transcripts:unchanged")
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("sessions_edit", {"session": CLAUDE, "title": "x"}),
+        ("sessions_finalize", {"sessions": [CLAUDE]}),
+        ("sessions_compress", {"session": CLAUDE}),
+        ("sessions_prune", {"sessions": [CLAUDE]}),
+    ],
+)
+async def test_changes_of_transcripts_are_refused(refused, tool, arguments):
+    message = await refused(tool, **arguments)
+    assert f"is a transcript of claude-code, and {tool} changes sessions of a home only" in message
+    assert f"claude --resume {CLAUDE}" in message
+    message = await refused("sessions_prune", store="codex", older_than_days=1)
+    assert "codex holds transcripts of another agent" in message
+
+
+@pytest.mark.requirement("transcripts:unchanged")
+async def test_folders_of_agents_stay_unchanged(call, tree):
+    before = [read_everything(tree.home / name) for name in (".claude", ".codex")]
+    await call("sessions_search", query="ledger")
+    await call("sessions_stats")
+    await call("sessions_prune", older_than_days=1)
+    assert [read_everything(tree.home / name) for name in (".claude", ".codex")] == before
+
+
+@pytest.mark.options(stores=["claude-code"])
+async def test_single_transcript_store_has_reading_tools_only(client, call):
+    tools = {tool.name for tool in (await client.list_tools()).tools}
+    assert tools == {
+        *("sessions_list", "sessions_read", "sessions_search", "sessions_stats"),
+        *("routes_list", "events_wait"),
+    }
+    (row,) = (await call("sessions_list"))["sessions"]
+    assert "store" not in row
+    assert (await call("sessions_stats"))["sessions"]["total"] == 1
+
+
+def test_unknown_store_error_lists_transcripts(home_path):
+    with pytest.raises(NotFound, match="existing: own, claude-code, codex"):
+        ServedStores(ServerOptions(home=str(home_path), stores=["cursor"]))
+
+
+def test_transcripts_are_left_out_unless_named(home_path):
+    options = {"home": str(home_path), "finds_transcripts": False}
+    assert ServedStores(ServerOptions(**options)).names == ["own"]
+    served = ServedStores(ServerOptions(**options, stores=["codex"]))
+    assert (served.home_names, served.transcript_names) == ([], ["codex"])
+
+
+def test_instructions_name_transcript_stores(home_path):
+    served = ServedStores(ServerOptions(home=str(home_path)))
+    assert "Stores: own, claude-code, codex. " in render_instructions(served.names)
+
+
+async def test_stats_count_each_store(call):
+    stats = await call("sessions_stats")
+    counts = [(row["name"], row["sessions"], row["messages"]) for row in stats["stores"]]
+    assert counts == [("own", 0, 0), ("claude-code", 1, 3), ("codex", 1, 1)]
+    assert stats["sessions"]["by_source"] == {"claude-code": 1, "codex": 1}
+    assert await find_problems(call) == []
+
+
+@pytest.mark.requirement("transcripts:coverage")
+async def test_renamed_files_are_a_finding(call, tree):
+    await call("sessions_stats")
+    path = tree.get_path(CLAUDE)
+    path.rename(path.with_suffix(".ndjson"))
+    (finding,) = await find_problems(call)
+    assert "claude-code: " in finding["what"]
+    assert "none is a session file that is known here" in finding["what"]
+
+
+@pytest.mark.requirement("transcripts:coverage")
+async def test_renamed_folder_is_a_finding(call, tree, home_path):
+    await call("sessions_stats")
+    tree.projects.rename(tree.projects.with_name("sessions-v2"))
+    assert "claude-code" in ServedStores(ServerOptions(home=str(home_path))).names
+    (finding,) = await find_problems(call)
+    assert "does not exist any more" in finding["what"]
+
+
+@pytest.mark.requirement("transcripts:coverage")
+async def test_renamed_records_are_a_finding(call, tree):
+    path = tree.get_path(CLAUDE)
+    data = path.read_bytes().replace(b'"type": "user"', b'"type": "human"')
+    path.write_bytes(data.replace(b'"type": "assistant"', b'"type": "model"'))
+    (finding,) = await find_problems(call)
+    assert "'human' (2), 'model' (1)" in finding["what"]
+
+
+@pytest.mark.requirement("transcripts:events")
+async def test_appended_line_is_an_event(call, tree):
+    start = await call("events_wait", timeout_s=0)
+    path = tree.get_path(CLAUDE)
+    with path.open("ab") as file:
+        file.write(make_line(CLAUDE, 3, f"noted, {KEY}"))
+    found = await call("events_wait", cursor=start["cursor"], timeout_s=20)
+    assert [(event["type"], event["store"], event["text"]) for event in found["events"]] == [
+        ("message", "claude-code", "noted, [redacted: anthropic key]")
+    ]
+    again = await call("events_wait", cursor=found["cursor"], timeout_s=0)
+    assert again["events"] == []
+
+
+@pytest.mark.requirement("transcripts:events")
+async def test_session_events_follow_one_transcript(call, tree):
+    start = await call("events_wait", session=CODEX, timeout_s=0)
+    tree.write(CLAUDE, ["not this one"])
+    found = await call("events_wait", cursor=start["cursor"], timeout_s=0)
+    assert found["events"] == []
+
+
+async def test_resources_name_transcripts(client):
+    listed = (await client.list_resources()).resources
+    named = {resource.name: str(resource.uri) for resource in listed}
+    assert named["claude-code: which database for the ledger"] == f"session://{CLAUDE}"
+    row = json.loads((await client.read_resource(f"session://{CLAUDE}")).contents[0].text)
+    assert row["store"] == "claude-code"
+    page = (await client.read_resource(f"session://{CLAUDE}/messages")).contents[0].text
+    assert len(json.loads(page)["messages"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("argument", "typed", "values"),
+    [("store", "c", ["claude-code", "codex"]), ("session_id", CLAUDE[:6], [CLAUDE])],
+)
+async def test_completions_know_transcripts(client, argument, typed, values):
+    template = ResourceTemplateReference(
+        type="ref/resource", uri="session://{session_id}/messages{?cursor,store}"
+    )
+    done = await client.complete(template, {"name": argument, "value": typed})
+    assert done.completion.values == values
+
+
+async def test_unwritable_index_is_named_in_note(call, db, monkeypatch, tmp_path):
+    db.append_message("home", "user", "ledger", create={"source": "cli"})
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "file"))
+    found = await call("sessions_list")
+    assert [row["id"] for row in found["sessions"]] == ["home"]
+    assert "transcripts is left out" in found["note"]
