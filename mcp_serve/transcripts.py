@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from mcp_serve.redaction import redaction
 from mcp_serve.served_store import Position, ResolvedSession, Summary
 from mcp_serve.transcript_feed import TranscriptFeed
-from session_core import NotFound, SessionFilter
+from session_core import NotFound, SessionError, SessionFilter
 from session_core.transcripts import StoreCoverage, TranscriptStore
 from session_core.types import (
     MessageRow,
@@ -19,6 +20,11 @@ from session_core.types import (
     SearchResult,
     SessionOrder,
 )
+
+INDEXING_S = 2.0
+"""How long a search helps to index what is not indexed yet."""
+
+_SLICE_S = 0.2
 
 GROUP_NAME = "transcripts"
 """The name of all transcript stores together, in notes and cursors."""
@@ -43,6 +49,8 @@ class ServedTranscripts:
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
         self.now = clock
         self._open_library = open_library
+        # Set once; what is written afterwards is read by the calls.
+        self._is_indexed = False
         self.feed = TranscriptFeed(self)
 
     @property
@@ -133,9 +141,18 @@ class ServedTranscripts:
         **options: Any,
     ) -> SearchResult:
         """Search the messages; conditions on sessions are those of a list."""
+        if options.get("cursor") is None:
+            self._wait_for_index()
         sources = None if source is None else tuple(source)
         where = SessionFilter(source=sources, project=project, status=status)
         return self.library.search(query, where=where, **options)
+
+    def _wait_for_index(self) -> None:
+        """Index for a moment if that was not finished: a search without hits helps nobody."""
+        until = time.monotonic() + INDEXING_S
+        with suppress(SessionError):  # the search answers from what is indexed
+            while not self._is_indexed and time.monotonic() < until:
+                self._is_indexed = not self.library.work(_SLICE_S)
 
     def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
         """Return the messages of hits by session and message id."""

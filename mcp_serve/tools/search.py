@@ -126,10 +126,19 @@ def _merge_hits(
             "searched_back_to": format_time(max(searched, default=None)),
             **({} if share == 1.0 else {"coverage": round(share, 3)}),
             "next_cursor": page_query.make_cursor(places or None),
-            **results.render_note(),
+            **render.drop_empty(note=_render_note(results, share)),
         }
 
     return answer_size.fit_answer(fetch, "hits", arguments.limit)
+
+
+def _render_note(results: StoreParts[ServedStore, StoreHits], share: float) -> str | None:
+    """Return why hits may be missing, or None."""
+    notes = [results.render_note().get("note", "")]
+    if share < 1.0:
+        indexed = f"Only {share:.0%} of the transcripts are indexed yet"
+        notes.append(f"{indexed}; repeat the call in a few seconds.")
+    return " ".join(filter(None, notes)) or None
 
 
 def _read_hits(arguments: SearchArguments, page_query: PagedQuery, home: ServedStore) -> StoreHits:

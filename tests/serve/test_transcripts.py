@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from mcp.types import ResourceTemplateReference
 
+from mcp_serve import transcripts
 from mcp_serve.server import render_instructions
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import NotFound
+from session_core.transcripts import store
 from tests.transcripts.conftest import read_everything
 from tests.transcripts.trees import START, ClaudeTree, format_time, make_line
 
@@ -73,6 +75,19 @@ async def test_list_has_sessions_of_agents(call):
     assert rows[1]["resume"] == f"claude --resume {CLAUDE}"
     assert rows[1]["project"] == "/src/app"
     assert rows[1]["source"] == "claude-code"
+
+
+@pytest.mark.requirement("transcripts:served")
+async def test_search_of_unindexed_transcripts_states_coverage(call, monkeypatch):
+    monkeypatch.setattr(store, "_REFRESH_S", 0.0)
+    monkeypatch.setattr(transcripts, "INDEXING_S", 0.0)
+    found = await call("sessions_search", query="postgres")
+    assert (found["hits"], found["coverage"]) == ([], 0.0)
+    assert found["note"].startswith("Only 0% of the transcripts are indexed yet")
+    monkeypatch.setattr(transcripts, "INDEXING_S", 60.0)
+    found = await call("sessions_search", query="postgres")
+    assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
+    assert "note" not in found
 
 
 @pytest.mark.requirement("transcripts:served")
