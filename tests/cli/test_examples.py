@@ -26,6 +26,7 @@ from tests.docs.pages import PAGES, find_code_blocks
 from tests.homes import add_message, connect
 from tests.readme import home
 from tests.readme.parts import README
+from tests.transcripts.trees import ClaudeTree
 
 CONTINUOUS_COMMANDS = ("serve --http", "watch")
 """Examples that run until they are ended; all others exit by themselves without a terminal."""
@@ -119,6 +120,8 @@ def _prepare_example(line, person, answer):
             (folder / name).write_text(text)
     for written in re.findall(r"> *(\S+)", line):
         Path(written.replace("~", person["HOME"])).parent.mkdir(parents=True, exist_ok=True)
+    if " resume " in line:
+        ClaudeTree(folder).write("0190a3f2-1111-4222-8333-444455556666", ["which database"])
     if " import " in line:
         answer("mcp-sessions export --out sessions.jsonl")
     verb = line.split()[1]

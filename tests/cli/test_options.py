@@ -42,7 +42,9 @@ def _person(forks, tmp_path):
 
 
 def test_every_verb_has_known_json_support():
-    assert VERBS_WITHOUT_ANSWER.keys() | ANSWERING_VERBS.keys() | {"watch", "resume"} == VERBS.keys()
+    assert (
+        VERBS_WITHOUT_ANSWER.keys() | ANSWERING_VERBS.keys() | {"watch", "resume"} == VERBS.keys()
+    )
 
 
 @pytest.mark.requirement("verbs:json-everywhere")
