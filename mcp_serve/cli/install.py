@@ -52,10 +52,11 @@ def run(options: argparse.Namespace) -> int:
         _list_clients(screen, options)
         return DONE
     client, path = find_client_file(options)
-    choose_driver()
     served = ServedStores(
         ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
     )
+    if served.transcript_names:
+        choose_driver()  # before the first look at a home
     _warn_missing_home(served)
     program, *rest = files.find_command(shared=options.project)
     entry = client.entry(program, [*rest, *files.build_arguments(options)])

@@ -39,6 +39,7 @@ EVERY_VERB = {
     "log": [[], ["--json"], ["--limit", "SECRET"]],
     "export": [["--out", "OUT"], ["--title", "SECRET", "--out", "NEW"], ["--format", "SECRET"]],
     "import": [["OUT", "--plan-only"], ["SECRET"]],
+    "resume": [["SECRET"], [LONG]],
     "serve": [["--store", "SECRET"], ["--http", "SECRET"]],
     "install": [["SECRET"], ["claude-code", "--print", "--name", "SECRET"]],
     "uninstall": [["SECRET"]],
