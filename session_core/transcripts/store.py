@@ -436,4 +436,7 @@ class TranscriptStore:
 
     def _summarize(self, row: SummaryRow, now: float) -> TranscriptSummary:
         reader = next(root.format for root in self._roots if root.format.store == row["store"])
-        return listing.summarize(row, reader.build_resume_command(row["resume_id"]), now)
+        # A name with a leading dash would be an option of the agent; no agent makes such ids.
+        is_option = row["resume_id"].startswith("-")
+        resume = None if is_option else reader.build_resume_command(row["resume_id"])
+        return listing.summarize(row, resume, now)

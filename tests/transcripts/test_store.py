@@ -52,6 +52,11 @@ def test_list_shows_sessions_before_indexing(tree: ClaudeTree, store: Transcript
     assert rows[0].started_at == START
 
 
+def test_session_named_like_option_has_no_resume(tree: ClaudeTree, store: TranscriptStore):
+    tree.write("--dangerous", ["how do we ship", "like this"])
+    assert [(row.id, row.resume) for row in store.list_sessions().items] == [("--dangerous", None)]
+
+
 def test_list_pages_cover_every_session_once(tree: ClaudeTree, store: TranscriptStore):
     for number in range(25):
         tree.write(f"session-{number}", ["a question", "an answer"])
