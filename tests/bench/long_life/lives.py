@@ -20,7 +20,13 @@ from tests.bench.long_life.facts import (
     TaskState,
     get_message_text,
 )
-from tests.bench.long_life.script import Script, ScriptFact, list_scripts
+from tests.bench.long_life.script import (
+    BLIND_LIVES_FOLDER,
+    LIVES_FOLDER,
+    Script,
+    ScriptFact,
+    list_scripts,
+)
 from tests.bench.long_life.weaving import weave_part
 
 _QUESTIONS = Path(__file__).with_name("questions.jsonl")
@@ -42,7 +48,13 @@ class LifeQuestion:
 @functools.cache
 def list_long_lives() -> tuple[LongLife, ...]:
     """Return all lives, by name; the messages are shared and must not be changed."""
-    return tuple(build_life(script) for script in list_scripts())
+    return tuple(build_life(script) for script in list_scripts(LIVES_FOLDER))
+
+
+@functools.cache
+def list_blind_lives() -> tuple[LongLife, ...]:
+    """Return the shorter lives that the summariser was never tuned on, by name."""
+    return tuple(build_life(script) for script in list_scripts(BLIND_LIVES_FOLDER))
 
 
 def list_questions() -> tuple[LifeQuestion, ...]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.bench.long_life.facts import Kind, Needle
 
 LIVES_FOLDER = Path(__file__).parent / "lives"
+BLIND_LIVES_FOLDER = Path(__file__).parent / "blind_lives"
 
 _MARK = re.compile(r"\{([A-Z])(\d+):([^{}]*)\}")
 _KINDS: dict[str, Kind] = {
@@ -83,9 +84,9 @@ class Script:
     parts: list[ScriptPart]
 
 
-def list_scripts() -> Iterator[Script]:
-    """Yield every script, by name."""
-    for path in sorted(LIVES_FOLDER.glob("*.txt")):
+def list_scripts(folder: Path) -> Iterator[Script]:
+    """Yield every script of a folder, by name."""
+    for path in sorted(folder.glob("*.txt")):
         yield parse_script(path.read_text(encoding="utf-8").splitlines())
 
 

@@ -21,10 +21,11 @@ from tests.bench.long_life.facts import (
     list_valid_facts,
     normalize_text,
 )
-from tests.bench.long_life.script import list_scripts
+from tests.bench.long_life.script import LIVES_FOLDER, list_scripts
 
 LIVES = lives.list_long_lives()
-EACH_LIFE = pytest.mark.parametrize("life", LIVES, ids=lambda life: life.name)
+BLIND_LIVES = lives.list_blind_lives()
+EACH_LIFE = pytest.mark.parametrize("life", LIVES + BLIND_LIVES, ids=lambda life: life.name)
 
 
 def list_facts(life: LongLife) -> list[PlantedFact]:
@@ -51,10 +52,19 @@ def test_lives_have_promised_size() -> None:
     }
 
 
+def test_blind_lives_have_promised_size() -> None:
+    assert len(BLIND_LIVES) == 3
+    for life in BLIND_LIVES:
+        kinds = Counter(fact.kind for fact in list_facts(life))
+        assert kinds.total() > 45
+        assert min(kinds["correction"], kinds["error_fix"]) == 3
+        assert kinds["task_done"] >= 5
+
+
 @EACH_LIFE
 def test_part_sizes_stay_in_range(life: LongLife) -> None:
     sizes = [sum(len(get_message_text(m)) for m in part.messages) for part in life.parts]
-    assert len(life.parts) == 6
+    assert len(life.parts) == (3 if life in BLIND_LIVES else 6)
     assert all(25_000 <= size <= 60_000 for size in sizes)
     assert all(60 <= len(part.messages) <= 150 for part in life.parts)
     assert all(15 <= len(part.facts) <= 30 for part in life.parts)
@@ -158,7 +168,7 @@ def test_session_database_takes_each_message(life: LongLife, tmp_path) -> None:
 
 
 def test_same_code_builds_same_lives() -> None:
-    script = next(list_scripts())
+    script = next(list_scripts(LIVES_FOLDER))
     assert lives.build_life(script) == LIVES[0]
 
 

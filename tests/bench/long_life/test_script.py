@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.long_life.script import list_scripts, parse_script
+from tests.bench.long_life.script import (
+    BLIND_LIVES_FOLDER,
+    LIVES_FOLDER,
+    list_scripts,
+    parse_script,
+)
 
 
 def test_script_error_names_the_line() -> None:
@@ -15,7 +20,7 @@ def test_script_error_names_the_line() -> None:
 def test_script_shows_no_marks() -> None:
     texts = [
         line.text + line.arguments
-        for script in list_scripts()
+        for script in (*list_scripts(LIVES_FOLDER), *list_scripts(BLIND_LIVES_FOLDER))
         for part in script.parts
         for line in part.lines
     ]
