@@ -56,13 +56,40 @@ def _count_run_words(run: re.Match[str]) -> str:
 _SENTENCE_END = re.compile(
     r"[.!?…]['\"”\u2019»)\]*]{0,3}\s+(?![\s&,;:=|])|[。\uff01\uff1f]+[」』”\uff09]?"
 )
-_UNIT = re.compile(r"\d\s?[a-z]$")
+_UNIT = re.compile(r"\d\s?[a-zа-я]$")  # noqa: RUF001 -- Russian
 _MAX_LIST_NUMBER_CHARS = 6
-_ABBREVIATION_LIST = """
-e.g i.e etc approx ca cf vs no nr vol fig sec st dr mr mrs ms prof inc ltd co jr sr resp incl
-excl z.b d.h u.a usw bzw ggf vgl p.ej ej ud uds p.ex env art al
+_MAX_WORD_CHARS = 12
+_MAX_ORDINAL_CHARS = 2
+
+_OPEN_ABBREVIATION_LIST = """
+e.g i.e approx ca cf vs no nr vol fig sec st dr mr mrs ms prof jr resp incl excl dept est gen gov
+z.b d.h u.a bzw ggf vgl evtl sog zzgl inkl exkl bspw tel str abb hr fr ing hl geb mind max min
+p.ej ej ud uds p.ex ex env art mme mlle pp ee sr sra srta dra lic avda núm aprox ing
+ул кв стр тел им рис см напр проф обл
 """
-_ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
+_OPEN_ABBREVIATIONS = frozenset(_OPEN_ABBREVIATION_LIST.split())
+"""Abbreviations that something follows."""
+_CLOSING_ABBREVIATION_LIST = """
+etc usw inc ltd co al std p.m a.m u.s u.k uu d.c suiv
+jan feb mar apr jun jul aug sep sept oct okt nov dec dez janv févr avr juil déc ene abr ago dic
+г гг руб коп тыс млн млрд др пр час мин сек мес янв фев апр авг сент окт нояб дек
+"""  # noqa: RUF001 -- Russian
+_CLOSING_ABBREVIATIONS = frozenset(_CLOSING_ABBREVIATION_LIST.split())
+"""Abbreviations that end a sentence too, unless a digit or a lower-case word follows."""
+_MONTHS = """
+january february march april may june july august september october november december
+januar jänner februar märz mai juni juli oktober dezember
+janvier février mars avril juin juillet août septembre octobre novembre décembre
+enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre
+"""
+_ORDINAL_FOLLOWERS = frozenset(_MONTHS.split())
+_ORDINAL_LEADER_LIST = """
+am im der die das den dem des zum zur vom bis beim ab seit ins und oder jede jeder jeden
+"""
+_ORDINAL_LEADERS = frozenset(_ORDINAL_LEADER_LIST.split())
+"""Words before a German ordinal number: `im 19. Jahrhundert`."""
+_QUOTE_FOLLOWERS = "でとはがをにのもっへや"
+"""Particles that continue a Japanese sentence after a quotation."""
 
 
 def find_sentence_spans(line: str) -> list[tuple[int, int]]:
@@ -73,7 +100,7 @@ def find_sentence_spans(line: str) -> list[tuple[int, int]]:
     for match in _SENTENCE_END.finditer(line):
         in_code ^= line.count("`", ticked, match.start()) % 2 == 1
         ticked = match.start()
-        if in_code or _is_abbreviation(line, match.start()):
+        if in_code or not _is_end(line, match):
             continue
         _add_span(found, line, begin, match.end())
         begin = match.end()
@@ -81,14 +108,39 @@ def find_sentence_spans(line: str) -> list[tuple[int, int]]:
     return found
 
 
-def _is_abbreviation(line: str, end: int) -> bool:
-    if line[end] != ".":
+def _is_end(line: str, match: re.Match[str]) -> bool:
+    end, following = match.start(), line[match.end() : match.end() + _MAX_WORD_CHARS]
+    if line[end] == ".":
+        return not _is_abbreviation(line, end, following)
+    return match.group()[-1] not in "」』" or following[:1] not in _QUOTE_FOLLOWERS
+
+
+def _is_abbreviation(line: str, end: int, following: str) -> bool:
+    words = line[max(0, end - 3 * _MAX_WORD_CHARS) : end].split()
+    last = words[-1].lstrip("([\"'«„").lower() if words else ""
+    if last.isdigit() and len(last) <= _MAX_ORDINAL_CHARS:
+        before = words[-2].lower() if len(words) > 1 else ""
+        return _is_list_number(line, end) or _is_ordinal(before, following)
+    continued = following[:1].islower() or following[:1].isdigit()
+    if last in _CLOSING_ABBREVIATIONS or last.replace(".", "").isdigit():
+        return continued
+    # "A." begins an item of a list, or shortens a name.
+    initial = len(last) == 1 and last.isalpha()
+    if initial and _UNIT.search(line, max(0, end - 8), end):
+        return continued
+    return initial or last in _OPEN_ABBREVIATIONS or _is_list_number(line, end)
+
+
+def _is_ordinal(before: str, following: str) -> bool:
+    """Return whether a number and a full stop are an ordinal number, as in German dates."""
+    word = _WORD.match(following)
+    if word is None:
         return False
-    word = line[max(0, end - 10) : end].rsplit(None, 1)
-    last = word[-1].lstrip("([\"'").lower() if word else ""
-    # "1." and "A." begin an item of a list, or shorten a name.
-    initial = len(last) == 1 and last.isalpha() and not _UNIT.search(line, max(0, end - 8), end)
-    return last in _ABBREVIATIONS or initial or _is_list_number(line, end)
+    return (
+        word.group().lower() in _ORDINAL_FOLLOWERS
+        or (before in _ORDINAL_LEADERS)
+        or word.group()[0].islower()
+    )
 
 
 def _is_list_number(line: str, end: int) -> bool:
