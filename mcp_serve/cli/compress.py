@@ -30,7 +30,7 @@ to let a model write the summary:
   mcp-sessions compress --plan p-23456789 --summary - --yes < what-it-wrote.md
 """
 
-_MAX_FACTS = 8
+_MAX_STATEMENTS = 8
 _MAX_LINES = 12
 
 
@@ -123,13 +123,13 @@ def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) 
         f"Messages {brief['from_id']} to {brief['to_id']}; the messages before and after stay. "
         f"The summary has at most {brief['target_chars']:,} characters."
     )
-    facts = brief["must_survive"]
-    if facts:
+    essential = brief["must_survive"]
+    if essential:
         out.write_line()
-        out.write_line("Facts that the summary must keep:", "bold")
-        for fact in facts[:_MAX_FACTS]:
-            out.write_shortened(fact)
-        _show_more(out, len(facts) - _MAX_FACTS)
+        out.write_line("Statements that the summary must keep:", "bold")
+        for text in essential[:_MAX_STATEMENTS]:
+            out.write_shortened(text)
+        _show_more(out, len(essential) - _MAX_STATEMENTS)
     lines = (summary or brief["digest"]).strip().splitlines()
     if lines:
         out.write_line()
@@ -159,7 +159,7 @@ def _show_result(out: Terminal, kind: str, found: Answer) -> None:
     if found["shape"] == "continuation":
         out.write_line(f"The conversation continues in {found['session_id']}.")
     kept = found["retention"]
-    out.write_line(f"The summary keeps {kept['kept']:,} of {kept['found']:,} facts.")
+    out.write_line(f"The summary keeps {kept['kept']:,} of {kept['found']:,} statements.")
     if kept["by_kind"]:
         rows = [
             [name, f"{total:,}", f"{kept_count:,}"]

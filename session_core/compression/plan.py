@@ -9,7 +9,7 @@ from typing import TypeVar
 from session_core.compression import chat_messages, ranges
 from session_core.compression import ranges as compression_shape
 from session_core.compression.chat_messages import TokenEstimator
-from session_core.compression.extractive import passages, scoring, summarize
+from session_core.compression.extractive import statements, summarize
 from session_core.compression.ranges import (
     CompressionLimits,
     MessageRange,
@@ -40,15 +40,14 @@ WATCHED_TABLES = ("messages",)
 """Tables in which a compression or its undo inserts or deletes rows."""
 
 _MAX_INEFFECTIVE_RUNS = 2
-_MAX_SURVIVING_FACTS = 40
 _CHARS_PER_TOKEN_RANGE = (0.25, 4.0)
 _MAX_SAMPLES = 200
 _MAX_SAMPLE_CHARS = 200
 _MAX_BRIEF_MESSAGES = 10_000
 _MAX_BRIEF_CHARS = 250_000
 """Characters to read for a brief, while the caller waits; an extractive summary reads more."""
-_MIN_BRIEF_CHARS = 100_000
-_CHARS_PER_MESSAGE = 1.5
+_MIN_BRIEF_CHARS = 50_000
+_CHARS_PER_MESSAGE = 1.9
 """Characters that are not read for each message in the range, because messages take time too."""
 
 
@@ -226,22 +225,16 @@ def _build_brief(
     clean: Callable[[str], str],
 ) -> SummaryBrief:
     max_chars = max(_MAX_BRIEF_CHARS - int(_CHARS_PER_MESSAGE * len(messages)), _MIN_BRIEF_CHARS)
-    scored = scoring.score_passages(
-        passages.read_passages(messages[-_MAX_BRIEF_MESSAGES:], max_chars)
-    )
+    found = statements.read_statements(messages[-_MAX_BRIEF_MESSAGES:], max_chars)
+    chosen = summarize.choose_items(found, target_chars)
     return SummaryBrief(
         from_id=messages[0]["id"],
         to_id=messages[-1]["id"],
         messages=len(messages),
         tokens=message_range.tokens,
-        must_survive=tuple(
-            fact
-            for fact in scoring.select_best_facts(scored, _MAX_SURVIVING_FACTS)
-            # A fact that redaction changes is a secret, or holds one.
-            if clean(fact) == fact
-        ),
+        must_survive=tuple(summarize.list_essential(chosen, clean)),
         target_chars=target_chars,
-        digest=clean(summarize.build_summary(scored, target_chars))[:target_chars],
+        digest=clean(summarize.write_summary(found, chosen, target_chars))[:target_chars],
     )
 
 

@@ -1,29 +1,31 @@
-"""Measure the facts of a range that its summary still contains verbatim."""
+"""Measure how many statements of a conversation its summary still contains."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from session_core.compression import chat_messages
 from session_core.compression.chat_messages import Message
-from session_core.compression.extractive import passages
-from session_core.compression.extractive.facts import FACT_KINDS, FactKind
-from session_core.compression.extractive.passages import PassageSet
+from session_core.compression.extractive import statements, topics
+from session_core.compression.extractive.written_form import StatementKind
 
-_NAME_RUN = re.compile("[A-Za-z0-9]+")
+_KEPT_SHARE = 0.5
+"""A statement is kept if one line contains so much of its words, and of its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """The number of distinct facts found and kept, in total and by kind."""
+    """The number of statements found and kept, in total and by kind.
+
+    `found` includes the statements that earlier summaries have left out; `by_kind` does not.
+    """
 
     found: int
     kept: int
-    by_kind: Mapping[FactKind, tuple[int, int]] = field(default_factory=dict)
+    by_kind: Mapping[StatementKind, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> RetentionReport:
@@ -37,52 +39,43 @@ def measure_retention(
     summary: str,
     kept_messages: Iterable[Message] = (),
 ) -> RetentionReport:
-    """Return how many facts of a range are in its summary or in the messages that stay.
+    """Return how many statements of a range are in its summary or in the messages that stay."""
+    lines = _LineIndex((summary, *_collect_texts(kept_messages)))
+    found: Counter[StatementKind] = Counter()
+    kept: Counter[StatementKind] = Counter()
+    read = statements.read_statements(range_messages)
+    for statement in read.statements:
+        if statements.is_essential(statement):
+            found[statement.kind] += 1
+            kept[statement.kind] += lines.has_statement(statement.text)
+    by_kind = {kind: (found[kind], kept[kind]) for kind in sorted(found)}
+    return RetentionReport(max(read.counted, found.total()), kept.total(), by_kind)
 
-    Facts are those of `read_passages`, which reads only the first few of many similar lines.
-    """
-    text = _SearchableText("\n".join((summary, *_collect_texts(kept_messages))))
-    found: Counter[FactKind] = Counter()
-    kept: Counter[FactKind] = Counter()
-    for kind, fact in sorted(_collect_facts(passages.read_passages(range_messages))):
-        found[kind] += 1
-        kept[kind] += text.has_fact(fact)
-    by_kind = {kind: (found[kind], kept[kind]) for kind in FACT_KINDS if found[kind]}
-    return RetentionReport(found.total(), kept.total(), by_kind)
 
+class _LineIndex:
+    """The lines of texts by their words."""
 
-class _SearchableText:
-    """A long text that is searched for many short ones, most of which it does not contain."""
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._lines = [
+            topics.extract_words(line) for text in texts for line in text.splitlines() if line
+        ]
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for at, words in enumerate(self._lines):
+            for word in words:
+                self._places[word].append(at)
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._words = frozenset(_NAME_RUN.findall(text))
-
-    def has_fact(self, fact: str) -> bool:
-        """Return whether the text contains a fact that is not part of a longer name."""
-        # Most facts are absent, and a set of words rules them out without a search of the text.
-        if fact.isascii() and not self._words.issuperset(_NAME_RUN.findall(fact)):
+    def has_statement(self, text: str) -> bool:
+        """Return whether one line contains almost all words of a statement."""
+        words = topics.extract_words(text)
+        if not words:
             return False
-        at = self._text.find(fact)
-        while at >= 0:
-            if not self._is_longer_name(at, at + len(fact)):
-                return True
-            at = self._text.find(fact, at + 1)
-        return False
-
-    def _is_longer_name(self, begin: int, end: int) -> bool:
-        text = self._text
-        before = begin > 0 and _is_joined(text[begin - 1], text[begin])
-        return before or (end < len(text) and _is_joined(text[end - 1], text[end]))
-
-
-def _is_joined(left: str, right: str) -> bool:
-    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
-
-
-def _collect_facts(passage_set: PassageSet) -> set[tuple[FactKind, str]]:
-    all_passages = (*passage_set.earlier, *passage_set.passages)
-    return {(fact.kind, fact.text) for passage in all_passages for fact in passage.facts}
+        common: Counter[int] = Counter(at for word in words for at in self._places.get(word, ()))
+        values = frozenset(filter(topics.is_value, words))
+        return any(
+            count >= _KEPT_SHARE * len(words)
+            and len(values & self._lines[at]) >= _KEPT_SHARE * len(values)
+            for at, count in common.items()
+        )
 
 
 def _collect_texts(messages: Iterable[Message]) -> Iterable[str]:

@@ -23,6 +23,7 @@ from session_core.errors import Unsupported
 from tests.bench import (
     build,
     formats,
+    long_life_rows,
     loop_lag,
     maintenance_rows,
     peer_jobs,
@@ -36,7 +37,7 @@ from tests.bench.text import TextWriter
 
 ROW_NAMES = (
     *("list", "cold", "read", "search", "tokens", "questions"),
-    *("append", "size", "routes", "loop", "retention", "maintenance", "wire"),
+    *("append", "size", "routes", "loop", "retention", "long_life", "maintenance", "wire"),
 )
 ROUTE_COUNTS = {
     False: {
@@ -48,7 +49,9 @@ ROUTE_COUNTS = {
 }
 """How many updates among how many routes."""
 _READ_ROWS = ("list", "read", "search", "tokens", "questions")
-_HOMELESS_ROWS = {"append", "routes", "loop", "retention", "maintenance", "wire"}
+_HOMELESS_ROWS = {
+    *("append", "routes", "loop", "retention", "long_life", "maintenance", "wire"),
+}
 """Rows that make homes of their own, or build them when they begin."""
 _NEEDED_BYTES = {False: 5_000_000_000, True: 300_000_000}
 _MAINTENANCE_BYTES = {False: 24_000_000_000, True: 200_000_000}
@@ -87,7 +90,7 @@ def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _estimate_needed_bytes(options: argparse.Namespace) -> int:
     """Return the bytes that the rows take which are asked for."""
-    others = _NEEDED_BYTES[options.quick] if set(options.rows) - {"maintenance"} else 0
+    others = _NEEDED_BYTES[options.quick] if set(options.rows) - {"maintenance", "long_life"} else 0
     return others + (_MAINTENANCE_BYTES[options.quick] if "maintenance" in options.rows else 0)
 
 
@@ -147,6 +150,9 @@ class BenchRun:
             yield loop_lag.measure_loop_lag(self.folder, quick=self.quick)
         if "retention" in self.names:
             yield from self._measure_retention()
+        if "long_life" in self.names:
+            ratios = long_life_rows.RATIOS[: 1 if self.quick else None]
+            yield from long_life_rows.measure_long_lives(ratios)
         if "maintenance" in self.names:
             yield from maintenance_rows.measure_maintenance(
                 self.folder, quick=self.quick, driver_name=self.driver

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
-from session_core.compression.extractive.passages import SECTIONS
 from session_core.compression.extractive.summarize import summarize
+from session_core.compression.extractive.written_form import HEADINGS as NAMES
 from tests.compression.test_summarize import user
 
-HEADINGS = [f"{name}:" for name in SECTIONS]
+HEADINGS = [f"{name}:" for name in NAMES.values()]
 
 
 def make_todo_calls(number: int, *items: tuple[str, str]) -> list[dict[str, Any]]:
@@ -27,13 +28,9 @@ def make_todo_calls(number: int, *items: tuple[str, str]) -> list[dict[str, Any]
 
 def list_below_heading(summary: str, heading: str) -> list[str]:
     """Return the lines below a heading."""
-    found: dict[str, list[str]] = {}
-    for line in summary.splitlines():
-        if line in HEADINGS:
-            lines = found.setdefault(line, [])
-        else:
-            lines.append(line)
-    return found.get(heading, [])
+    lines = summary.splitlines()
+    below = lines[lines.index(heading) + 1 :]
+    return list(itertools.takewhile(lambda line: line not in HEADINGS, below))
 
 
 def test_open_todos_are_listed_under_open() -> None:

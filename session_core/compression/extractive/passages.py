@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from session_core.compression import chat_messages, summary_message
 from session_core.compression.chat_messages import Message
-from session_core.compression.extractive import facts, patterns, tokenize
+from session_core.compression.extractive import facts, patterns, tokenize, written_form
 from session_core.compression.extractive.facts import Fact
 from session_core.compression.extractive.patterns import (
     CODE_LINE,
@@ -29,6 +29,7 @@ from session_core.compression.extractive.patterns import (
     SPACELESS_SIGN,
 )
 from session_core.compression.extractive.tokenize import make_template
+from session_core.compression.extractive.written_form import WrittenLine
 from session_core.state import content
 from session_core.state.content import extract_plain_text
 
@@ -49,7 +50,9 @@ class PassageSet:
     named: set[str] = field(default_factory=set)
     """The last parts of all names that people, the assistant and its calls use."""
     earlier: list[Passage] = field(default_factory=list)
-    """What the summaries say that stood in the range."""
+    """The lines of the summaries in the range."""
+    counted: int = 0
+    """The number of statements that these summaries have counted."""
 
 
 def read_passages(messages: Iterable[Message], most: int = MAX_RANGE_CHARS) -> PassageSet:
@@ -114,7 +117,7 @@ def _get_speech(message: Message, reading: PassageSet) -> str:
     found = summary_message.parse_summary(message) if "CONTEXT" in text else None
     if found is None:
         return text
-    reading.earlier += split_earlier_summary(summary_message.clean_summary(found.text))
+    split_earlier_summary(summary_message.clean_summary(found.text), reading)
     return "\n".join(filter(None, (found.before, found.after)))
 
 
@@ -169,14 +172,10 @@ def _read_result(text: str, place: int, named: set[str], called: set[str]) -> li
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
 
-SECTIONS = ("Asked", "Decided", "Open", "Errors", "Commands", "Files", "Details", "Said")
-"""The headings of a summary without a model, in their order; each stands alone, with a colon."""
-
-_BULLET = "- "
-
 MAX_PASSAGE_CHARS = 400
 MAX_LINE_CHARS = 100
 _TALKING_SPEAKERS = frozenset(("user", "assistant"))
+_BULLET = re.compile(r"[-*+•]\s+(?=\S)")
 _MIN_PASTED_LINES = 20
 _MIN_ALIKE_LINES = 4
 _SCRIPT_KEYS = frozenset(("command", "cmd", "commands", "script", "shell", "bash"))
@@ -199,7 +198,8 @@ class Passage:
     place: int
     template: str = ""
     repeated: int = 1
-    section: str | None = None
+    line: WrittenLine | None = None
+    """The line of an earlier summary that it was read from."""
 
 
 def split_speech(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
@@ -280,29 +280,16 @@ def unpack_result(text: str) -> str:
     return "\n".join(f"{key}: {leaf}" if key and "\n" not in leaf else leaf for key, leaf in leaves)
 
 
-def format_summary_line(text: str) -> str:
-    """Return a text as a line of a summary, marked only if it could be misread.
-
-    A mark before every line would take a twentieth of the summary.
-    """
-    text = summary_message.remove_marks(text)
-    unclear = text.startswith(("#", _BULLET)) or text.rstrip(":") in SECTIONS
-    return _BULLET + text if unclear else text
-
-
-def split_earlier_summary(text: str) -> Iterator[Passage]:
-    """Yield the items of an earlier summary, with their sections if it is an extractive one."""
-    section: str | None = None
-    for line in text.splitlines():
-        heading = line.strip().lstrip("#").strip().rstrip(":")
-        if heading in SECTIONS or line.lstrip().startswith("#"):
-            section = heading if heading in SECTIONS else None
-            continue
-        rest = line.removeprefix(_BULLET).strip()
-        if rest and not _is_redacted(rest):
-            yield Passage(
-                rest, facts.find_facts(rest), "earlier", -1, make_template(rest), 1, section
-            )
+def split_earlier_summary(text: str, reading: PassageSet) -> None:
+    """Add the lines of an earlier summary, and the number of statements that it counts."""
+    summary = written_form.read_summary(text)
+    reading.counted += summary.counted
+    for line in summary.lines:
+        if not _is_redacted(line.text):
+            found = facts.find_facts(line.text, prose=True)
+            template = make_template(line.text)
+            passage = Passage(line.text, found, "earlier", -1, template, 1, line)
+            reading.earlier.append(passage)
 
 
 def _find_pasted_forms(text: str) -> frozenset[str]:
@@ -383,7 +370,9 @@ def _make_passage(
     text: str, begin: int, inside: Sequence[Fact], speaker: Speaker, place: int
 ) -> Iterator[Passage]:
     stripped = text.strip()
-    first = begin + len(text) - len(text.lstrip())
+    bullet = _BULLET.match(stripped) if speaker in _TALKING_SPEAKERS else None
+    stripped = stripped[bullet.end() :] if bullet else stripped
+    first = begin + text.index(stripped)
     if not stripped or _is_redacted(stripped):
         return
     if len(stripped) > MAX_PASSAGE_CHARS and not inside:

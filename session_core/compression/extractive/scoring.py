@@ -28,7 +28,7 @@ from session_core.compression.extractive.passages import (
     PassageSet,
     Speaker,
 )
-from session_core.compression.extractive.patterns import CHECKBOX, CODE_LINE, LOOKUP_COMMAND
+from session_core.compression.extractive.patterns import CODE_LINE, LOOKUP_COMMAND
 
 NAME_KINDS = frozenset(("path", "url", "identifier", "number"))
 
@@ -242,32 +242,22 @@ _STATEMENT_FACTOR = 1.4
 """What was decided or is open can be looked up nowhere else."""
 _OLDEST_FACTOR = 0.8
 _REUSED_FACTOR = 1.3
-_SUPERSEDED_FACTOR = 0.2
-_TASK_ENDS = ".!。 "
 
 
 @dataclass(slots=True)
 class ScoredPassage:
-    """A passage with the scores of its facts and its own."""
+    """A passage with the scores of its facts and its own, and its probability."""
 
     passage: Passage
     facts: list[float]
     alone: float
+    chance: float
 
 
 def score_passages(reading: PassageSet) -> list[ScoredPassage]:
     """Return the passages that are worth keeping, in order, with their scores."""
     scale = _Scorer(reading)
     return [scale.score_passage(passage) for passage in (*reading.earlier, *reading.passages)]
-
-
-def select_best_facts(weighed: Sequence[ScoredPassage], limit: int) -> tuple[str, ...]:
-    """Return the facts with the highest scores, best first, each once."""
-    most: dict[str, float] = {}
-    for item in weighed:
-        for fact, value in zip(item.passage.facts, item.facts, strict=True):
-            most[fact.text] = max(value, most.get(fact.text, 0.0))
-    return tuple(sorted(most, key=lambda text: -most[text])[: max(limit, 0)])
 
 
 class _Scorer:
@@ -280,7 +270,6 @@ class _Scorer:
                 self._talked[fact.text].add(passage.place)
         self._bare = _find_bare_names(passages)
         self._chances = compute_chances(reading)
-        self._superseded = _find_superseded(passages, reading.earlier)
 
     def score_passage(self, passage: Passage) -> ScoredPassage:
         failed = any(fact.kind == "error" for fact in passage.facts)
@@ -293,12 +282,10 @@ class _Scorer:
             factor *= _STATEMENT_FACTOR
         if passage.place >= 0:
             factor *= _OLDEST_FACTOR + (1 - _OLDEST_FACTOR) * passage.place / self._last
-        if passage.text in self._superseded:
-            factor *= _SUPERSEDED_FACTOR
-        alone = factor * self._chances.get(id(passage), 1.0)
-        return ScoredPassage(
-            passage, [self._score_fact(passage, fact, alone) for fact in passage.facts], alone
-        )
+        chance = self._chances.get(id(passage), 1.0)
+        alone = factor * chance
+        values = [self._score_fact(passage, fact, alone) for fact in passage.facts]
+        return ScoredPassage(passage, values, alone, chance)
 
     def _score_fact(self, passage: Passage, fact: Fact, alone: float) -> float:
         if passage.speaker != "result":
@@ -328,26 +315,6 @@ def _find_bare_names(passages: Sequence[Passage]) -> dict[str, set[str]]:
 
 def _get_file_stem(path: str) -> str:
     return path.rstrip("/").replace("\\", "/").rpartition("/")[2].partition(":")[0]
-
-
-def _find_superseded(passages: Sequence[Passage], old: Sequence[Passage]) -> set[str]:
-    """Return facts that a later value replaced, or that were ticked off."""
-    said = {passage.template: passage.text for passage in passages if passage.template}
-    boxes = [
-        (passage.text, passage.text[box.end() :].rstrip(_TASK_ENDS), box["done"] is not None)
-        for passage in passages
-        if (box := CHECKBOX.match(passage.text))
-    ]
-    # What was ticked and opened again is open.
-    last = {task: done for _, task, done in boxes}
-    ticked = [task for task, done in last.items() if task and done]
-    anew = {
-        item.text
-        for item in old
-        if said.get(item.template, item.text) != item.text
-        or any(item.text.rstrip(_TASK_ENDS).endswith(task) for task in ticked)
-    }
-    return anew.union(text for text, task, done in boxes if last[task] and not done)
 
 
 _WORD = re.compile(r"[^\W\d_]+")

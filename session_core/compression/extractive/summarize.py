@@ -1,40 +1,28 @@
-"""Write a summary without a model: the best passages, verbatim, within a number of characters.
+"""Write a summary without a model: statements, verbatim, within a number of characters.
 
-The result is deterministic. Each item is a sentence, a line, or, to save room, its facts with the
-words next to them; each fact appears once. Once the best items fit, the remaining room goes to
-whole sentences, and then to passages without facts.
+The result is deterministic. A statement is a sentence or a line, with what is linked to it; of a
+line with little but names, only its facts with the words next to them may be written.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from session_core.compression.chat_messages import Message
-from session_core.compression.extractive import passages, scoring
-from session_core.compression.extractive.facts import STATEMENT_KINDS, Fact, FactKind
-from session_core.compression.extractive.passages import SECTIONS, Passage
-from session_core.compression.extractive.patterns import LOG_TIMESTAMP
-from session_core.compression.extractive.scoring import ScoredPassage
+from session_core.compression.extractive import select, statements, written_form
+from session_core.compression.extractive.select import SelectedItem
+from session_core.compression.extractive.statements import StatementSet
+from session_core.compression.extractive.written_form import HEADINGS, StatementKind
 
 EMPTY_SUMMARY = "Nothing was said."
 NO_ROOM_SUMMARY = "What was said does not fit here."
 
-_SECTION_BY_KIND: Mapping[FactKind, str] = {
-    "decision": "Decided",
-    "task": "Open",
-    "error": "Errors",
-    "command": "Commands",
-    "path": "Files",
-}
-_CONTEXT_WORDS: Mapping[FactKind, tuple[int, int]] = {"number": (4, 2)}
-"""How many words before and behind a fact go with it where there is little room."""
+_MIN_HEADED_BUDGET = 600
+_MIN_NUMBERED_BUDGET = 3000
+"""In less room the ids of the messages would take the place of statements."""
 
-_GAP = " … "
-_MAX_WORD_CHARS = 24
-_MIN_WHOLE_SHARE = 0.75
-_RANK_OFFSET = 20
+_MAX_FALLBACK_ITEMS = 10
+"""So many statements are named if no statement is essential."""
 
 
 def summarize(messages: Iterable[Message], budget_chars: int) -> str:
@@ -42,186 +30,56 @@ def summarize(messages: Iterable[Message], budget_chars: int) -> str:
 
     Earlier summaries in the range are read as summaries.
     """
-    return build_summary(scoring.score_passages(passages.read_passages(messages)), budget_chars)
+    return build_summary(statements.read_statements(messages), budget_chars)
 
 
-def build_summary(weighed: Sequence[ScoredPassage], budget_chars: int) -> str:
-    """Return a summary of scored passages within a budget."""
-    if not weighed:
-        return EMPTY_SUMMARY[: max(budget_chars, 0)]
-    chosen = _ItemSelector(weighed, budget_chars).select_items()
-    return _render_summary(weighed, chosen) or NO_ROOM_SUMMARY[: max(budget_chars, 0)]
+def build_summary(found: StatementSet, budget_chars: int) -> str:
+    """Return a summary of statements within a budget."""
+    return write_summary(found, choose_items(found, budget_chars), budget_chars)
 
 
-@dataclass(slots=True)
-class _Candidate:
-    """One form of an item: its text, value and cost."""
-
-    text: str
-    gain: float
-    cost: int
-
-    @property
-    def rank(self) -> float:
-        """Return the sort key, lower is better; short forms are slightly preferred."""
-        return -self.gain / (_RANK_OFFSET + max(self.cost, 0))
+def choose_items(found: StatementSet, budget_chars: int) -> list[SelectedItem]:
+    """Return the statements of a summary within a budget."""
+    header = _write_header(found, budget_chars)
+    return select.select_items(
+        found.current,
+        budget_chars - len(header),
+        numbered=budget_chars >= _MIN_NUMBERED_BUDGET,
+    )
 
 
-class _ItemSelector:
-    """Selects the best candidate repeatedly; facts in the summary have no more value."""
-
-    def __init__(self, valued: Sequence[ScoredPassage], room: int) -> None:
-        self._valued = valued
-        self._room = room
-        self._said: set[str] = set()
-        self._headed: set[str] = set()
-        self._chosen: dict[int, str] = {}
-
-    def select_items(self) -> dict[int, str]:
-        """Return the text of each chosen item by its number."""
-        heap = [
-            (offer.rank, at)
-            for at in range(len(self._valued))
-            if (offer := self._find_best_candidate(at))
-        ]
-        heapq.heapify(heap)
-        while heap and self._room > 1:
-            rank, at = heapq.heappop(heap)
-            offer = self._find_best_candidate(at)
-            if offer is None:
-                continue
-            if offer.rank <= rank:
-                self._accept_candidate(at, offer)
-                offer = self._find_best_candidate(at)
-            if offer:
-                heapq.heappush(heap, (offer.rank, at))
-        return self._chosen
-
-    def _find_best_candidate(self, at: int) -> _Candidate | None:
-        """Return the best form of an item that still fits."""
-        item = self._valued[at]
-        taken = self._chosen.get(at)
-        offers = (
-            self._list_candidates(item) if taken is None else self._list_extensions(item, taken)
-        )
-        room = self._room - self._measure_heading(item)
-        fitting = [offer for offer in offers if offer.cost <= room]
-        return min(fitting, key=lambda offer: offer.rank, default=None)
-
-    def _list_candidates(self, item: ScoredPassage) -> Iterator[_Candidate]:
-        """Yield a whole item, and its new facts alone."""
-        text = _strip_timestamp(item.passage)
-        new = [pair for pair in self._list_new_facts(item) if pair[0].text not in self._said]
-        if item.passage.text in self._said or (item.passage.facts and not new):
-            return
-        yield _Candidate(text, item.alone, _measure_cost(text))
-        new = [pair for pair in new if not _is_bare_name(pair[0])]
-        if new:
-            text = _format_facts(item.passage, [fact for fact, _ in new])
-            yield _Candidate(text, max(gain for _, gain in new), _measure_cost(text))
-
-    def _list_extensions(self, item: ScoredPassage, taken: str) -> Iterator[_Candidate]:
-        """Yield the whole item for each item of which only a part is chosen."""
-        whole = _strip_timestamp(item.passage)
-        if taken != whole:
-            left = max(item.alone - max(item.facts, default=0.0), 0.0)
-            yield _Candidate(whole, left, _measure_cost(whole) - _measure_cost(taken))
-
-    def _list_new_facts(self, item: ScoredPassage) -> Iterator[tuple[Fact, float]]:
-        return zip(item.passage.facts, item.facts, strict=True)
-
-    def _measure_heading(self, item: ScoredPassage) -> int:
-        section = _choose_section(item.passage)
-        return 0 if section in self._headed else len(section) + 2
-
-    def _accept_candidate(self, at: int, offer: _Candidate) -> None:
-        passage = self._valued[at].passage
-        self._room -= offer.cost + self._measure_heading(self._valued[at])
-        self._headed.add(_choose_section(passage))
-        self._chosen[at] = offer.text
-        self._said.add(passage.text)
-        self._said.update(fact.text for fact in passage.facts if fact.text in offer.text)
+def write_summary(found: StatementSet, chosen: Sequence[SelectedItem], budget_chars: int) -> str:
+    """Return the summary of chosen statements."""
+    if not chosen:
+        text = NO_ROOM_SUMMARY if found.current else EMPTY_SUMMARY
+        return text[: max(budget_chars, 0)]
+    return _write_header(found, budget_chars) + "\n".join(_render_sections(chosen))
 
 
-def _is_bare_name(fact: Fact) -> bool:
-    """Return whether a fact is a name without meaning of its own."""
-    return fact.kind == "identifier" and fact.text.isalpha()
+def list_essential(chosen: Iterable[SelectedItem], clean: Callable[[str], str] = str) -> list[str]:
+    """Return the texts of the chosen statements that no summary may lack, the most worthy first.
+
+    Texts that `clean` changes are left out. If there is no essential text, the best others follow.
+    """
+    chosen = [item for item in chosen if clean(item.statement.text) == item.statement.text]
+    best = sorted(chosen, key=lambda item: -item.statement.worth)
+    essential = [item for item in best if statements.is_essential(item.statement)]
+    return [item.statement.text for item in essential or best[:_MAX_FALLBACK_ITEMS]]
 
 
-def _strip_timestamp(passage: Passage) -> str:
-    """Return a passage without the time that a program wrote before it."""
-    stamp = LOG_TIMESTAMP.match(passage.text) if passage.speaker == "result" else None
-    return passage.text[stamp.end() :] if stamp else passage.text
+def _write_header(found: StatementSet, budget_chars: int) -> str:
+    """Return the first line; a very short summary has none."""
+    if budget_chars < _MIN_HEADED_BUDGET:
+        return ""
+    marked = any(it.message_id is not None for it in found.statements)
+    legend = marked and budget_chars >= _MIN_NUMBERED_BUDGET
+    return f"{written_form.write_header(found.counted, legend=legend)}\n"
 
 
-def _measure_cost(text: str) -> int:
-    return len(passages.format_summary_line(text)) + 1
-
-
-def _format_facts(passage: Passage, facts: Sequence[Fact]) -> str:
-    """Return the facts of a passage with the words next to them, or the whole passage."""
-    text = passage.text
-    if passage.speaker == "earlier":
-        return text
-    spans: list[tuple[int, int]] = []
-    for fact in facts:
-        begin, end = _widen_span(passage, fact, *_CONTEXT_WORDS.get(fact.kind, (0, 0)))
-        if spans and begin <= spans[-1][1] + len(_GAP):
-            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
-        else:
-            spans.append((begin, end))
-    form = _GAP.join(text[begin:end].strip() for begin, end in spans)
-    return text if len(form) > _MIN_WHOLE_SHARE * len(text) else form
-
-
-def _widen_span(passage: Passage, fact: Fact, before: int, behind: int) -> tuple[int, int]:
-    begin, end = fact.position, fact.end
-    for _ in range(before):
-        begin = _find_word_before(passage.text, begin)
-    for _ in range(behind):
-        end = _find_word_after(passage.text, end)
-    for other in passage.facts if before or behind else ():
-        if other.position < begin < other.end <= fact.position:
-            begin = other.end
-        if fact.end <= other.position < end < other.end:
-            end = other.position
-    return begin, end
-
-
-def _find_word_before(text: str, at: int) -> int:
-    head = text[max(0, at - _MAX_WORD_CHARS) : at]
-    cut = head.rstrip().rfind(" ")
-    if cut < 0:
-        return 0 if len(head) < _MAX_WORD_CHARS else at
-    return at - len(head) + cut + 1
-
-
-def _find_word_after(text: str, at: int) -> int:
-    tail = text[at : at + _MAX_WORD_CHARS]
-    word = tail.lstrip()
-    if not word:
-        return at + len(tail)
-    cut = word.find(" ")
-    if cut < 0:
-        return len(text) if len(tail) < _MAX_WORD_CHARS else at
-    return at + len(tail) - len(word) + cut
-
-
-def _choose_section(passage: Passage) -> str:
-    if passage.section:
-        return passage.section
-    kinds = {fact.kind for fact in passage.facts}
-    # A page or a file may say "always", or what to do, which nobody here has decided or asked for.
-    own = kinds - STATEMENT_KINDS if passage.speaker == "result" else kinds
-    found = next((name for kind, name in _SECTION_BY_KIND.items() if kind in own), None)
-    if passage.speaker == "user" and found in (None, "Open", "Files", "Commands"):
-        return "Asked"
-    return found or ("Details" if kinds else "Said")
-
-
-def _render_summary(valued: Sequence[ScoredPassage], chosen: Mapping[int, str]) -> str:
-    lines: dict[str, list[str]] = {name: [] for name in SECTIONS}
-    for at in sorted(chosen):
-        lines[_choose_section(valued[at].passage)].append(passages.format_summary_line(chosen[at]))
-    parts = ["\n".join((f"{name}:", *items)) for name, items in lines.items() if items]
-    return "\n".join(parts)
+def _render_sections(chosen: Iterable[SelectedItem]) -> Iterator[str]:
+    lines: dict[StatementKind, list[str]] = {kind: [] for kind in HEADINGS}
+    for item in chosen:
+        lines[item.statement.kind].append(item.written)
+    for kind, written in lines.items():
+        if written:
+            yield "\n".join((written_form.write_heading(kind), *written))

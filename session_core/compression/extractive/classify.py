@@ -1,0 +1,166 @@
+"""Decide what a passage states, by its speaker, its form and words of seven languages."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from session_core.compression.extractive import cues
+from session_core.compression.extractive import patterns as p
+from session_core.compression.extractive.facts import FactKind
+from session_core.compression.extractive.passages import Passage
+from session_core.compression.extractive.written_form import StatementKind
+
+_FILLER_CHARS = 30
+"""A filler stands at the beginning of a sentence."""
+_MAX_FILLER_CHARS = 140
+_SETTLED = re.compile(
+    r"\b(?:decid|agree|we chose|settled|go with|going with|beschlossen|entschieden|geeinigt|décid"
+    r"|acord|решил[аи]? |договор)|决定|決定|決め"
+)
+"""A decision that has words of a report too: `we agreed to …`."""
+_FACT_KINDS: dict[FactKind, StatementKind] = {"command": "command", "path": "file"}
+_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}\.\w")
+_NAME_KINDS = frozenset(("command", "path", "url"))
+_PHONE = re.compile(r"\+\d[\d /-]{6,18}\d")
+
+
+class Traits(NamedTuple):
+    """What a passage states, and its role in a problem or in a correction."""
+
+    kind: StatementKind | None
+    """None for a filler."""
+    is_question: bool = False
+    is_correction: bool = False
+    is_explicit: bool = False
+    """Whether the words leave no doubt, so that the statement stays for long."""
+    is_cause: bool = False
+    is_fix: bool = False
+    is_reason: bool = False
+
+
+def classify_passage(passage: Passage) -> Traits:
+    """Return what a passage states."""
+    if passage.speaker in ("call", "result"):
+        return Traits(_classify_output(passage))
+    folded = passage.text.lower().replace("\u2019", "'")
+    return _classify_speech(passage, folded, frozenset(p.WORD.findall(folded)))
+
+
+def _classify_output(passage: Passage) -> StatementKind:
+    box = p.CHECKBOX.match(passage.text)
+    if box and passage.speaker == "call":
+        return "done" if box["done"] else "task"
+    kinds = {fact.kind for fact in passage.facts}
+    if "error" in kinds:
+        return "problem"
+    return "command" if passage.speaker == "call" and "command" in kinds else "output"
+
+
+def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Traits:
+    text, kinds = passage.text, {fact.kind for fact in passage.facts}
+    box = p.CHECKBOX.match(text)
+    if box:
+        return Traits("done" if box["done"] else "task", is_explicit=True)
+    named = bool(kinds - {"decision", "task"})
+    strong = cues.STRONG_CORRECTION.is_in(folded, words)
+    if not strong and _is_filler(folded, words, named):
+        return Traits(None)
+    if cues.QUESTION_END.search(text):
+        return Traits("request" if passage.speaker == "user" else "remark", is_question=True)
+    correction = strong or cues.CORRECTION.is_in(folded, words)
+    kind, explicit = _find_kind(passage, folded, words, kinds)
+    if strong and kind not in ("task", "done"):
+        kind = "changed"
+    return Traits(
+        kind,
+        is_correction=correction,
+        is_explicit=explicit or strong,
+        is_cause=cues.CAUSE.is_in(folded, words),
+        is_fix=cues.FIX.is_in(folded, words),
+        is_reason=_begins_with(cues.REASON, folded),
+    )
+
+
+def _find_kind(
+    passage: Passage, folded: str, words: frozenset[str], kinds: set[FactKind]
+) -> tuple[StatementKind, bool]:
+    user = passage.speaker == "user"
+    settled = _SETTLED.search(folded) is not None
+    if not settled and is_done(folded, words):
+        return "done", True
+    intention = not user and _begins_with(cues.INTENTION, folded)
+    if not settled and not intention and cues.OPEN.is_in(folded, words):
+        return "task", True
+    if settled:
+        return "decision", True
+    if cues.RULE.is_in(folded, words) and not intention:
+        return "rule", user
+    if "decision" in kinds:
+        return "decision", False
+    if user and cues.GOAL.is_in(folded, words):
+        return "goal", True
+    return _find_lesser_kind(passage, folded, words, kinds)
+
+
+def _find_lesser_kind(
+    passage: Passage, folded: str, words: frozenset[str], kinds: set[FactKind]
+) -> tuple[StatementKind, bool]:
+    """Return the kind of a statement that settles nothing."""
+    user = passage.speaker == "user"
+    if "error" in kinds or cues.PROBLEM.is_in(folded, words):
+        return "problem", False
+    spoken = _blank_names(passage, folded)
+    if cues.PERSON.is_in(folded, words) or _EMAIL.search(spoken) or _PHONE.search(spoken):
+        return "person", True
+    if cues.DATE.search(spoken):
+        return "person", False
+    if "task" in kinds and user:
+        return "request", False
+    found = next((kind for name, kind in _FACT_KINDS.items() if name in kinds), None)
+    remark: StatementKind = "note" if user else "remark"
+    return found or ("detail" if kinds else remark), False
+
+
+def _blank_names(passage: Passage, folded: str) -> str:
+    """Return a text without its paths and addresses, whose dates are no appointments."""
+    if len(folded) == len(passage.text):
+        for fact in passage.facts:
+            if fact.kind in _NAME_KINDS:
+                folded = f"{folded[: fact.position]}{' ' * len(fact.text)}{folded[fact.end :]}"
+    return folded
+
+
+def is_done(folded: str, words: frozenset[str]) -> bool:
+    """Return whether a text reports that something is done."""
+    return cues.DONE.is_in(folded, words) and not cues.NOT_DONE.search(folded)
+
+
+def _begins_with(cue: cues.Cue, folded: str) -> bool:
+    begin = folded[:_FILLER_CHARS]
+    spaced = cue.spaced.search(begin)
+    if spaced and not p.WORD.search(begin, 0, spaced.start()):
+        return True
+    wide = None if folded.isascii() else cue.unspaced.match(begin)
+    return wide is not None
+
+
+def _is_filler(folded: str, words: frozenset[str], named: bool) -> bool:
+    if named or len(folded) > _MAX_FILLER_CHARS or any(map(str.isdigit, folded)):
+        return False
+    if not _begins_with(cues.FILLER, folded):
+        return False
+    return not (cues.OPEN.is_in(folded, words) or cues.RULE.is_in(folded, words))
+
+
+def classify_title(title: str) -> StatementKind | None:
+    """Return the kind of the lines below a heading of a foreign summary."""
+    folded = title.lower()
+    words = frozenset(p.WORD.findall(folded))
+    if is_done(folded, words):
+        return "done"
+    if cues.OPEN.is_in(folded, words) or "task" in folded or "next" in words:
+        return "task"
+    if p.DECIDED.search(folded) or p.UNSPACED_DECISION.search(folded):
+        return "decision"
+    return "goal" if cues.GOAL.is_in(folded, words) else None

@@ -1,0 +1,112 @@
+"""Join statements that say little apart: a problem and its fix, a question and its answer.
+
+A statement is linked only to one before it, within a few messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from session_core.compression.extractive.statements import Statement
+    from session_core.compression.extractive.written_form import Label
+
+_MAX_CASE_MESSAGES = 12
+_NEAR_MESSAGES = 6
+_MAX_PARTS = 3
+_MAX_QUESTION_CHARS = 120
+_MAX_ANSWER_CHARS = 60
+_MIN_WORDS = 2
+_REASONED = frozenset((kind, "current") for kind in ("decision", "rule", "changed", "task"))
+_CAUSE_KINDS = frozenset(("problem", "note", "remark", "detail", "file", "command", "person"))
+_FIX_KINDS = frozenset(("done", "problem", "note", "remark", "detail", "file", "command"))
+
+
+def link_statements(found: Sequence[Statement]) -> None:
+    """Link new statements in their order."""
+    new = [statement for statement in found if not statement.age]
+    speech = [statement for statement in new if statement.is_speech]
+    _link_reasons(speech)
+    _link_answers(speech)
+    _link_cases(new)
+
+
+def _link(head: Statement, label: Label, part: Statement) -> None:
+    head.parts.append((label, part))
+    part.state = "linked"
+
+
+def _link_reasons(speech: Sequence[Statement]) -> None:
+    for before, after in pairwise(speech):
+        if (
+            before.passage.place == after.passage.place
+            and after.traits.is_reason
+            and after.kind not in ("task", "changed")
+            and (before.kind, before.state) in _REASONED
+        ):
+            _link(before, "reason", after)
+
+
+def _link_answers(speech: Sequence[Statement]) -> None:
+    """Link a short question and the answer of the other side, or a question and a short answer."""
+    for question, answer in pairwise(speech):
+        if not question.traits.is_question or "linked" in (question.state, answer.state):
+            continue
+        distance = answer.passage.place - question.passage.place
+        if not 0 < distance <= 2 or question.author == answer.author or answer.traits.is_question:  # noqa: PLR2004 -- a note may stand between
+            continue
+        if answer.alike or len(answer.words) + len(question.words) < _MIN_WORDS:
+            continue
+        asked_briefly = question.author == "user" and len(question.text) <= _MAX_QUESTION_CHARS
+        answered_briefly = (
+            question.author == "assistant"
+            and len(answer.text) <= _MAX_ANSWER_CHARS
+            and len(question.text) <= 2 * _MAX_QUESTION_CHARS
+        )
+        if asked_briefly or answered_briefly:
+            question.kind = (
+                "decision"
+                if answered_briefly and answer.kind in ("note", "remark")
+                else answer.kind
+            )
+            _link(question, "answer", answer)
+
+
+def _link_cases(new: Sequence[Statement]) -> None:
+    cases: list[Statement] = []
+    for statement in new:
+        place = statement.passage.place
+        cases = [case for case in cases if place - case.passage.place <= _MAX_CASE_MESSAGES]
+        label = _choose_label(statement) if statement.state == "current" else None
+        case = _find_case(cases, statement) if label else None
+        if label and case and not statement.parts:
+            _link(case, label, statement)
+        elif statement.kind == "problem" and statement.state == "current":
+            cases.append(statement)
+
+
+def _choose_label(statement: Statement) -> Label | None:
+    if not statement.is_speech or statement.traits.is_question:
+        return None
+    if statement.traits.is_fix and statement.kind in _FIX_KINDS:
+        return "fix"
+    return "cause" if statement.traits.is_cause and statement.kind in _CAUSE_KINDS else None
+
+
+def _find_case(cases: Sequence[Statement], statement: Statement) -> Statement | None:
+    """Return the problem that a cause or a fix belongs to: one with common words, or the last."""
+    open_cases = [case for case in cases if len(case.parts) < _MAX_PARTS]
+    related = [case for case in open_cases if case.words & statement.words]
+    near = [
+        case
+        for case in open_cases
+        if statement.passage.place - case.passage.place <= _NEAR_MESSAGES and case.is_speech
+    ]
+    return next(_last_of(related, near), None)
+
+
+def _last_of(*groups: Sequence[Statement]) -> Iterator[Statement]:
+    for group in groups:
+        yield from reversed(group)

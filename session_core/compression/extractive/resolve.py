@@ -1,0 +1,162 @@
+"""Decide which statements still hold: what was corrected, done or said again does not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from session_core.compression.extractive import patterns as p
+from session_core.compression.extractive.topics import TopicIndex
+
+if TYPE_CHECKING:
+    from session_core.compression.extractive.statements import Statement
+
+_STRONG_OVERLAP = 0.34
+_WEAK_OVERLAP = 0.5
+_SAME_OVERLAP = 0.8
+_REPEAT_OVERLAP = 0.85
+_DONE_OVERLAP = 0.5
+_BEST_SHARE = 0.8
+_MIN_COMMON_WORDS = 2
+_OPEN_KINDS = frozenset(("task", "request"))
+_MIN_LIST_ITEMS = 3
+_UNIT_CHARS = 12
+_TASK_ENDS = ".!。 "
+
+
+def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
+    """Set the states of statements; later ones decide about earlier ones."""
+    _replace_lists(speech)
+    for at, statement in enumerate(speech):
+        related = [
+            (other, common)
+            for other, common in index.find_related(at)
+            if speech[other].state in ("current", "linked")
+        ]
+        for other in _find_repeated(at, related, index):
+            if speech[other].passage.place != statement.passage.place or statement.age:
+                speech[other].state = "repeated"
+        if statement.kind == "done":
+            for other in _find_finished(at, related, speech, index):
+                speech[other].state = "done"
+        for other in _find_superseded(at, related, speech, index):
+            speech[other].state = "superseded"
+
+
+def _replace_lists(speech: Sequence[Statement]) -> None:
+    """Close the items of a to-do list that the list after it lacks."""
+    before: dict[str, Statement] = {}
+    for items in _group_lists(speech):
+        texts = {_get_item_text(item): item for item in items}
+        common = before.keys() & texts.keys()
+        whole = _is_whole_list(items) or 2 * len(common) >= max(len(before), _MIN_LIST_ITEMS)
+        for text, item in before.items() if whole else ():
+            item.state = "repeated" if text in common else "done"
+        for text in common:
+            before[text].state = "repeated"
+        before = texts if whole else before | texts
+
+
+def _group_lists(speech: Sequence[Statement]) -> Iterator[list[Statement]]:
+    """Yield the lists with boxes, each of one message or of an earlier summary."""
+    boxes = [statement for statement in speech if p.CHECKBOX.match(statement.text)]
+    for _, group in itertools.groupby(boxes, key=lambda statement: statement.passage.place):
+        yield list(group)
+
+
+def _is_whole_list(items: Sequence[Statement]) -> bool:
+    """Return whether a list shows all tasks: that of a tool, or one with both kinds of boxes."""
+    return items[0].author == "tool" or len({item.kind for item in items}) > 1
+
+
+def _get_item_text(item: Statement) -> str:
+    box = p.CHECKBOX.match(item.text)
+    return item.text[box.end() if box else 0 :].rstrip(_TASK_ENDS)
+
+
+Related = Sequence[tuple[int, set[str]]]
+
+
+def _find_repeated(at: int, related: Related, index: TopicIndex) -> Iterator[int]:
+    words = index.words[at]
+    for other, common in related:
+        before = index.words[other]
+        # Most have little in common; counting is faster than weighing.
+        if 2 * len(common) >= len(before) and index.values[other] <= index.values[at]:
+            union = index.weigh(words | before)
+            if union and index.weigh(words & before) / union >= _REPEAT_OVERLAP:
+                yield other
+
+
+def _find_finished(
+    at: int, related: Related, speech: Sequence[Statement], index: TopicIndex
+) -> Iterator[int]:
+    """Yield the open tasks whose words a report contains."""
+    for other, common in related:
+        if speech[other].kind in _OPEN_KINDS:
+            covered = index.measure_coverage(other, at)
+            if covered >= _DONE_OVERLAP and _is_telling(common, index):
+                yield other
+
+
+def _is_telling(common: set[str], index: TopicIndex) -> bool:
+    return len(common) >= _MIN_COMMON_WORDS or any(index.is_rare(word) for word in common)
+
+
+def _find_superseded(
+    at: int, related: Related, speech: Sequence[Statement], index: TopicIndex
+) -> Iterator[int]:
+    statement = speech[at]
+    overlaps: dict[int, float] = {}
+    for other, common in related:
+        before = speech[other]
+        if before.state != "current" or (before.kind == "done" and statement.kind != "done"):
+            continue
+        least = _choose_threshold(at, other, speech, index)
+        if least is None:
+            continue
+        overlap = _measure_common_topic(at, other, common, index, same=least == _SAME_OVERLAP)
+        if overlap >= least:
+            overlaps[other] = overlap
+    best = max(overlaps.values(), default=0.0)
+    return (other for other, overlap in overlaps.items() if overlap >= best * _BEST_SHARE)
+
+
+def _measure_common_topic(
+    at: int, other: int, common: set[str], index: TopicIndex, *, same: bool
+) -> float:
+    """Return the share of common words, of all words or of the shorter statement."""
+    topic = common & index.topics[at]
+    if not any(map(index.is_rare, topic)):
+        return 0.0
+    words, before = index.topics[at], index.topics[other]
+    whole = index.weigh(words | before) if same else min(map(index.weigh, (words, before)))
+    return index.weigh(topic) / whole if whole else 0.0
+
+
+def _choose_threshold(
+    at: int, other: int, speech: Sequence[Statement], index: TopicIndex
+) -> float | None:
+    """Return how much two statements must have in common for the later to replace the earlier."""
+    statement = speech[at]
+    if statement.kind == "changed":
+        return _STRONG_OVERLAP
+    if statement.traits.is_correction:
+        return _WEAK_OVERLAP
+    new, old = index.values[at], index.values[other]
+    if len(new - old) != 1 or len(old - new) != 1:
+        return None
+    differs = _is_free_value(statement.text, *(new - old)) and _is_free_value(
+        speech[other].text, *(old - new)
+    )
+    return _SAME_OVERLAP if differs else None
+
+
+def _is_free_value(text: str, value: str) -> bool:
+    """Return whether a value is a quantity, and no part of a name."""
+    begin = text.lower().find(value)
+    if begin < 0:
+        return False
+    around = text[begin : begin + len(value) + _UNIT_CHARS]
+    return bool(p.VALUE_PREFIX.search(text[:begin]) or p.NUMBER_UNIT.match(around))

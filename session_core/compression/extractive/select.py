@@ -1,0 +1,249 @@
+"""Choose the statements of a summary within its length.
+
+Open tasks come first, then new statements as if they were alone, then all others by their worth,
+which fades with age. Mentions and tool output take what is left, by the value of their facts; room
+that nothing deserves stays empty.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from session_core.compression.extractive import written_form
+from session_core.compression.extractive.facts import Fact, FactKind
+from session_core.compression.extractive.passages import Passage
+from session_core.compression.extractive.patterns import LOG_TIMESTAMP
+from session_core.compression.extractive.statements import MIN_SPEECH_WORTH, Statement
+from session_core.compression.extractive.written_form import StatementKind, WrittenLine
+
+_TASK_SHARE = 0.5
+"""How much of a summary old open tasks may take."""
+_NEW_SHARE = 0.85
+"""How much of the rest new statements may take before old ones compete."""
+_CONTEXT_WORDS: Mapping[FactKind, tuple[int, int]] = {"number": (4, 2)}
+"""How many words before and after a fact go with it if there is little room."""
+_FRAGMENT_KINDS = frozenset(
+    ("command", "file", "detail", "output", "problem", "request", "note", "remark", "mention")
+)
+_GAP = " … "
+_MAX_WORD_CHARS = 24
+_MIN_FRAGMENT_CHARS = 60
+"""A shorter sentence is said whole."""
+_MIN_WHOLE_SHARE = 0.75
+_RANK_OFFSET = 20
+_MIN_WORTH = 0.05
+_MIN_WORTH_SHARE = 0.25
+"""If nothing is worth much, so much of the best is worth writing."""
+_MIN_SPEECH_RANK = 0.004
+"""Speech of a lower worth per character competes with tool output."""
+_REST_SHARE = 0.2
+"""How much the rest of a sentence is worth at least if its facts are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedItem:
+    """A statement and its form in a summary."""
+
+    statement: Statement
+    written: str
+
+
+@dataclass(slots=True)
+class _Form:
+    """One form of a statement: its text, value and cost."""
+
+    written: str
+    gain: float
+    cost: int
+
+    @property
+    def rank(self) -> float:
+        """Return the sort key, lower is better; short forms are slightly preferred."""
+        return -self.gain / (_RANK_OFFSET + max(self.cost, 0))
+
+
+def select_items(current: Sequence[Statement], room: int, *, numbered: bool) -> list[SelectedItem]:
+    """Return the statements that fit, in their order."""
+    best = max((it.worth for it in current), default=0.0)
+    selector = _Selector(current, room, numbered, min(_MIN_WORTH, _MIN_WORTH_SHARE * best))
+    speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= MIN_SPEECH_WORTH]
+    tasks = [at for at in speech if current[at].kind == "task"]
+    selector.fill(tasks, int(room * _TASK_SHARE))
+    new = [at for at in speech if not current[at].age]
+    selector.fill(new, int(selector.used + (room - selector.used) * _NEW_SHARE), _MIN_SPEECH_RANK)
+    selector.fill(speech, room, _MIN_SPEECH_RANK)
+    selector.counts_facts = True
+    selector.fill(range(len(current)), room)
+    return [SelectedItem(current[at], selector.chosen[at]) for at in sorted(selector.chosen)]
+
+
+@dataclass(slots=True)
+class _Selector:
+    """Selects the best form repeatedly; facts in the summary have no more value."""
+
+    statements: Sequence[Statement]
+    room: int
+    numbered: bool
+    least_worth: float
+    counts_facts: bool = False
+    """Whether new speech is worth at least as much as its facts."""
+    used: int = 0
+    chosen: dict[int, str] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
+    _headed: set[StatementKind] = field(default_factory=set)
+
+    def fill(self, places: Iterable[int], limit: int, least: float = 0.0) -> None:
+        """Choose among some statements until the summary has so many characters."""
+        heap = [(form.rank, at) for at in places if (form := self._find_best(at, limit))]
+        heapq.heapify(heap)
+        while heap and self.used < limit - 1:
+            rank, at = heapq.heappop(heap)
+            if -rank < least:
+                break
+            form = self._find_best(at, limit)
+            if form is None:
+                continue
+            if form.rank <= rank:
+                self._accept(at, form)
+                form = self._find_best(at, limit)
+            if form:
+                heapq.heappush(heap, (form.rank, at))
+
+    def _find_best(self, at: int, limit: int) -> _Form | None:
+        """Return the best form of a statement that still fits."""
+        statement = self.statements[at]
+        taken = self.chosen.get(at)
+        forms = (
+            self._list_forms(statement) if taken is None else self._list_longer(statement, taken)
+        )
+        room = limit - self.used - self._measure_heading(statement)
+        fitting = [form for form in forms if form.cost <= room and form.gain >= self.least_worth]
+        return min(fitting, key=lambda form: form.rank, default=None)
+
+    def _list_forms(self, statement: Statement) -> Iterator[_Form]:
+        """Yield a whole statement, and its new facts alone."""
+        passage = statement.passage
+        pairs = zip(passage.facts, statement.scored.facts, strict=True)
+        new = [(fact, gain) for fact, gain in pairs if fact.text not in self._said]
+        detail = statement.kind in _FRAGMENT_KINDS
+        if passage.text in self._said or (detail and passage.facts and not new):
+            return
+        whole = _write(statement, _strip_timestamp(passage), numbered=self.numbered)
+        yield _Form(whole, self._get_worth(statement), len(whole) + 1)
+        new = [pair for pair in new if not _is_bare_name(pair[0])]
+        long = not statement.is_speech or len(passage.text) >= _MIN_FRAGMENT_CHARS
+        if new and detail and long and not statement.parts:
+            part = _write(
+                statement,
+                _format_facts(passage, [fact for fact, _ in new]),
+                numbered=self.numbered,
+            )
+            yield _Form(part, max(gain for _, gain in new), len(part) + 1)
+
+    def _get_worth(self, statement: Statement) -> float:
+        if self.counts_facts and statement.passage.facts and not statement.age:
+            return max(statement.worth, statement.scored.alone)
+        return statement.worth
+
+    def _list_longer(self, statement: Statement, taken: str) -> Iterator[_Form]:
+        """Yield the whole statement if only a part of it is chosen."""
+        text = _strip_timestamp(statement.passage)
+        whole = _write(statement, text, numbered=self.numbered)
+        if taken != whole:
+            left = statement.worth - max(statement.scored.facts, default=0.0)
+            left = max(left, _REST_SHARE * statement.worth)
+            yield _Form(whole, left, len(whole) - len(taken))
+
+    def _measure_heading(self, statement: Statement) -> int:
+        if statement.kind in self._headed:
+            return 0
+        return len(written_form.write_heading(statement.kind)) + 1
+
+    def _accept(self, at: int, form: _Form) -> None:
+        statement = self.statements[at]
+        self.used += form.cost + self._measure_heading(statement)
+        self._headed.add(statement.kind)
+        self.chosen[at] = form.written
+        self._said.add(statement.text)
+        self._said.update(f.text for f in statement.passage.facts if f.text in form.written)
+
+
+def _write(statement: Statement, text: str, *, numbered: bool) -> str:
+    parts = [
+        *(
+            replace(part, message_id=part.message_id if numbered else None)
+            for part in statement.old_parts
+        ),
+        *(
+            WrittenLine(
+                part.text, part.kind, part.author, part.message_id if numbered else None, label
+            )
+            for label, part in statement.parts
+        ),
+    ]
+    number = statement.message_id if numbered else None
+    return written_form.write_line(
+        WrittenLine(text, statement.kind, statement.author, number, parts=parts)
+    )
+
+
+def _is_bare_name(fact: Fact) -> bool:
+    """Return whether a fact is a name without meaning of its own."""
+    return fact.kind == "identifier" and fact.text.isalpha()
+
+
+def _strip_timestamp(passage: Passage) -> str:
+    """Return a passage without the time that a program wrote before it."""
+    stamp = LOG_TIMESTAMP.match(passage.text) if passage.speaker == "result" else None
+    return passage.text[stamp.end() :] if stamp else passage.text
+
+
+def _format_facts(passage: Passage, facts: Sequence[Fact]) -> str:
+    """Return the facts of a passage with the words next to them, or the whole passage."""
+    text = passage.text
+    if passage.speaker == "earlier":
+        return text
+    spans: list[tuple[int, int]] = []
+    for fact in facts:
+        begin, end = _widen_span(passage, fact, *_CONTEXT_WORDS.get(fact.kind, (0, 0)))
+        if spans and begin <= spans[-1][1] + len(_GAP):
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((begin, end))
+    form = _GAP.join(text[begin:end].strip() for begin, end in spans)
+    return text if len(form) > _MIN_WHOLE_SHARE * len(text) else form
+
+
+def _widen_span(passage: Passage, fact: Fact, before: int, behind: int) -> tuple[int, int]:
+    begin, end = fact.position, fact.end
+    for _ in range(before):
+        begin = _find_word_before(passage.text, begin)
+    for _ in range(behind):
+        end = _find_word_after(passage.text, end)
+    for other in passage.facts if before or behind else ():
+        if other.position < begin < other.end <= fact.position:
+            begin = other.end
+        if fact.end <= other.position < end < other.end:
+            end = other.position
+    return begin, end
+
+
+def _find_word_before(text: str, at: int) -> int:
+    head = text[max(0, at - _MAX_WORD_CHARS) : at]
+    cut = head.rstrip().rfind(" ")
+    if cut < 0:
+        return 0 if len(head) < _MAX_WORD_CHARS else at
+    return at - len(head) + cut + 1
+
+
+def _find_word_after(text: str, at: int) -> int:
+    tail = text[at : at + _MAX_WORD_CHARS]
+    word = tail.lstrip()
+    if not word:
+        return at + len(tail)
+    cut = word.find(" ")
+    if cut < 0:
+        return len(text) if len(tail) < _MAX_WORD_CHARS else at
+    return at + len(tail) - len(word) + cut

@@ -1,0 +1,327 @@
+"""Read a range of messages as statements: classified, linked, with their state, age and worth.
+
+Lines of an earlier summary are statements with an age. New statements close tasks, replace others
+or repeat them; only statements that still hold are worth keeping.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from session_core.compression import chat_messages
+from session_core.compression.chat_messages import Message
+from session_core.compression.extractive import links, passages, resolve, scoring, topics
+from session_core.compression.extractive.classify import Traits, classify_passage, classify_title
+from session_core.compression.extractive.facts import STATEMENT_KINDS
+from session_core.compression.extractive.passages import Passage, PassageSet
+from session_core.compression.extractive.patterns import CHECKBOX
+from session_core.compression.extractive.scoring import ScoredPassage
+from session_core.compression.extractive.written_form import (
+    Author,
+    Label,
+    StatementKind,
+    WrittenLine,
+)
+
+_WORTH: Mapping[StatementKind, float] = {
+    "goal": 1.8,
+    "rule": 1.6,
+    "task": 1.7,
+    "changed": 1.6,
+    "decision": 1.5,
+    "problem": 1.2,
+    "person": 1.3,
+    "done": 1.1,
+    "request": 0.5,
+    "command": 0.8,
+    "file": 1.0,
+    "detail": 1.0,
+    "note": 0.9,
+    "remark": 0.6,
+}
+"""The worth of a statement by its kind; a mention and output have the worth of their facts."""
+_HALF_LIVES: Mapping[StatementKind, float] = {
+    "goal": 12.0,
+    "task": 24.0,
+    "rule": 6.0,
+    "changed": 4.0,
+    "decision": 4.0,
+    "person": 4.0,
+    "problem": 3.0,
+    "note": 3.0,
+    "detail": 3.0,
+    "remark": 2.0,
+    "done": 2.0,
+    "request": 1.0,
+}
+"""After how many ranges of the present length a statement is worth half."""
+_DETAIL_HALF_LIFE = 1.0
+MIN_SPEECH_WORTH = 0.3
+"""New speech that is worth less waits for the room that is left, and is filler without a fact."""
+_MAX_FILLER_CHARS = 140
+_MIN_OUTPUT_CHANCE = 0.3
+"""Tool output without a fact is filler if its probability is less."""
+_UNSURE_FACTOR = 0.8
+_USER_FACTOR = 1.3
+_NARRATION_FACTOR = 0.2
+"""What the assistant says while it calls a tool is about the call."""
+_LABEL_FACTOR = 0.4
+_PART_SHARE = 0.8
+"""How much of the worth of a linked statement its head has."""
+_TICKED_FACTOR = 0.3
+_MIN_WORDS = 3
+_QUALITY = (0.3, 0.2, 0.5)
+"""How much of a worth is certain, hangs on the form, and hangs on the words of the passage."""
+_RARE_WORDS = 3
+_MIN_DISTINCT_CHANCE = 0.3
+_ALIKE_OVERLAP = 0.5
+_MAX_AGE = 12.0
+_PASSING_KINDS: frozenset[StatementKind] = frozenset(("request", "remark", "mention", "output"))
+"""The kinds that a summary may lack: they were said in passing, or can be looked up."""
+_MAX_ALIKE = 1
+_NAMING_KINDS = frozenset(("path", "url", "identifier", "command", "error"))
+
+State = Literal["current", "superseded", "done", "linked", "repeated"]
+_AUTHORS: Mapping[str, Author] = {"user": "user", "assistant": "assistant"}
+
+
+@dataclass(slots=True)
+class Statement:
+    """One statement, and the passage that it is written with."""
+
+    scored: ScoredPassage
+    kind: StatementKind
+    traits: Traits
+    words: frozenset[str]
+    author: Author | None = None
+    message_id: int | None = None
+    age: float = 0.0
+    state: State = "current"
+    parts: list[tuple[Label, Statement]] = field(default_factory=list)
+    is_narration: bool = False
+    alike: int = 0
+    """How many other statements have half of its words."""
+    later_alike: int = 0
+    """How many of these come after it; the last of a group has its full worth."""
+    old_parts: list[WrittenLine] = field(default_factory=list)
+    """The parts that an earlier summary has written with it."""
+    worth: float = 0.0
+
+    @property
+    def passage(self) -> Passage:
+        """Return the passage."""
+        return self.scored.passage
+
+    @property
+    def text(self) -> str:
+        """Return its text."""
+        return self.scored.passage.text
+
+    @property
+    def is_speech(self) -> bool:
+        """Return whether a person or the assistant has said it, or has put it on a list."""
+        if self.kind in ("task", "done"):
+            return True
+        tool = self.passage.speaker in ("call", "result") or self.author == "tool"
+        return not tool and self.kind not in ("mention", "output")
+
+    @property
+    def is_filler(self) -> bool:
+        """Return whether it is left out even if there is room."""
+        if self.age or self.passage.facts or self.parts:
+            return False
+        if self.is_speech:
+            return self.worth < MIN_SPEECH_WORTH and len(self.text) <= _MAX_FILLER_CHARS
+        return self.scored.chance < _MIN_OUTPUT_CHANCE
+
+
+@dataclass(slots=True)
+class StatementSet:
+    """The statements of a range in order, and how many the conversation has had."""
+
+    statements: list[Statement]
+    counted: int
+
+    @property
+    def current(self) -> list[Statement]:
+        """Return the statements that hold, stand alone and are no filler, if there are any."""
+        current = [it for it in self.statements if it.state == "current"]
+        return [it for it in current if not it.is_filler] or current
+
+
+def read_statements(
+    messages: Iterable[Message], most: int = passages.MAX_RANGE_CHARS
+) -> StatementSet:
+    """Return the statements of a range, reading at most `most` characters."""
+    listed = list(messages)
+    reading = passages.read_passages(listed, most)
+    scored = scoring.score_passages(reading)
+    # A range of greetings alone has a summary too.
+    found = _make_statements(scored, listed) or _make_statements(scored, listed, "remark")
+    speech = [statement for statement in found if statement.is_speech]
+    index = topics.TopicIndex(statement.words for statement in speech)
+    _count_alike(speech, index)
+    links.link_statements(found)
+    resolve.resolve_states(speech, index)
+    _set_ages(found, listed)
+    for statement in found:
+        _set_worth(statement, index)
+    for statement in found:
+        statement.worth += _PART_SHARE * sum(part.worth for _, part in statement.parts)
+    return StatementSet(found, _count(found, reading))
+
+
+def _make_statements(
+    scored: Iterable[ScoredPassage],
+    messages: Sequence[Message],
+    filler_kind: StatementKind | None = None,
+) -> list[Statement]:
+    made = (_make_statement(item, messages, filler_kind) for item in scored)
+    return [statement for statement in made if statement is not None]
+
+
+def _make_statement(
+    scored: ScoredPassage, messages: Sequence[Message], filler_kind: StatementKind | None
+) -> Statement | None:
+    passage = scored.passage
+    if passage.line is not None:
+        return _make_earlier(scored, passage.line)
+    traits = classify_passage(passage)
+    kind = traits.kind or filler_kind
+    if kind is None:
+        return None
+    speech = passage.speaker in ("user", "assistant")
+    words = (
+        topics.extract_words(passage.text)
+        if speech or kind in ("task", "done")
+        else frozenset[str]()
+    )
+    message = messages[passage.place]
+    number = message.get("id")
+    return Statement(
+        scored,
+        kind,
+        traits,
+        words,
+        _AUTHORS.get(passage.speaker, "tool"),
+        number if isinstance(number, int) else None,
+        is_narration=passage.speaker == "assistant" and bool(chat_messages.list_call_ids(message)),
+    )
+
+
+def _make_earlier(scored: ScoredPassage, line: WrittenLine) -> Statement:
+    traits = classify_passage(scored.passage)
+    # A line that a model has written is no filler.
+    kind = line.kind or classify_title(line.heading) or traits.kind or "remark"
+    text = " ".join((scored.passage.text, *(part.text for part in line.parts)))
+    return Statement(
+        scored,
+        kind,
+        traits._replace(kind=kind),
+        topics.extract_words(text),
+        line.author,
+        line.message_id,
+        age=1.0,
+        old_parts=line.parts,
+    )
+
+
+def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
+    """Set the age of earlier statements, in ranges of the present length."""
+    numbers = [number for row in messages if isinstance(number := row.get("id"), int)]
+    if len(numbers) < 2:  # noqa: PLR2004 -- no distance without two
+        return
+    # The first may be the summary itself, whose id is larger than those of what it summarizes.
+    first, span = min(numbers), max(max(numbers) - min(numbers), 1)
+    for statement in found:
+        # An id that is not smaller comes from another home and says nothing about the age.
+        if statement.age and statement.message_id is not None and statement.message_id < first:
+            statement.age = min(1 + (first - statement.message_id) / span, _MAX_AGE)
+
+
+def _set_worth(statement: Statement, index: topics.TopicIndex) -> None:
+    """Set the worth; narration that is worth little has the worth of its facts, as a mention."""
+    statement.worth = _weigh(statement, index)
+    weak = statement.is_narration and statement.worth < MIN_SPEECH_WORTH
+    if weak and statement.passage.facts:
+        statement.kind = "mention"
+        statement.worth = _weigh(statement, index)
+
+
+def _weigh(statement: Statement, index: topics.TopicIndex) -> float:
+    fade: float = 0.5 ** (statement.age / _HALF_LIVES.get(statement.kind, _DETAIL_HALF_LIFE))
+    worth = _weigh_speech(statement, index) if statement.is_speech else statement.scored.alone
+    return worth * fade * (1 + _LABEL_FACTOR * len(statement.old_parts))
+
+
+def _weigh_speech(statement: Statement, index: topics.TopicIndex) -> float:
+    worth = _WORTH[statement.kind] * _measure_quality(statement, index)
+    worth *= 1 if statement.traits.is_explicit or statement.age else _UNSURE_FACTOR
+    worth *= _USER_FACTOR if statement.author == "user" or statement.kind == "note" else 1
+    worth *= min(len(statement.words) / _MIN_WORDS, 1)
+    if statement.kind == "done" and CHECKBOX.match(statement.text):
+        worth *= _TICKED_FACTOR
+    return worth
+
+
+def _measure_quality(statement: Statement, index: topics.TopicIndex) -> float:
+    """Return how likely it is that a statement says something that is said nowhere else."""
+    chance = min(statement.scored.chance, 1)
+    if _is_distinct(statement):
+        # Of many decisions in the same words each one holds.
+        return max(chance, _MIN_DISTINCT_CHANCE)
+    narration = _NARRATION_FACTOR if statement.is_narration else 1
+    if any(fact.kind not in STATEMENT_KINDS for fact in statement.passage.facts):
+        # A name makes even a narration likely to be about something of its own.
+        weight = math.sqrt(narration) if _has_name(statement) else narration
+        return chance * weight / math.sqrt(max(statement.later_alike, 1))
+    rare = sum(topics.is_value(word) or index.is_rare(word) for word in statement.words)
+    sure, form, words = _QUALITY
+    quality = sure + form * chance + words * min(rare / _RARE_WORDS, 1)
+    return quality * narration / max(statement.later_alike, 1)
+
+
+def _count_alike(speech: Sequence[Statement], index: topics.TopicIndex) -> None:
+    for at, statement in enumerate(speech):
+        words = index.topics[at]
+        for other, common in index.find_related(at):
+            union = len(words) + len(index.topics[other]) - len(common & words)
+            apart = statement.passage.place != speech[other].passage.place
+            if (apart or statement.age) and len(common & words) >= _ALIKE_OVERLAP * union:
+                statement.alike += 1
+                speech[other].alike += 1
+                speech[other].later_alike += 1
+
+
+def _count(found: Sequence[Statement], reading: PassageSet) -> int:
+    """Return how many essential statements there were, with those that summaries have left out."""
+    new = sum(is_essential(statement) and not statement.age for statement in found)
+    old = sum(is_essential(statement) and statement.age > 0 for statement in found)
+    return new + max(reading.counted, old)
+
+
+def is_essential(statement: Statement) -> bool:
+    """Return whether a summary has to keep a statement."""
+    return (
+        statement.kind not in _PASSING_KINDS
+        and statement.is_speech
+        and not statement.is_narration
+        and (statement.later_alike <= _MAX_ALIKE or _has_name(statement) or _is_distinct(statement))
+        and statement.state in ("current", "linked")
+    )
+
+
+def _is_distinct(statement: Statement) -> bool:
+    """Return whether a statement of explicit words has a value, which sets it apart from others."""
+    return (
+        statement.traits.is_explicit
+        and not statement.is_narration
+        and any(map(topics.is_value, statement.words))
+    )
+
+
+def _has_name(statement: Statement) -> bool:
+    return any(fact.kind in _NAMING_KINDS for fact in statement.passage.facts)

@@ -1,0 +1,108 @@
+"""Compare statements by their words: the same topic, the same words, another value.
+
+The words of a statement are its content words, cut to a stem so that forms of a word agree, and its
+values: numbers and names. Words weigh by how few statements contain them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from session_core.compression.extractive import keywords
+from session_core.state.search_text import SPACELESS_CHARS
+
+_STEM_CHARS = 5
+_WORD = re.compile(rf"[^\W_{SPACELESS_CHARS}]+(?:[.:/_-][^\W_{SPACELESS_CHARS}]+)*")
+_WIDE_RUN = re.compile(f"[{SPACELESS_CHARS}]+")
+_KANA = re.compile("[\u3040-\u309f]")
+_MORE_STOP_WORDS = """
+still need needs needed todo open task tasks remember remind please pending must have missing later
+finished done ready complete completed noch offen fehlt fertig erledigt aufgabe bitte zu reste
+faut encore terminé falta pendiente listo hecho terminado надо нужно осталось готово сделано
+am been being because just about very really quite some more most much many such like get got
+make made take use used want let say said know think see look well still even back now new time
+every again yes okay im ive id were also may might shall upon per via am beim vom sich hier dort
+mal schon sehr mehr alle alles diese dieser dieses mir mich uns euch unser unsere mein meine sein
+haben hatte sei kann können soll sollen muss müssen cette ces mon ton son notre votre leur tout
+tous toute plus très bien été être avoir fait faire este esta estos esas eso muy ser estar hay
+нас вас его её их этот эта это эти был была было были быть мне тебе ещё уже так там тут
+"""  # noqa: RUF001 -- Russian
+_STOP_WORDS = frozenset((*keywords.STOP_WORDS.split(), *_MORE_STOP_WORDS.split()))
+_COMMON_SHARE = 0.2
+"""A word in so many of the statements does not tell topics apart."""
+_MIN_POSTINGS = 40
+_RARE_SHARE = 0.01
+_MIN_RARE_PLACES = 4
+
+
+def extract_words(text: str) -> frozenset[str]:
+    """Return the stems of the content words of a text, and its values as they are written."""
+    folded = text.lower().replace("\u2019", "'")
+    found = {
+        word[:_STEM_CHARS] if word.isalpha() else word
+        for word in _WORD.findall(folded)
+        if len(word) > 1 or word.isdigit()
+        if word not in _STOP_WORDS
+    }
+    if not folded.isascii():
+        for run in _WIDE_RUN.findall(folded):
+            pairs = (run[at : at + 2] for at in range(len(run) - 1))
+            found.update(pair for pair in pairs if not all(map(_KANA.match, pair)))
+    return frozenset(found)
+
+
+def is_value(word: str) -> bool:
+    """Return whether a word is a number or a name with a number."""
+    return any(map(str.isdigit, word))
+
+
+class TopicIndex:
+    """The words of statements, with their weights, and which statements contain them."""
+
+    def __init__(self, texts: Iterable[frozenset[str]]) -> None:
+        self.words = list(texts)
+        self._postings: dict[str, list[int]] = defaultdict(list)
+        for at, words in enumerate(self.words):
+            for word in words:
+                self._postings[word].append(at)
+        count = len(self.words) + 1
+        self._weights: Mapping[str, float] = {
+            word: math.log(count / len(places)) + 0.1 for word, places in self._postings.items()
+        }
+        self._rare = max(_MIN_RARE_PLACES, int(_RARE_SHARE * count))
+        self.values = [frozenset(filter(is_value, words)) for words in self.words]
+        self.topics = [
+            words - values for words, values in zip(self.words, self.values, strict=True)
+        ]
+        self._most = max(_MIN_POSTINGS, int(_COMMON_SHARE * count))
+
+    def weigh(self, words: Iterable[str]) -> float:
+        """Return the weight of words together."""
+        return sum(self._weights.get(word, 0.0) for word in words)
+
+    def count_places(self, word: str) -> int:
+        """Return how many statements contain a word."""
+        return len(self._postings[word])
+
+    def is_rare(self, word: str) -> bool:
+        """Return whether few statements contain a word, so that it names their subject."""
+        return self.count_places(word) <= self._rare
+
+    def find_related(self, at: int) -> Iterator[tuple[int, set[str]]]:
+        """Yield earlier statements with a common word that is not in most, and all such words."""
+        common: dict[int, set[str]] = defaultdict(set)
+        for word in self.words[at]:
+            places = self._postings[word]
+            if len(places) <= self._most:
+                for other in places[: bisect_left(places, at)]:
+                    common[other].add(word)
+        yield from common.items()
+
+    def measure_coverage(self, part: int, whole: int) -> float:
+        """Return the share of the topic of one statement that another one contains."""
+        total = self.weigh(self.topics[part])
+        return self.weigh(self.topics[part] & self.topics[whole]) / total if total else 0.0

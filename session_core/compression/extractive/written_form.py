@@ -1,0 +1,164 @@
+"""The written form of statements: sections of lines, and their parser.
+
+A line is the text of a statement, verbatim, with a mark of its speaker and message: `(u12)`. Lines
+with an indent belong to the line before them: a cause, a fix, a reason or an answer.
+No text of a message can take one of these forms: texts are stripped, a text that looks like a
+heading gets a dash, and a text that ends like a mark gets a mark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from session_core.compression import summary_message
+
+StatementKind = Literal[
+    "goal", "decision", "rule", "task", "done", "problem", "person", "request",
+    "command", "file", "detail", "note", "remark", "mention", "output", "changed",
+]  # fmt: skip
+Label = Literal["cause", "fix", "reason", "answer"]
+Author = Literal["user", "assistant", "tool"]
+
+HEADINGS: Mapping[StatementKind, str] = {
+    "goal": "Goal",
+    "rule": "Rules",
+    "decision": "Decided",
+    "task": "Open",
+    "done": "Done",
+    "problem": "Problems",
+    "person": "People and dates",
+    "request": "Asked",
+    "command": "Commands",
+    "file": "Files",
+    "detail": "Details",
+    "note": "The user said",
+    "remark": "Said",
+    "mention": "Mentioned",
+    "output": "Output",
+    "changed": "Changed",
+}
+"""The headings in their order; corrections come last, so that nothing outdated follows them."""
+
+_KINDS = {heading: kind for kind, heading in HEADINGS.items()}
+_LABELS: tuple[Label, ...] = get_args(Label)
+_LETTERS: Mapping[Author, str] = {"user": "u", "assistant": "a", "tool": "t"}
+_AUTHORS: Mapping[str, Author] = {letter: author for author, letter in _LETTERS.items()}
+_UNMARKED_KINDS = frozenset(("command", "file", "detail", "note", "remark", "mention", "output"))
+_BULLET = "- "
+_INDENT = "  "
+_MARK = re.compile(r" \(([uat])(\d{0,18})\)$")
+_HEADER = re.compile(r"(\d{1,9}) statements so far(?:;.*)?")
+_LEGEND = "; (u12) is message 12, of the user; a: assistant, t: tool"
+
+
+@dataclass(slots=True)
+class WrittenLine:
+    """One statement as it is written."""
+
+    text: str
+    kind: StatementKind | None = None
+    author: Author | None = None
+    message_id: int | None = None
+    label: Label | None = None
+    heading: str = ""
+    """The heading above a line of a foreign summary."""
+    parts: list[WrittenLine] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WrittenSummary:
+    """A summary as its parser reads it; `counted` is 0 for a foreign one."""
+
+    lines: list[WrittenLine]
+    counted: int = 0
+
+
+def write_header(count: int, *, legend: bool) -> str:
+    """Return the first line: how many statements the conversation has had."""
+    return f"{count} statements so far{_LEGEND if legend else ''}"
+
+
+def write_heading(kind: StatementKind) -> str:
+    """Return the heading of a section."""
+    return f"{HEADINGS[kind]}:"
+
+
+def write_line(line: WrittenLine) -> str:
+    """Return a statement as lines of a summary."""
+    return "\n".join((_write_one(line), *(f"{_INDENT}{_write_part(part)}" for part in line.parts)))
+
+
+def _write_part(part: WrittenLine) -> str:
+    return f"{part.label}: {_add_mark(summary_message.remove_marks(part.text), part)}"
+
+
+def _write_one(line: WrittenLine) -> str:
+    text = summary_message.remove_marks(line.text)
+    unclear = text.startswith(("#", _BULLET)) or text.rstrip(":") in _KINDS
+    if unclear or _HEADER.fullmatch(text):
+        text = _BULLET + text
+    return _add_mark(text, line)
+
+
+def _add_mark(text: str, line: WrittenLine) -> str:
+    """Add the mark of a line; a tool is always named, because its errors are no statements."""
+    needed = line.author == "tool" and line.kind == "problem"
+    marked = line.message_id is not None and line.kind not in _UNMARKED_KINDS
+    if not (needed or marked or _MARK.search(text)):
+        return text
+    number = "" if line.message_id is None else line.message_id
+    return f"{text} ({_LETTERS[line.author or 'tool']}{number})"
+
+
+def read_summary(text: str) -> WrittenSummary:
+    """Return the lines of an earlier summary, with their kinds if it has our form."""
+    lines = text.splitlines()
+    header = _HEADER.fullmatch(lines[0]) if lines else None
+    if header:
+        return WrittenSummary(list(_read_own_lines(lines[1:])), int(header.group(1)))
+    is_own = bool(lines) and _is_heading(lines[0])
+    return WrittenSummary(list(_read_own_lines(lines) if is_own else _read_foreign_lines(lines)))
+
+
+def _is_heading(line: str) -> bool:
+    return line[-1:] == ":" and line[:-1] in _KINDS
+
+
+def _read_own_lines(lines: Iterable[str]) -> Iterator[WrittenLine]:
+    kind: StatementKind | None = None
+    last: WrittenLine | None = None
+    for line in lines:
+        if _is_heading(line):
+            kind = _KINDS[line[:-1]]
+            continue
+        label, _, rest = line.removeprefix(_INDENT).partition(": ")
+        if line.startswith(_INDENT) and last and label in _LABELS:
+            last.parts.append(_read_mark(rest, kind, label))
+        elif line.strip():
+            if last:
+                yield last
+            last = _read_mark(line.removeprefix(_BULLET).strip(), kind, None)
+    if last:
+        yield last
+
+
+def _read_mark(text: str, kind: StatementKind | None, label: Label | None) -> WrittenLine:
+    mark = _MARK.search(text)
+    if mark is None:
+        return WrittenLine(text, kind, label=label)
+    number = int(mark.group(2)) if mark.group(2) else None
+    return WrittenLine(text[: mark.start()], kind, _AUTHORS[mark.group(1)], number, label)
+
+
+def _read_foreign_lines(lines: Iterable[str]) -> Iterator[WrittenLine]:
+    heading = ""
+    for line in lines:
+        text = line.strip()
+        title = text.strip("#* ").rstrip(":")
+        if title in _KINDS or text.startswith("#"):
+            heading = title
+        elif text:
+            yield WrittenLine(text.removeprefix(_BULLET), _KINDS.get(heading), heading=heading)

@@ -1,0 +1,184 @@
+"""Statements of a conversation: their kinds, what belongs together, and what no longer holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core.compression import summary_message
+from session_core.compression.extractive import statements
+from session_core.compression.extractive.statements import Statement
+from session_core.compression.extractive.summarize import summarize
+
+Message = dict[str, Any]
+
+
+def user(text: str, number: int | None = None) -> Message:
+    return {"role": "user", "content": text} | ({} if number is None else {"id": number})
+
+
+def assistant(text: str, number: int | None = None) -> Message:
+    return user(text, number) | {"role": "assistant"}
+
+
+def read(*messages: Message) -> dict[str, Statement]:
+    return {found.text: found for found in statements.read_statements(messages).statements}
+
+
+def make_summary(text: str, number: int | None = None) -> Message:
+    (message,) = summary_message.build_messages(text, None, "assistant")
+    return message | ({} if number is None else {"id": number})
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Our goal is a library for the whole district.", "goal"),
+        ("Never store card numbers.", "rule"),
+        ("Bitte nie an Freitagen ausliefern.", "rule"),
+        ("Il ne faut pas dépasser le plafond.", "rule"),
+        ("Wir haben beschlossen, SQLite zu nehmen.", "decision"),
+        ("Hemos decidido usar Postgres.", "decision"),
+        ("We still need to renew the certificate.", "task"),
+        ("Нужно ещё заказать диски.", "task"),
+        ("还需要补充说明书。", "task"),
+        ("The lending form is finished.", "done"),
+        ("Das Formular ist fertig.", "done"),
+        ("フォームは完了しました。", "done"),
+        ("Correction: the door opens at nine.", "changed"),
+        ("Finalement, on garde le vieux serveur.", "changed"),
+        ("Ines Albers is in charge of the shop.", "person"),
+        ("The export to Ravenna fails.", "problem"),
+    ],
+)
+def test_sentence_has_kind(text: str, kind: str) -> None:
+    assert read(user(text))[text].kind == kind
+
+
+@pytest.mark.parametrize("text", ["The form is not finished.", "Das ist noch nicht fertig."])
+def test_negated_report_is_not_done(text: str) -> None:
+    assert read(user(text))[text].kind != "done"
+
+
+def test_filler_is_no_statement() -> None:
+    rule = user("Never store card numbers.")
+    assert list(read(assistant("Sure, going on with the next step."), rule, user("Thanks!"))) == [
+        "Never store card numbers."
+    ]
+
+
+def test_filler_alone_is_stated() -> None:
+    assert list(read(user("Thanks!"), user("Thanks!"))) == ["Thanks!", "Thanks!"]
+
+
+def test_report_closes_its_task() -> None:
+    found = read(
+        assistant("We still need to design the lending form."),
+        assistant("We still need to order the shelves."),
+        assistant("The lending form is finished and lives at /ausleihe."),
+    )
+    assert found["We still need to design the lending form."].state == "done"
+    assert found["We still need to order the shelves."].state == "current"
+
+
+def test_correction_replaces_statement() -> None:
+    found = read(
+        user("The door code of the cellar is 4711."),
+        user("The attic has a window to the yard."),
+        user("I was wrong, the door code of the cellar is 5822."),
+    )
+    assert found["The door code of the cellar is 4711."].state == "superseded"
+    assert found["The attic has a window to the yard."].state == "current"
+
+
+def test_other_value_replaces_statement() -> None:
+    found = read(
+        user("The upload limit of the relay is 250 MB."),
+        user("The upload limit of the relay is 400 MB."),
+    )
+    assert [statement.state for statement in found.values()] == ["superseded", "current"]
+
+
+def test_numbered_names_do_not_replace_each_other() -> None:
+    found = read(user("Room 12 has a projector."), user("Room 14 has a projector."))
+    assert {statement.state for statement in found.values()} == {"current"}
+
+
+def test_error_keeps_its_cause_and_fix() -> None:
+    summary = summarize(
+        [
+            user("certbot -d kiez.example"),
+            user("It fails: DNS problem: NXDOMAIN looking up A for kiez.example"),
+            assistant("The cause is a missing record."),
+            user("Anna added it, works now."),
+        ],
+        2000,
+    )
+    assert (
+        "It fails: DNS problem: NXDOMAIN looking up A for kiez.example\n"
+        "  cause: The cause is a missing record.\n"
+        "  fix: Anna added it, works now."
+    ) in summary
+
+
+def test_answer_stays_with_its_question() -> None:
+    summary = summarize([user("Backups?"), assistant("Nightly to the box of Lena.")], 2000)
+    assert "Backups?\n  answer: Nightly to the box of Lena." in summary
+
+
+def test_next_todo_list_replaces_the_last() -> None:
+    found = read(
+        assistant("- [ ] paint the door\n- [ ] oil the lock\n- [x] buy a brush"),
+        assistant("- [ ] oil the lock\n- [x] buy some oil"),
+    )
+    assert found["[ ] paint the door"].state == "done"
+    assert summarize([assistant("- [ ] oil the lock")], 500) == "Open:\n[ ] oil the lock"
+
+
+def test_statements_age_by_message_ids() -> None:
+    earlier = "2 statements so far\nRules:\nNever use FTP. (u10)\nAlways pay cash. (u95)"
+    found = read(
+        make_summary(earlier, 100), user("We decided to paint.", 101), user("I like red.", 199)
+    )
+    ages = [found[text].age for text in ("Never use FTP.", "Always pay cash.")]
+    assert ages[0] > ages[1] > 1
+    assert found["Never use FTP."].worth < found["Always pay cash."].worth
+
+
+def test_ids_of_another_home_give_no_age() -> None:
+    found = read(make_summary("1 statements so far\nRules:\nNever use FTP. (u90000)", 3), user("x"))
+    assert found["Never use FTP."].age == 1
+
+
+def test_new_statements_outlast_an_earlier_summary() -> None:
+    old = [
+        user(f"We decided that shelf {name} is for {name}ing.", at) for at, name in enumerate(OLD)
+    ]
+    first = summarize(old, 900)
+    new = [
+        user(f"We decided that box {name} goes to {name}burg.", 99 + at)
+        for at, name in enumerate(NEW)
+    ]
+    alone = summarize(new, 900)
+    second = summarize([make_summary(first, 98), *new], 900)
+    kept = [name for name in NEW if f"{name}burg" in second]
+    assert len(kept) >= 0.8 * sum(f"{name}burg" in alone for name in NEW)
+
+
+OLD = ["paint", "cook", "read", "walk", "farm", "bank", "golf", "kayak", "mail", "park"]
+NEW = ["Olden", "Magde", "Ham", "Salz", "Frei", "Duis", "Regens", "Augs", "Straß", "Luxem", "Cobur"]
+
+
+def test_alike_decisions_all_keep_worth() -> None:
+    messages = [user(f"ticket ABC-{n}: we decided to use port {8000 + n}.") for n in range(60)]
+    found = statements.read_statements(messages)
+    assert min(statement.worth for statement in found.current) > 0.5
+    assert all(map(statements.is_essential, found.current))
+
+
+def test_date_in_path_is_no_appointment() -> None:
+    text = "Look at /var/log/orchard/valve-2026-08-13.log again."
+    assert read(user(text))[text].kind == "file"
+    text = "Look at the valves on 2026-08-13 again."
+    assert read(user(text))[text].kind == "person"
