@@ -14,7 +14,7 @@ def test_compress_shows_extractive_summary(person, home):
     before = list_live_ids(home, LONG_SESSION_ID)
     with person("compress", LONG_SESSION_ID, "--keep-last", "9") as seen:
         seen.until("Compress 108 messages? [y/N]")
-        assert "Facts that the summary must keep:" in seen.screen
+        assert "Statements that the summary must keep:" in seen.screen
         assert "The summary, made without a model:" in seen.screen
         assert list_live_ids(home, LONG_SESSION_ID) == before
         seen.type("y\n")
