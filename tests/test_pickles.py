@@ -84,6 +84,7 @@ SERVICES = {
         "StateAdmin",
         "StateDatabase",
         "StateFolder",
+        "TranscriptStore",
     ),
 }
 """Public classes that hold a database, a file or a lock."""
