@@ -63,7 +63,7 @@ class HermesDatabase:
         """Return the seconds of one writer, and of several at once."""
         for number in range(writers):
             self.db.create_session(f"bench-{number}", "cli")
-        return self._write(0, texts), course.in_threads(self._write, texts, writers)
+        return self._write(0, texts), course.time_in_threads(self._write, texts, writers)
 
     def _write(self, number, texts):
         began = time.perf_counter()
@@ -96,13 +96,13 @@ class HermesRoutes:
 
         self.store._ensure_loaded()
         for number in range(count):
-            entry = SessionEntry.from_dict(course.route(number))
+            entry = SessionEntry.from_dict(course.make_route(number))
             self.store._entries[entry.session_key] = entry
         self.store._save()
 
     def update(self, number):
         """Change one entry, durably."""
-        self.store.update_session(course.route_key(number), last_prompt_tokens=number)
+        self.store.update_session(course.make_route_key(number), last_prompt_tokens=number)
 
     def close(self):
         """Close it; every update has written both copies."""
@@ -165,4 +165,4 @@ _BETWEEN_S = 0.05
 
 if __name__ == "__main__":
     extra = {"create": create_database, "verify": verify_database, "fallback": run_fallback_summary}
-    course.main(HermesDatabase, extra | {"keep_appending": keep_appending})
+    course.run_job(HermesDatabase, extra | {"keep_appending": keep_appending})

@@ -196,4 +196,4 @@ if __name__ == "__main__":
         "primitive": delete_by_library,
         "look_on": watch_lock,
     }
-    course.main(OwnMaintenance, extra)
+    course.run_job(OwnMaintenance, extra)

@@ -69,4 +69,4 @@ class OpenAISessions:
 
 
 if __name__ == "__main__":
-    course.main(OpenAISessions)
+    course.run_job(OpenAISessions)

@@ -60,7 +60,7 @@ class OwnDatabase:
         """Return the seconds of one writer, and of several at once."""
         for number in range(writers):
             self.db.create_session(f"bench-{number}", "cli")
-        return self._write(0, texts), course.in_threads(self._write, texts, writers)
+        return self._write(0, texts), course.time_in_threads(self._write, texts, writers)
 
     def _write(self, number, texts):
         began = time.perf_counter()
@@ -94,13 +94,13 @@ class OwnRoutes:
         scope = str((Path(self.db.path).parent / "sessions").resolve())
         with self.db.transaction():
             for number in range(count):
-                entry = SessionEntry.from_dict(course.route(number))
+                entry = SessionEntry.from_dict(course.make_route(number))
                 text = json.dumps(entry.to_dict())
                 self.db.routes.save_entry(entry.session_key, text, scope=scope, expect=None)
 
     def update(self, number):
         """Change one entry, durably."""
-        self.store.update_session(course.route_key(number), last_prompt_tokens=number)
+        self.store.update_session(course.make_route_key(number), last_prompt_tokens=number)
 
     def close(self):
         """Bring both copies up to date."""
@@ -109,4 +109,4 @@ class OwnRoutes:
 
 
 if __name__ == "__main__":
-    course.main(OwnDatabase)
+    course.run_job(OwnDatabase)
