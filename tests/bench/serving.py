@@ -46,7 +46,7 @@ class ToolCall:
     arguments: dict[str, Any]
 
 
-EMPTY_CALL = ToolCall("nothing", {})
+EMPTY_CALL = ToolCall("do_nothing", {})
 
 
 def make_own_program(home: Path) -> ServerProgram:

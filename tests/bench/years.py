@@ -21,7 +21,7 @@ OLD_DAYS = 90
 
 _HOME_SPAN_S = 2 * 365 * DAY_S
 _RECENT_SPAN_S = 80 * DAY_S
-_BUILDER_SOURCES = ("schema.sql", "index.py", "indexing.sql")
+_BUILDER_SOURCES = ("schema.sql", "fts.py", "fts.sql", "index.sql")
 _SOURCE_FOLDER = Path(__file__).parent
 
 
