@@ -30,7 +30,7 @@ _FRAGMENT_KINDS = frozenset(
 _GAP = " … "
 _MAX_WORD_CHARS = 24
 _MIN_FRAGMENT_CHARS = 60
-"""A shorter sentence is said whole."""
+"""A shorter sentence is written whole."""
 _MIN_WHOLE_SHARE = 0.75
 _RANK_OFFSET = 20
 _MIN_WORTH = 0.05
