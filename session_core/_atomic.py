@@ -150,6 +150,7 @@ def write_atomic(
 
 
 def _keep_owner(temporary: Path, target: Path) -> None:
+    # Containers run as root on homes of other users.
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         with contextlib.suppress(OSError):
             status = target.lstat()
@@ -191,6 +192,7 @@ def hold_file_lock(path: Path, patience_s: float | None = None) -> Iterator[None
     """
     patience_s = _LOCK_TIMEOUT_S if patience_s is None else patience_s
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # A planted link must not redirect the open, and a planted FIFO must not block it.
     flags = os.O_RDWR | os.O_CREAT | _get_open_flag("O_NOFOLLOW") | _get_open_flag("O_NONBLOCK")
     descriptor = os.open(path, flags, 0o600)
     try:
@@ -226,6 +228,7 @@ def rename_broken_file(path: Path, now: float, home: Path | None = None) -> Path
         Denied: `find_target` refuses the path.
     """
     target = find_target(path, home)
+    # Raises for a missing file before a name is reserved.
     target.lstat()
     broken = reserve_broken_name(target, now)
     _replace_file(target, broken)
@@ -250,6 +253,7 @@ def delete_leftovers(folder: Path, prefix: str, *, older_than_s: float, now: flo
     removed = 0
     for temporary in folder.glob(f"{glob.escape(prefix)}*.tmp"):
         with contextlib.suppress(OSError):
+            # A young file may belong to a writer that is at work.
             if temporary.stat().st_mtime < now - older_than_s:
                 temporary.unlink()
                 removed += 1
@@ -283,8 +287,10 @@ def _write_temporary(
                 os.fchmod(file.fileno(), mode)
             file.writelines(parts)
             file.flush()
+            # Before the rename, or a crash could leave the new name with no content.
             os.fsync(file.fileno())
         yield temporary
+    # An interrupt must not leave the file either.
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -298,6 +304,7 @@ def _link_new(temporary: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in _LINK_UNSUPPORTED_ERRNOS:
             raise
+        # Without hard links an empty file reserves the name.
         if not _create_empty(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         _replace_file(temporary, target)

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from session_core import presence, processes
-from session_core.presence import Lease
+from session_core import processes
 from session_core.routing import recovery
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state.protocol import StateDatabase
-from session_core.types import Claim, Holder
+from session_core.types import Claim, Holder, Lease
 
 RECENT_ACTIVITY_S = 3600.0
 """If another process has the database open, a session this recent counts as active."""
@@ -55,6 +54,7 @@ class HomeActivity:
             return f"{lease.surface or 'a program'} (pid {lease.pid}) has this session open"
         if session_id in self.turns:
             return f"{self.turns[session_id]} is at a turn in this session"
+        # A live process without a lease may still append to a session that was just in use.
         last_active = processes.parse_number(active_at)
         active = last_active is None or self.at - last_active < RECENT_ACTIVITY_S
         if active and self.holders:
@@ -91,7 +91,7 @@ def _build_home_activity(
         at=now,
         gateway=_find_live_gateway(folders, claims),
         leases={
-            lease.session_id: lease for home in folders for lease in presence.list_leases(home)
+            lease.session_id: lease for home in folders for lease in processes.list_leases(home)
         },
         turns=_map_claim_holders(claims, "turn"),
         holders=_list_open_holders(db),
@@ -115,7 +115,7 @@ def gather_activity(
     db: StateDatabase, store: SessionStore | None, now: float, pinned: Collection[str] = ()
 ) -> ActivitySnapshot:
     """Return everything that may protect a session from changes at this moment."""
-    homes = [] if store is None else presence.list_candidate_homes(store.sessions_dir, db.folder)
+    homes = [] if store is None else processes.list_candidate_homes(store.sessions_dir, db.folder)
     claims = _list_live_claims(db, now)
     routes: dict[str, dict[str, None]] = {}
     suspended: set[str] = set()
@@ -142,6 +142,7 @@ def is_live_claim(claim: Claim, now: float) -> bool:
     if claim.at is not None and now - claim.at > _HEARTBEAT_TIMEOUT_S:
         return False
     is_local = claim.host in ("", platform.node())
+    # A pid of another host says nothing about the processes here.
     return claim.pid is None or not is_local or processes.is_alive(claim.pid)
 
 
@@ -156,7 +157,7 @@ def _map_claim_holders(claims: Collection[Claim], kind: str) -> dict[str, str]:
 
 def _find_live_gateway(homes: Collection[Path], claims: Collection[Claim]) -> str | None:
     for home in homes:
-        live = presence.find_gateway(home)
+        live = processes.find_gateway(home)
         if live is not None:
             return f"a gateway (pid {live.pid})"
     beats = (claim for claim in claims if claim.kind == "gateway")
@@ -175,6 +176,7 @@ def _iter_used_routes(
         for key, entry in store.load_entries().items():
             yield key, entry.session_id, entry.suspended
     for scope in db.routes.list_scopes() if db.routes.is_available else ():
+        # No store can write routes of a folder that does not exist.
         if recovery.is_gone(scope):
             continue
         for key, text in db.routes.load_entries(scope=scope).items():

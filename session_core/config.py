@@ -105,6 +105,7 @@ def _parse_policies(value: Any, info: ValidationInfo) -> Any:
         return value
     policies = {}
     for key, policy in value.items():
+        # Platforms are compared in lower case, as messages name them.
         name = str(parse_platform(key)) if info.field_name == "reset_by_platform" else str(key)
         if not isinstance(policy, (Mapping, SessionResetPolicy, type(None))):
             _report_problem(info, name, f"cannot be {format_value(policy)}")
@@ -143,6 +144,7 @@ class _Settings(BaseModel):
             InvalidInput: a value is invalid, or an unknown name resembles a known one.
         """
         for name in values.keys() - cls.model_fields.keys():
+            # Unknown names are kept, so only a likely misspelling is refused.
             similar = get_close_matches(name, cls.model_fields, n=1, cutoff=_MIN_NAME_SIMILARITY)
             if similar:
                 raise InvalidInput(f"{name} is not a setting; did you mean {similar[0]}?")
@@ -258,6 +260,7 @@ class GatewayConfig(_Settings):
         The environment precedes `config.yaml`, which precedes `gateway.json`.
         """
         values = ConfigValues()
+        # Later sources replace the values of earlier ones.
         values.add_json(Path(home, "gateway.json"))
         values.add_yaml(Path(home, "config.yaml"))
         values.add_environment(os.environ if environ is None else environ)
@@ -445,8 +448,10 @@ class ConfigValues:
 def _parse_yaml(text: str) -> Any:
     import yaml  # noqa: PLC0415 -- only homes with a config.yaml need it
 
+    # PyYAML may be installed without its C library.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        # Before the load, which would already have taken the memory.
         _check_yaml_size(yaml.parse(text, loader))
         return yaml.load(text, loader)  # noqa: S506 -- both are safe
     except yaml.YAMLError as error:

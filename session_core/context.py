@@ -70,6 +70,7 @@ def set_current_session_id(session_id: str | None) -> None:
         else:
             os.environ.pop(SESSION_ID, None)
         _ProcessState.written = session_id
+    # Empty, not removed: without a value here the environment would be read.
     _variables.set({**_variables.get(), SESSION_ID: session_id or ""})
 
 
@@ -102,6 +103,7 @@ def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]
     """
     outer = _variables.get() if inherit else dict.fromkeys(_ALL_VARIABLES, "")
     named = {_resolve_variable(name): _clean_value(value) for name, value in variables.items()}
+    # From now on the environment may hold the id of another turn.
     _ProcessState.has_contexts = True
     token = _variables.set({**outer, **named})
     try:

@@ -110,6 +110,7 @@ class TrioLoop:
                     else:
                         future.set_result(result)
             finally:
+                # A task that was cancelled before its end must not leave the thread waiting.
                 if future.cancel():
                     future.set_running_or_notify_cancel()
 
@@ -118,9 +119,11 @@ class TrioLoop:
 
         def cancel(ended: Future[T]) -> None:
             if ended.cancelled():
+                # A run that has ended has nothing left to cancel.
                 with suppress(RuntimeError):
                     self._token.run_sync_soon(scope.cancel)
 
+        # A system task can be started only in the thread of its run.
         self._token.run_sync_soon(spawn)
         future.add_done_callback(cancel)
         return future

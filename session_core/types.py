@@ -24,10 +24,11 @@ MessageView = Literal["live", "full"]
 """Live rows only, or compacted rows too; rewound rows are in neither."""
 
 SessionStatus = Literal["open", "ended", "archived", "all"]
-SessionOrder = Literal["recent", "started", "size"]
+SessionOrder = Literal["recent", "started", "size", "cost", "tokens"]
 SearchMode = Literal["words", "substring"]
 SearchUnit = Literal["conversation", "message"]
-MatchMode = Literal["all", "prefix", "any", "substring", "text"]
+SearchOrder = Literal["relevance", "newest", "oldest"]
+MatchMode = Literal["all", "conversation", "prefix", "any", "substring", "text"]
 
 
 class SessionRow(TypedDict, total=False):
@@ -166,15 +167,18 @@ class SessionFilter:
 
     Message counts cover live rows. `active_*` is the time of the last message, or of the start if
     there are no messages; in a list, `started_*` is the start of the conversation. `project` is a
-    folder: the working folder or git root is it or lies below it. Folder, source, user and chat of
-    a continuation are those of the nearest earlier session of the conversation that has them.
+    folder, or several: the working folder or git root is it or lies below it. Folder, source, user
+    and chat of a continuation are those of the nearest earlier session of the conversation that has
+    them.
     """
 
     ids: tuple[str, ...] | None = None
     words: str | None = None
     source: tuple[str, ...] | None = None
+    exclude_source: tuple[str, ...] | None = None
     status: SessionStatus | None = None
-    project: str | None = None
+    project: str | tuple[str, ...] | None = None
+    titled: bool | None = None
     started_after: float | None = None
     started_before: float | None = None
     active_after: float | None = None
@@ -198,10 +202,10 @@ class SessionFilter:
     max_tool_calls: int | None = None
 
     def __post_init__(self) -> None:
-        """Store ids and sources as sorted tuples, so that equal filters compare equal."""
-        for name in ("ids", "source"):
+        """Store several values as sorted tuples, so that equal filters compare equal."""
+        for name in ("ids", "source", "exclude_source", "project"):
             value = getattr(self, name)
-            if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+            if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
                 texts = tuple(value)
                 if all(isinstance(text, str) for text in texts):
                     texts = tuple(sorted(set(texts)))
@@ -227,6 +231,14 @@ class SessionSummary:
     pinned: bool
     preview_id: int | None = None
     """The message that the preview is taken from."""
+    chat: str | None = None
+    """The name of its chat or person."""
+    branch: str | None = None
+    model: str | None = None
+    tokens: int = 0
+    """Input and output tokens of the whole conversation."""
+    cost: float = 0.0
+    """US dollars of the whole conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +274,8 @@ class SearchHit:
     compacted: bool = False
     score: float = 0.0
     """The rank of the hit; those of several homes compare if their searches have one `moment`."""
+    reply_id: int | None = None
+    """The next message of the assistant with text, if the hit is of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +290,8 @@ class SearchResult:
     matched: MatchMode
     searched_back_to: float | None = None
     next_cursor: str | None = None
+    least_score: float = 0.0
+    """Hits with a lower score are left out; of several stores the highest value counts."""
 
 
 EventType = Literal["message", "session_started", "session_ended"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -15,6 +18,28 @@ from session_core.transcripts.places import AGENTS
 # The duration of an example depends on the machine, so there is no deadline.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 -- pytest makes a folder of its own there
+_LEAST_BYTES = 8_000_000_000
+
+
+def _choose_folder() -> None:
+    """Put the homes of tests into memory if there is enough and TMPDIR names no other place."""
+    # Nothing cuts the power during a test, so no disk has to be waited for.
+    has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _LEAST_BYTES
+    if has_room and "TMPDIR" not in os.environ:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+
+
+def _keep_bytecode() -> None:
+    """Let processes of tests write bytecode, since each would compile all modules otherwise."""
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+_choose_folder()
+_keep_bytecode()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

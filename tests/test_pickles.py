@@ -75,7 +75,16 @@ SERVICES = {
         "AsyncSessionDB",
         "AsyncSessionStore",
     ),
-    *("Compressor", "ExpiryWatcher", "Hooks", "Ledger", "Maintenance", "SessionDB"),
+    *(
+        "Compressor",
+        "ExpiryWatcher",
+        "Hooks",
+        "Keep",
+        "Labels",
+        "Ledger",
+        "Maintenance",
+        "SessionDB",
+    ),
     *(
         "SessionRuntime",
         "SessionStore",

@@ -38,7 +38,7 @@ from session_core.event_loops import AsyncioLoop, get_waiting_loop
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import StoredPlan
-from session_core.routing.store import SessionStore, check_database
+from session_core.routing.session_store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:

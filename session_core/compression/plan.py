@@ -30,7 +30,7 @@ from session_core.compression.types import (
 from session_core.errors import Changed, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import Member
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import MessageRow, Revision, SessionRow
 

@@ -18,7 +18,7 @@ from session_core import activity, processes
 from session_core.compression import chat_messages, summary_message
 from session_core.compression.chat_messages import Message, TokenEstimator, Turn
 from session_core.errors import InvalidInput
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import MessageRow, SessionRow
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from session_core.errors import Changed, Conflict, NotFound
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state.protocol import StateDatabase
 
 

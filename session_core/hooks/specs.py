@@ -190,6 +190,7 @@ def check_function(hook: str, function: Callable[..., object]) -> None:
         InvalidInput: the hook does not exist, or has no such argument.
     """
     check_hook(hook)
+    # A builtin without a signature can be checked only by its call.
     for parameter in _get_parameters(function) or ():
         is_required = parameter.default is parameter.empty and parameter.kind not in _VARIADIC_KINDS
         if is_required and parameter.name not in HOOKS[hook]:
@@ -216,6 +217,7 @@ def call_with_arguments(
             named = {**arguments, **named}
         elif parameter.kind is parameter.VAR_POSITIONAL:
             continue
+        # The function's own default stands for a value that is unknown at this moment.
         elif parameter.name in values or parameter.default is parameter.empty:
             value = values.get(parameter.name)
             if parameter.kind is parameter.POSITIONAL_ONLY:

@@ -5,6 +5,7 @@ from session_core._lazy import export_names
 __all__, __getattr__ = export_names(
     __name__,
     {
+        "labels": ("LabelChange", "LabelRestore", "Labels"),
         "types": ("AuditEntry", "Batch", "StoredPlan"),
     },
 )

@@ -118,12 +118,17 @@ class LedgerDatabase:
                 connection.execute(statement)
             return look(Connection(connection))
 
-    def reclaim_space(self) -> None:
-        """Truncate the log, which returns the space of deleted rows to the disk."""
+    def reclaim_space(self, *, overwrite: bool = False) -> None:
+        """Truncate the log, which returns the space of deleted rows to the disk.
+
+        With `overwrite` the file is written anew, without what deleted rows have left in it.
+        """
         self._require_own_process()
         with self._lock:
             self._require_open()
             if self._handle is not None and self._writable:
+                if overwrite:
+                    self._handle.connection.execute("VACUUM")
                 _truncate_log(self._handle)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from session_core.hooks.calls import Reporter, log_fault
 from session_core.ledger.database import PACKAGE, LedgerDatabase
 from session_core.ledger.state_folder import StateFolder
 from session_core.routing.leases import DeliveryMarks, Mark, MarkChange
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state import sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.connection import Connection

@@ -32,8 +32,7 @@ class Ledger(PlanLedger, UndoLog):
     """The ledger of the home of a state folder; the first write creates its files.
 
     `Ledger.open(db)` returns the ledger of an open database. With `trash_dir`, new trash is written
-    to
-    a file in that folder, which must exist. Instances may be shared between threads but not used
+    to a file in that folder, which must exist. Instances may be shared between threads but not used
     across a fork.
     """
 
@@ -65,8 +64,7 @@ class Ledger(PlanLedger, UndoLog):
         """Record the client and counts of a change, once for each plan.
 
         An entry whose `what` begins with the kind of the plan and has more text is provisional: the
-        next
-        entry of the same client replaces it, and without a client the newest one is replaced.
+        next entry of the same client replaces it, and without a client the newest one is replaced.
         """
         values = {
             "at": self._clock(),

@@ -99,6 +99,8 @@ class Batch:
     """Number of objects that its steps have changed."""
     bytes: int
     """Compressed size of its trash."""
+    store: str | None = None
+    """The transcript store of an edit of labels; None in a home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +151,5 @@ class AuditEntry:
     what: str
     plan: str | None
     counts: Any
+    store: str | None = None
+    """The transcript store of an edit of labels; None in a home."""

@@ -17,7 +17,7 @@ from session_core.errors import BlockingCallWarning, Conflict, InvalidInput, Not
 from session_core.event_loops import get_running_loop
 from session_core.lifecycle.cache_table import EMPTY_REVISION
 from session_core.routing.entries import SessionEntry
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state.async_db import check_no_transaction
 from session_core.state.protocol import StateDatabase
 from session_core.types import AppendManyResult, AppendResult, SessionRow
@@ -213,6 +213,7 @@ class AgentTurn:
 
     async def aappend_many(self, messages: Iterable[Mapping[str, Any]]) -> AppendManyResult:
         """Append messages in one transaction without blocking the event loop."""
+        # A generator belongs to the caller's thread, so it is read before the call.
         append = partial(self.append_many, list(messages))
         return await self._run_in_thread(append, get_worker_threads(self._db, "changes"))
 
@@ -272,6 +273,7 @@ class AgentTurn:
         )
 
     async def _run_in_thread(self, function: Callable[[], T], threads: WorkerThreads) -> T:
+        # The thread would wait for the transaction that this task keeps open.
         check_no_transaction(self._db)
         before = self.session_id
         try:
@@ -388,9 +390,8 @@ class AgentTurn:
 
     def _end_left_session(self) -> None:
         """End the session if the chat had left it before its first message was stored."""
-        with suppress(
-            SessionError
-        ):  # the message is stored; an error would make a retry store it twice
+        # The message is stored: an error would make the caller store it again.
+        with suppress(SessionError):
             reason = self.closed_as or self._find_reset_reason()
             if reason is not None:
                 self._db.end_session(self.session_id, reason)

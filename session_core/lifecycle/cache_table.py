@@ -374,6 +374,7 @@ def decide_reuse(
     """Return the decision about a requested agent; the tests hold the table of cases."""
     if slot.signature != signature:
         return ReuseDecision("signature")
+    # Entries of older code have no count or revision to compare.
     if slot.shape == "unguarded":
         return ReuseDecision("reused")
     if None not in {slot.session_id, session_id} and slot.session_id != session_id:

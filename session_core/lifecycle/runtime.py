@@ -16,7 +16,7 @@ from session_core.lifecycle.replies import Agent, AgentFactory, AgentResult, Rep
 from session_core.lifecycle.turn import TurnRunner
 from session_core.routing.entries import SessionEntry
 from session_core.routing.recovery import is_finally_ended
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 
 if TYPE_CHECKING:
     from types import TracebackType

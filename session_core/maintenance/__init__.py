@@ -7,8 +7,9 @@ __all__, __getattr__ = export_names(
     {
         "edits": ("EditResult",),
         "kinds": ("PLAN_KINDS", "PlanKind"),
-        "transfer.export": ("ExportResult",),
-        "transfer.types": ("ImportPreview", "ImportResult"),
+        "transfer.exporter": ("ExportResult",),
+        "transfer.transcript_exporter": ("export_transcripts",),
+        "transfer.import_results": ("ImportPreview", "ImportResult"),
         "types": (
             "PROTECTION_REASONS",
             "ApplyResult",
@@ -16,6 +17,7 @@ __all__, __getattr__ = export_names(
             "HealthReport",
             "PlanPreview",
             "PlanRequest",
+            "PlanTotals",
             "RestorePreview",
             "RestoreResult",
         ),

@@ -6,18 +6,18 @@ undo writes the previous values if the columns are still as the edit left them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from session_core.errors import Changed, InvalidInput, NotFound, TitleTaken, Unsupported
 from session_core.ledger.execute import clear_marks, run_step, suppress_note_errors
 from session_core.ledger.types import TrashItem
-from session_core.maintenance.apply.recovery import recover_from_crash
-from session_core.maintenance.apply.routes import list_session_chats
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.apply.crash_recovery import recover_from_crash
+from session_core.maintenance.apply.route_removal import list_session_chats
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import PIN_KIND, RowChange
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state import titles
 from session_core.state.protocol import StateDatabase
 from session_core.types import SessionSummary
@@ -41,12 +41,12 @@ class EditRequest:
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """The edited session as a list shows it, and the batch of the edit; None if nothing changed.
+    """The edited sessions as a list shows them, and the batch of the edit; None if nothing changed.
 
-    If a conversation was reopened, the session is its tip.
+    Of a conversation that was reopened, the session is its tip.
     """
 
-    session: SessionSummary
+    sessions: tuple[SessionSummary, ...]
     batch: str | None
 
 
@@ -83,60 +83,76 @@ class _PendingEdit:
             yield EditPreview(session_id, "pinned", was_pinned, not was_pinned)
 
 
-def edit_session(home: HomeContext, session_id: str, edit: EditRequest, client: str) -> EditResult:
-    """Edit a session: its own title, or the archive and pin of its whole conversation.
+def edit_sessions(
+    home: HomeContext, session_ids: Sequence[str], edit: EditRequest, client: str
+) -> EditResult:
+    """Edit sessions in one batch: their own title, or archive and pin of whole conversations.
 
     A session that was continued after a compression is reopened at its tip.
 
     Raises:
-        NotFound: the session does not exist.
-        InvalidInput: the edit is empty, or the title is too long.
+        NotFound: a session does not exist.
+        InvalidInput: the edit is empty, the title is too long, or it is for several sessions.
         TitleTaken: another conversation has the title.
         Unsupported: this home does not have the column.
         Changed: other processes keep changing the session.
     """
-    _check_request(home, session_id, edit)
+    _check_request(home, session_ids, edit)
     recover_from_crash(home)  # so that an edit interrupted by a crash can be undone
     batch: str | None = None
     for tries_left in reversed(range(_MAX_TRIES)):
-        pending = _find_changes(home, session_id, edit)
+        pending = _find_changes(home, session_ids, edit)
         if not pending.changes and not pending.pins:
             batch = None
             break
         # An edit without changes leaves no batch behind.
         batch = batch or home.ledger.add_batch(BATCH_KIND).id
         try:
-            _apply_changes(home, session_id, edit, pending, batch, client=client)
+            _apply_changes(home, session_ids, edit, pending, batch, client=client)
             break
         except Changed:
             if not tries_left:
                 raise
-    shown_id = home.db.get_compression_tip(session_id) if edit.reopen else session_id
-    return EditResult(_read_summary(home, shown_id), batch)
+    shown_ids = map(home.db.get_compression_tip, session_ids) if edit.reopen else session_ids
+    return EditResult(_read_summaries(home, dict.fromkeys(shown_ids)), batch)
 
 
-def preview_edit(home: HomeContext, session_id: str, edit: EditRequest) -> tuple[EditPreview, ...]:
+def preview_edit(
+    home: HomeContext, session_ids: Sequence[str], edit: EditRequest
+) -> tuple[EditPreview, ...]:
     """Return the values that an edit would change now; empty if there are none.
 
     Raises:
-        NotFound: the session does not exist.
-        InvalidInput: the edit is empty, or the title is too long.
+        NotFound: a session does not exist.
+        InvalidInput: the edit is empty, the title is too long, or it is for several sessions.
         TitleTaken: another conversation has the title.
         Unsupported: this home does not have the column.
     """
-    _check_request(home, session_id, edit)
-    return tuple(_find_changes(home, session_id, edit).iter_previews())
+    _check_request(home, session_ids, edit)
+    return tuple(_find_changes(home, session_ids, edit).iter_previews())
 
 
-def _check_request(home: HomeContext, session_id: str, edit: EditRequest) -> None:
+def check_edit(session_ids: Collection[str], edit: EditRequest) -> None:
+    """Refuse an edit that changes nothing, or sets one title on several sessions.
+
+    Raises:
+        InvalidInput: it is one of these.
+    """
     if edit == EditRequest():
         raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
-    home.db.summarize_session(session_id)  # its error suggests similar ids
+    if edit.title is not None and len(set(session_ids)) != 1:
+        raise InvalidInput(f"a title is set on one session, got {len(set(session_ids)):,}")
+
+
+def _check_request(home: HomeContext, session_ids: Sequence[str], edit: EditRequest) -> None:
+    check_edit(session_ids, edit)
+    for session_id in session_ids:
+        home.db.summarize_session(session_id)  # its error suggests similar ids
 
 
 def _apply_changes(
     home: HomeContext,
-    session_id: str,
+    session_ids: Sequence[str],
     edit: EditRequest,
     pending: _PendingEdit,
     batch: str,
@@ -149,6 +165,7 @@ def _apply_changes(
         batch,
         before=lambda _: pending.iter_trash_items(),
         change=lambda db: _write_changes(db, home.store, pending.changes),
+        members=tuple(dict.fromkeys(session_ids)),  # the batch counts them
     )
     # After the step, whose trash holds the earlier pins.
     home.ledger.pins.set_pins(
@@ -158,20 +175,26 @@ def _apply_changes(
     fields = {name: value for name, value in asdict(edit).items() if value is not None}
     if edit.title is not None:
         fields["title"] = True  # the log must not contain text of a transcript
-    counts = {"session": session_id, **fields, "rows": len(pending.changes) + len(pending.pins)}
-    with suppress_note_errors(f"an edit of {session_id}"):
+    named = {"session": session_ids[0]} if len(session_ids) == 1 else {"sessions": len(session_ids)}
+    counts = {**named, **fields, "rows": len(pending.changes) + len(pending.pins)}
+    with suppress_note_errors(f"the edit {batch}"):
         home.ledger.add_audit_entry(client, BATCH_KIND, None, counts)
 
 
-def _find_changes(home: HomeContext, session_id: str, edit: EditRequest) -> _PendingEdit:
+def _find_changes(home: HomeContext, session_ids: Sequence[str], edit: EditRequest) -> _PendingEdit:
     updates: list[tuple[str, dict[str, Any]]] = []
     pins: dict[str, bool] = {}
     if edit.title is not None:
-        updates += _iter_title_changes(home.db, session_id, edit.title)
+        updates += _iter_title_changes(home.db, session_ids[0], edit.title)
     if edit.reopen:
-        tip = home.db.get_compression_tip(session_id)
-        updates.append((tip, {"ended_at": None, "end_reason": None}))
-    conversation = _list_conversation_sessions(home.db, session_id)
+        tips = dict.fromkeys(map(home.db.get_compression_tip, session_ids))
+        updates += [(tip, {"ended_at": None, "end_reason": None}) for tip in tips]
+    # Once each, although two of the sessions may be of one conversation.
+    conversation = dict.fromkeys(
+        member_id
+        for session_id in dict.fromkeys(session_ids)
+        for member_id in _list_conversation_sessions(home.db, session_id)
+    )
     if edit.archived is not None:
         updates += [(member_id, {"archived": int(edit.archived)}) for member_id in conversation]
     # Newer homes have a column; other pins are in a file next to the ledger.
@@ -192,9 +215,8 @@ def _has_pin_column(home: HomeContext) -> bool:
     return "pinned" in home.db.rows.list_columns(_SESSIONS_TABLE)
 
 
-def _read_summary(home: HomeContext, session_id: str) -> SessionSummary:
-    (summary,) = home.ledger.pins.show_pins([home.db.summarize_session(session_id)])
-    return summary
+def _read_summaries(home: HomeContext, session_ids: Iterable[str]) -> tuple[SessionSummary, ...]:
+    return tuple(home.ledger.pins.show_pins(map(home.db.summarize_session, session_ids)))
 
 
 def _iter_title_changes(

@@ -15,8 +15,8 @@ from typing import TypeVar
 from session_core import activity
 from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import SessionError
-from session_core.maintenance import disk, kinds, vacuum
-from session_core.maintenance.context import HomeContext, get_session_folder
+from session_core.maintenance import disk, kinds, space_reclaim
+from session_core.maintenance.home_context import HomeContext, get_session_folder
 from session_core.maintenance.kinds import PlanKind
 from session_core.maintenance.select import orphans, routes
 from session_core.maintenance.select.conversations import ConversationIndex
@@ -156,7 +156,7 @@ def _check_free_space(data: HealthData, sizes: Sizes) -> Iterator[HealthFinding]
     freed = disk.estimate_freeable(sizes)
     if not disk.is_worth_freeing(freed, sizes):
         return
-    obstacle = vacuum.find_obstacle(data.snapshot.activity.company)
+    obstacle = space_reclaim.find_obstacle(data.snapshot.activity.company)
     freeable = disk.estimate_freeable(sizes, shrinks=obstacle is None)
     text = "unused space in the file"
     if obstacle is not None:

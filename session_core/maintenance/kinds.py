@@ -23,7 +23,7 @@ Tool = Literal["prune", "finalize", "compress", "restore"]
 UNDO_IMPORT = "undo an import"
 
 MAKE_PLAN = "planner:make_plan"
-APPLY_PLAN = "apply.runner:apply_plan"
+APPLY_PLAN = "apply.run:apply_plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,11 @@ class PlanKind:
     has_undo: bool = True
     finding: tuple[str, str] | None = None
     """The code and the words of the finding that a report has for its items."""
+
+    @property
+    def can_keep(self) -> bool:
+        """Return True if a request may name conversations to keep."""
+        return bool(self.part) or self.name == "prune all"
 
     @property
     def what(self) -> str:
@@ -119,9 +124,9 @@ _ROWS = (
         "Merge",
         "search index",
         "merge the search index and return free space to the disk",
-        select="vacuum:add_index",
-        plan="vacuum:make_plan",
-        apply="vacuum:apply_plan",
+        select="space_reclaim:add_index",
+        plan="space_reclaim:make_plan",
+        apply="space_reclaim:apply_plan",
         is_in_all=True,
         rewrites_file=True,
         has_undo=False,
@@ -195,7 +200,7 @@ _ROWS = (
         "restore",
         "Undo a compression by dropping",
         "session",
-        apply="compressions:apply_plan",
+        apply="restore.restore:apply_compression_undo",
         has_undo=False,
     ),
     PlanKind(
@@ -212,15 +217,15 @@ PLAN_KINDS: Mapping[str, PlanKind] = {kind.name: kind for kind in _ROWS}
 """Every kind of plan by its name, as plans, batches and the audit log have it."""
 
 _EXECUTORS: Mapping[str, str] = {
-    "sessions": "apply.sessions:SessionRemover",
-    "ghosts": "apply.sessions:SessionRemover",
-    "ended": "apply.finalize:SessionFinalizer",
+    "sessions": "apply.session_remover:SessionRemover",
+    "ghosts": "apply.session_remover:SessionRemover",
+    "ended": "apply.session_finalizer:SessionFinalizer",
     # Files come before routes, since the process that writes the mirror also cleans up its folder.
-    "files": "apply.orphans:OrphanedFileRemover",
-    "routes": "apply.routes:LostRouteRemover",
-    "rows": "apply.orphans:OrphanedRowRemover",
-    "locks": "apply.orphans:DeadLockRemover",
-    "links": "apply.orphans:BrokenLinkRemover",
+    "files": "apply.orphan_removers:OrphanedFileRemover",
+    "routes": "apply.route_removal:LostRouteRemover",
+    "rows": "apply.orphan_removers:OrphanedRowRemover",
+    "locks": "apply.orphan_removers:DeadLockRemover",
+    "links": "apply.orphan_removers:BrokenLinkRemover",
 }
 
 PART_ORDER: tuple[str, ...] = tuple(_EXECUTORS)

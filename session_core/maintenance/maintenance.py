@@ -21,21 +21,21 @@ from session_core.hooks import Hooks
 from session_core.ledger.hook_deliveries import persist_marks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import AuditEntry, Batch, Member, StoredPlan
-from session_core.maintenance import compressions, edits, health, kinds
-from session_core.maintenance.apply import recovery
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance import edits, health, kinds
+from session_core.maintenance.apply import crash_recovery
 from session_core.maintenance.edits import EditPreview, EditRequest, EditResult
-from session_core.maintenance.members import get_name
+from session_core.maintenance.home_context import HomeContext
+from session_core.maintenance.members import get_name, get_session_ids
 from session_core.maintenance.restore import restore
 from session_core.maintenance.transfer import import_undo
-from session_core.maintenance.transfer.export import (
+from session_core.maintenance.transfer.exporter import (
     Exporter,
     ExportForm,
     ExportRequest,
     ExportResult,
 )
-from session_core.maintenance.transfer.import_sessions import Importer
-from session_core.maintenance.transfer.types import ImportPreview, ImportResult
+from session_core.maintenance.transfer.import_results import ImportPreview, ImportResult
+from session_core.maintenance.transfer.importer import Importer
 from session_core.maintenance.types import (
     MAX_ITEMS,
     ApplyRequest,
@@ -51,7 +51,7 @@ from session_core.maintenance.types import (
     RestoreResult,
     StopFn,
 )
-from session_core.routing.store import SessionStore, check_database
+from session_core.routing.session_store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
 from session_core.types import Page, SessionFilter
 
@@ -130,6 +130,7 @@ class Maintenance:
         and `stop` may end it: the report then has the results so far and a finding that the check
         was stopped.
         """
+        # A damaged home has no store, and is reported on nevertheless.
         home = self._home or HomeContext(self._db, self._ledger, self._store, clock=self._clock)
         return health.examine_home(home, deep=deep, progress=progress, stop=stop)
 
@@ -142,12 +143,17 @@ class Maintenance:
             Unsupported: an index of the home needs an extension that is not loaded.
         """
         home = self._require_home()
-        make_plan = kinds.load_function(kinds.get_requested_kind(wanted.kind).plan)
+        kind = kinds.get_requested_kind(wanted.kind)
+        if wanted.keep and not kind.can_keep:
+            raise InvalidInput(f"{kind.name} does not accept keep; it is about no conversations")
+        make_plan = kinds.load_function(kind.plan)
         preview: PlanPreview = make_plan(home, wanted)
         return preview
 
-    def get_plan(self, plan: str | StoredPlan, items: int = MAX_ITEMS) -> PlanPreview:
-        """Return the preview of a plan again, with at most `items` of its items.
+    def get_plan(
+        self, plan: str | StoredPlan, items: int = MAX_ITEMS, start: int = 0
+    ) -> PlanPreview:
+        """Return the preview of a plan again, with at most `items` of its items from `start` on.
 
         A plan that the caller has loaded from the ledger is not loaded again.
 
@@ -160,16 +166,29 @@ class Maintenance:
             raise InvalidInput(f"items must be >= 1, got {items}")
         stored = self._load_plan(plan)
         preview = PlanPreview.from_plan(stored)
+        end = start + items
+        shown = preview.items[start:end]
         if len(preview.items) == MAX_ITEMS:
-            more = (self._describe_member(member) for member in stored.members[MAX_ITEMS:items])
-            preview = replace(preview, items=(*preview.items, *more))
-        return replace(preview, items=preview.items[:items])
+            more = stored.members[max(start, MAX_ITEMS) : end]
+            shown = (*shown, *map(self._describe_member, more))
+        return replace(preview, items=shown)
 
     def _describe_member(self, member: Member) -> PlanItem:
-        """Return an item that the stored preview leaves out, with its current title."""
+        """Return an item that the stored preview leaves out, as it is now."""
         name = get_name(member)
         row = self._db.get_session(name)
-        return PlanItem(name, None if row is None else row["title"], member.why)
+        if row is None:
+            return PlanItem(name, None, member.why)
+        summaries = [
+            self._db.summarize_session(session_id)
+            for session_id in get_session_ids(member)
+            if self._db.get_session(session_id) is not None
+        ]
+        return PlanItem(
+            *(name, row["title"], member.why),
+            messages=sum(summary.messages for summary in summaries),
+            last_active_at=max((summary.last_active_at for summary in summaries), default=None),
+        )
 
     def close_plan(self, plan: str) -> None:
         """End an unwanted plan; its finished changes stay, and its batch can be restored.
@@ -184,8 +203,8 @@ class Maintenance:
         # Only these plans remove conversations in steps, and may have stopped half-way.
         if "wanted" in self._ledger.get_plan(plan).about:
             home = self._require_home()
-            recovery.stop_plan(home, plan)
-            recovery.recover_from_crash(home)
+            crash_recovery.stop_plan(home, plan)
+            crash_recovery.recover_from_crash(home)
         else:
             self._ledger.close_plan(plan)
 
@@ -218,7 +237,7 @@ class Maintenance:
         home = self._require_home()
         stored = self._load_plan(plan)
         if "wanted" not in stored.about:  # plans with steps recover when they begin
-            recovery.recover_from_crash(home)
+            crash_recovery.recover_from_crash(home)
         kind = kinds.PLAN_KINDS.get(stored.kind)
         if kind is None or not kind.apply:
             raise InvalidInput(
@@ -235,7 +254,7 @@ class Maintenance:
 
         Every change in this class does so first; a compressor settles only compressions.
         """
-        recovery.recover_from_crash(self._require_home())
+        crash_recovery.recover_from_crash(self._require_home())
 
     def restore(
         self,
@@ -265,17 +284,17 @@ class Maintenance:
             Busy: another process is applying its plan and takes long.
         """
         home = self._require_home()
-        if compressions.is_compression(home, batch):
-            return compressions.undo_batch(home, batch, client)
+        if restore.is_compression(home, batch):
+            return restore.undo_compression(home, batch, client)
         if import_undo.is_import(home, batch):
             self._ledger.get_undoable_batch(batch)
             # An interrupted undo, or a prune, may have removed the imported sessions.
             import_undo.note_undone_steps(home, batch)
             return import_undo.plan_undo(home, batch)
         plan = self._ledger.get_batch(batch).plan
-        recovery.log_progress(home, plan)
+        crash_recovery.log_progress(home, plan)
         # Members of its own plan that are gone in part come back with the batch.
-        recovery.recover_from_crash(home, except_plan=plan)
+        crash_recovery.recover_from_crash(home, except_plan=plan)
         return restore.restore_batch(
             home, batch, for_s, client=client, progress=progress, stop=stop
         )
@@ -291,16 +310,16 @@ class Maintenance:
             Corrupt: its trash is unreadable, or the home is damaged.
         """
         home = self._require_home()
-        if compressions.is_compression(home, batch):
-            return compressions.preview_undo(home, batch)
+        if restore.is_compression(home, batch):
+            return restore.preview_compression(home, batch)
         if import_undo.is_import(home, batch):
             return import_undo.plan_undo(home, batch)
-        recovery.recover_from_crash(home, except_plan=self._ledger.get_batch(batch).plan)
+        crash_recovery.recover_from_crash(home, except_plan=self._ledger.get_batch(batch).plan)
         return restore.preview_batch(home, batch)
 
     def edit(
         self,
-        session_id: str,
+        sessions: str | Sequence[str],
         *,
         title: str | None = None,
         archived: bool | None = None,
@@ -308,24 +327,24 @@ class Maintenance:
         reopen: bool = False,
         client: str = DEFAULT_CLIENT,
     ) -> EditResult:
-        """Edit a session at once: its own title, or the archive and pin of its whole conversation.
+        """Edit sessions at once: the title of one, or archive and pin of whole conversations.
 
-        An empty title removes the title. A session continued after a compression is reopened at its
-        tip.
+        All changes are one batch. An empty title removes the title. A session continued after a
+        compression is reopened at its tip.
 
         Raises:
-            NotFound: the session does not exist.
-            InvalidInput: the edit is empty, or the title is too long.
+            NotFound: a session does not exist.
+            InvalidInput: the edit is empty, the title is too long, or it is for several sessions.
             TitleTaken: another conversation has the title.
             Unsupported: this home does not have the column.
             Changed: other processes keep changing the session.
         """
         request = EditRequest(title, archived, pinned, reopen)
-        return edits.edit_session(self._require_home(), session_id, request, client)
+        return edits.edit_sessions(self._require_home(), _list_ids(sessions), request, client)
 
     def preview_edit(
         self,
-        session_id: str,
+        sessions: str | Sequence[str],
         *,
         title: str | None = None,
         archived: bool | None = None,
@@ -335,13 +354,13 @@ class Maintenance:
         """Return the values that `edit` would change, and change nothing; empty if there are none.
 
         Raises:
-            NotFound: the session does not exist.
-            InvalidInput: the edit is empty, or the title is too long.
+            NotFound: a session does not exist.
+            InvalidInput: the edit is empty, the title is too long, or it is for several sessions.
             TitleTaken: another conversation has the title.
             Unsupported: this home does not have the column.
         """
         request = EditRequest(title, archived, pinned, reopen)
-        return edits.preview_edit(self._require_home(), session_id, request)
+        return edits.preview_edit(self._require_home(), _list_ids(sessions), request)
 
     def export_sessions(
         self,
@@ -366,13 +385,7 @@ class Maintenance:
             Conflict: a file of that name exists; it stays as it is.
         """
         exporter = Exporter(self._require_home(), client)
-        request = ExportRequest(sessions, where, form, whole, progress)
-        if callable(to):
-            return exporter.write_sessions(to, request)
-        path = Path(to)
-        if path.is_dir():
-            return exporter.write_folder(path, request)
-        return exporter.write_file(path, request)
+        return exporter.write(to, ExportRequest(sessions, where, form, whole, progress))
 
     def preview_import(
         self, path: str | os.PathLike[str], *, progress: CountFn | None = None
@@ -456,6 +469,10 @@ def _open_store(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
     store = SessionStore.open(db.folder, db, hooks=hooks)
     persist_marks(store, db)
     return store
+
+
+def _list_ids(sessions: str | Sequence[str]) -> Sequence[str]:
+    return (sessions,) if isinstance(sessions, str) else sessions
 
 
 class AsyncMaintenance(AsyncWrapper[Maintenance]):

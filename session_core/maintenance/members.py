@@ -1,21 +1,29 @@
-"""The members of a plan, the draft of a step over them, and changes of single rows.
+"""The members of a plan, the drafts of a plan and of a step, and changes of single rows.
 
 The id of a member begins with its part, since a session and a route in one plan may share a name.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Protocol
 
 from session_core.errors import Conflict
 from session_core.ledger.execute import PreparedStep
 from session_core.ledger.types import Member, StoredPlan, TrashItem
-from session_core.maintenance.types import SelectedSessions
+from session_core.maintenance.select.snapshot import MaintenanceSnapshot
+from session_core.maintenance.types import (
+    PlanItem,
+    ProtectedItems,
+    SelectedSessions,
+    Selection,
+)
 from session_core.state.protocol import StateDatabase
-from session_core.types import RawText, Revision
+from session_core.types import RawText, Revision, Sizes
 
 StepContext = Callable[[], AbstractContextManager[object]]
 
@@ -210,6 +218,7 @@ class RowChange:
 
 def _encode_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
+        # Text that is not valid UTF-8 has no JSON form of its own.
         name: {"raw": value.stored} if isinstance(value, RawText) else value
         for name, value in values.items()
     }
@@ -220,3 +229,77 @@ def _decode_values(values: Mapping[str, Any]) -> dict[str, Any]:
         name: RawText(value["raw"]) if isinstance(value, dict) else value
         for name, value in values.items()
     }
+
+
+class PlanDraft:
+    """The members selected so far from one snapshot of a home."""
+
+    def __init__(self, snapshot: MaintenanceSnapshot) -> None:
+        self.snapshot = snapshot
+        self.members: dict[str, Member] = {}
+        self.items: dict[str, PlanItem] = {}
+        self.protected = ProtectedItems()
+        self.by_source: Counter[str] = Counter()
+        """The number of selected conversations by source."""
+        self.rows = 0
+        """The number of messages that the plan removes."""
+        self.file_bytes = 0
+        self.sessions: set[str] = set()
+        """The sessions that the plan removes or ends."""
+        self.left_behind: set[str] = set()
+        """Sessions that stay and lose their parent."""
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """The sizes of the home, measured once for a plan."""
+        return self.snapshot.db.admin.measure_sizes()
+
+    def list_changed_tables(self) -> set[str]:
+        """Return the tables from which a plan to prune deletes indexed rows."""
+        tables = {"sessions"} if self.has_part("sessions", "ghosts") else set()
+        return tables | ({"messages"} if self.rows else set())
+
+    def has_part(self, *parts: str) -> bool:
+        """Return True if a member belongs to one of these parts."""
+        return any(get_part(member_id) in parts for member_id in self.members)
+
+    def add_member(self, part: str, name: str, record: Any, reason: str, **shown: Any) -> None:
+        """Add a member, at most once; `shown` are further fields of its item."""
+        member = create_member(part, name, record, reason)
+        if member.id not in self.members:
+            self.members[member.id] = member
+            self.items[member.id] = PlanItem(name, shown.pop("title", None), reason, **shown)
+
+    def add_sessions(self, part: str, selected: Selection[SelectedSessions]) -> None:
+        """Add selected sessions, each at most once."""
+        for group in selected.items:
+            ids = {session.id for session in group.sessions}
+            if not ids.isdisjoint(self.sessions):
+                continue  # an old empty conversation is both an old session and a ghost
+            self.sessions |= ids
+            self.left_behind.update(group.left_behind)
+            self.rows += group.rows
+            session_by_chat = _find_chats(self.snapshot, group) if part == "ended" else {}
+            self.by_source[group.sessions[0].source] += 1
+            self.add_member(
+                *(part, group.id, encode_group(group, session_by_chat), group.why),
+                title=group.title,
+                messages=group.rows,
+                last_active_at=group.last_active_at,
+            )
+        self.protected.update(selected.protected)
+        self.protected.add_ids(selected.protected_ids)
+
+
+def _find_chats(snapshot: MaintenanceSnapshot, selected: SelectedSessions) -> dict[str, str]:
+    """Return the chats of this store that are in a conversation, with their sessions."""
+    conversation = snapshot.conversations.find_conversation(selected.id)
+    if snapshot.store is None or conversation is None:
+        return {}
+    session_by_chat: dict[str, str] = {}
+    for session in conversation.sessions:
+        for key in snapshot.activity.routes.get(session.id, ()):
+            # The row of another folder may name the chat too; only this store can reroute it.
+            if snapshot.store.peek_session_id(key) == session.id:
+                session_by_chat[key] = session.id
+    return session_by_chat

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.ledger.types import Member
-from session_core.maintenance import disk, kinds, members, vacuum
-from session_core.maintenance.context import HomeContext
-from session_core.maintenance.draft import PlanDraft
+from session_core.maintenance import disk, kinds, members, space_reclaim
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.kinds import PlanKind
+from session_core.maintenance.members import PlanDraft
+from session_core.maintenance.select.keep import find_kept_sessions
 from session_core.maintenance.select.snapshot import (
     MEASUREMENT_NAME,
     MaintenanceSnapshot,
@@ -21,9 +22,9 @@ from session_core.maintenance.select.snapshot import (
 from session_core.maintenance.types import (
     MAX_ITEMS,
     Bytes,
-    PlanItem,
     PlanPreview,
     PlanRequest,
+    PlanTotals,
     to_recorded,
 )
 from session_core.state.validation import check_line
@@ -38,9 +39,17 @@ def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
     """Record a plan for a request."""
     kind = kinds.get_requested_kind(request.kind)
     check_request(kind, request)
-    draft = PlanDraft(take_snapshot(home))
+    snapshot = take_snapshot(home)
+    known = snapshot.conversations.sessions.values()
+    titles = {session.id: session.title for session in known if session.title}
+    kept, unmatched = find_kept_sessions(home.db, titles, request.keep)
+    draft = PlanDraft(replace(snapshot, kept=kept))
     add_selected(draft, kind, request)
-    return record_plan(home, kind.name, draft, request)
+    return record_plan(home, kind.name, draft, request, map(_warn_unmatched, unmatched))
+
+
+def _warn_unmatched(entry: str) -> str:
+    return f"keep {entry!r:.80} is in no message, title or id, so it protects nothing"
 
 
 def add_selected(draft: PlanDraft, kind: PlanKind, request: PlanRequest) -> None:
@@ -72,13 +81,11 @@ def record_plan(
     snapshot = draft.snapshot
     selected = list(draft.members.values())
     warnings = (*more, *_list_warnings(snapshot, wanted, selected))
-    items = tuple(
-        PlanItem(members.get_name(member), draft.titles[member.id], member.why)
-        for member in selected[:MAX_ITEMS]
-    )
+    items = tuple(draft.items[member.id] for member in selected[:MAX_ITEMS])
     protected = dict(draft.protected.most_common())
     if not selected:
-        return PlanPreview("nothing", None, None, 0, (), protected, Bytes(), warnings)
+        ids = draft.protected.ids
+        return PlanPreview("nothing", None, None, 0, (), protected, Bytes(), warnings, ids)
     # Rows are only deleted by a prune: check the indexes before a plan is made.
     if wanted.verb == "prune":
         home.db.rows.check_rows_writable(draft.list_changed_tables())
@@ -86,11 +93,19 @@ def record_plan(
     about |= {
         "wanted": {"verb": wanted.verb, "what": wanted.what, "start_new": wanted.start_new},
         **to_recorded(items, protected, size, warnings),
+        "protected_ids": draft.protected.ids,
+        **({"totals": asdict(measure_totals(draft))} if draft.by_source else {}),
         MEASUREMENT_NAME: measure_message_bytes(home.ledger, snapshot, lambda: draft.sizes),
     }
     return PlanPreview.from_plan(
         home.ledger.add_plan(kind, selected, about, snapshot.get_cutoff(wanted))
     )
+
+
+def measure_totals(draft: PlanDraft) -> PlanTotals:
+    """Return what a plan is about altogether."""
+    size = draft.snapshot.estimate_bytes(draft.rows, draft.sizes)
+    return PlanTotals(draft.rows, size, dict(draft.by_source.most_common()))
 
 
 def estimate_bytes(draft: PlanDraft) -> Bytes:
@@ -99,8 +114,8 @@ def estimate_bytes(draft: PlanDraft) -> Bytes:
     rows = snapshot.estimate_bytes(draft.rows, sizes)
     trash = int(rows * _TRASH_SHARE) + draft.file_bytes
     if draft.has_part("index"):
-        can_shrink = vacuum.find_obstacle(snapshot.activity.company) is None
-        size = vacuum.estimate_rewrite_bytes(sizes, rows, can_shrink=can_shrink)
+        can_shrink = space_reclaim.find_obstacle(snapshot.activity.company) is None
+        size = space_reclaim.estimate_rewrite_bytes(sizes, rows, can_shrink=can_shrink)
     else:
         freed = disk.estimate_freed(sizes, draft.rows, snapshot.rows)
         size = Bytes(free_in_file=freed)
@@ -126,11 +141,18 @@ def check_request(kind: PlanKind, request: PlanRequest) -> None:
     if request.start_new and request.verb != "finalize":
         raise InvalidInput("start_new is only valid for finalize")
     check_line("reason", request.reason)
-    empty_filters = [name for name in _TEXT_FILTERS if getattr(request.where, name, None) == ""]
+    empty_filters = [
+        name for name in _TEXT_FILTERS if _has_empty_text(getattr(request.where, name, None))
+    ]
     if empty_filters:
         raise InvalidInput(
             f"{empty_filters[0].partition('_')[0]} is empty and would match everything"
         )
+
+
+def _has_empty_text(value: str | Collection[str] | None) -> bool:
+    """Return True for an empty text, or for several of which one is empty."""
+    return value == "" if isinstance(value, str) else "" in (value or ())
 
 
 _TEXT_FILTERS = ("project", "title_like", "cwd_prefix", "model_like", "branch_like")

@@ -15,7 +15,7 @@ from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import Batch, Member, StoredPlan
 from session_core.maintenance import disk
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.select import protection
 from session_core.maintenance.types import (
     ApplyRequest,

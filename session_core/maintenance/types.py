@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -27,6 +27,7 @@ ProtectionReason = Literal[
     "suspended",
     "routed",
     "pinned",
+    "kept",
     "never ended",
     "ended lately",
     "no known age",
@@ -43,6 +44,7 @@ PROTECTION_REASONS: Mapping[ProtectionReason, str] = {
     "suspended": "its chat is suspended",
     "routed": "a chat is routed to it",
     "pinned": "it is pinned",
+    "kept": "keep names it",
     "never ended": "it never ended, and another process has the database open",
     "ended lately": "it ended within a week, and another process has the database open",
     "no known age": "the time of its last activity is unknown",
@@ -69,6 +71,9 @@ class PlanRequest:
     reason: str | None = None
     start_new: bool = False
     """True to start new sessions for the chats in finalized sessions."""
+    keep: tuple[str, ...] = ()
+    """Conversations to protect: each entry is an id, the beginning of one, or words that a message
+    or the title has."""
 
     @property
     def kind(self) -> str:
@@ -101,6 +106,12 @@ class SelectedSessions:
     def rows(self) -> int:
         """The number of messages that are removed."""
         return sum(session.rows for session in self.sessions)
+
+    @property
+    def last_active_at(self) -> float | None:
+        """The time of the last activity, None if none is known."""
+        times = (session.last_active_at for session in self.sessions)
+        return max((time for time in times if time is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +155,42 @@ class OrphanedFile:
     modified_ns: int
 
 
+MAX_PROTECTED_IDS = 5
+
+
+class ProtectedItems(Counter[ProtectionReason]):
+    """The number of protected items by reason, and the ids of the first of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: dict[ProtectionReason, list[str]] = {}
+
+    def add(self, reason: ProtectionReason, item_id: str) -> None:
+        """Count an item."""
+        self[reason] += 1
+        self.add_ids({reason: [item_id]})
+
+    def add_ids(self, more: Mapping[ProtectionReason, Iterable[str]]) -> None:
+        """Add the ids of items that are counted, as many as are reported."""
+        for reason, ids in more.items():
+            merged = dict.fromkeys([*self.ids.get(reason, ()), *ids])
+            self.ids[reason] = list(merged)[:MAX_PROTECTED_IDS]
+
+
 @dataclass(frozen=True, slots=True)
 class Selection(Generic[T]):
     """Selected items, and the number of protected ones by reason."""
 
     items: tuple[T, ...] = ()
     protected: Mapping[ProtectionReason, int] = field(default_factory=dict)
+    protected_ids: Mapping[ProtectionReason, Iterable[str]] = field(default_factory=dict)
+    """The ids of the first protected items."""
 
     @classmethod
     def from_items(cls, items: list[T], protected: Counter[ProtectionReason]) -> Selection[T]:
         """Return a selection with the most frequent reason first."""
-        return cls(tuple(items), dict(protected.most_common()))
+        ids = protected.ids if isinstance(protected, ProtectedItems) else {}
+        return cls(tuple(items), dict(protected.most_common()), ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +261,19 @@ class PlanItem:
     id: str
     title: str | None
     why: str
+    messages: int | None = None
+    last_active_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTotals:
+    """What a plan is about altogether."""
+
+    messages: int = 0
+    bytes: int = 0
+    """The approximate bytes of these messages in the database."""
+    by_source: Mapping[str, int] = field(default_factory=dict)
+    """The number of items by source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +308,10 @@ class PlanPreview:
     protected: Mapping[ProtectionReason, int] = field(default_factory=dict)
     bytes: Bytes = field(default_factory=Bytes)
     warnings: tuple[str, ...] = ()
+    protected_ids: Mapping[ProtectionReason, Iterable[str]] = field(default_factory=dict)
+    """The ids of the first protected items of each reason."""
+    totals: PlanTotals | None = None
+    """None for a plan that is about no sessions."""
 
     @classmethod
     def from_plan(cls, plan: StoredPlan) -> Self:
@@ -274,6 +327,8 @@ class PlanPreview:
             about.get("protected", {}),
             Bytes.from_json(about.get("bytes", {})),
             tuple(about.get("warnings", ())),
+            about.get("protected_ids", {}),
+            PlanTotals(**about["totals"]) if "totals" in about else None,
         )
 
 
@@ -290,7 +345,7 @@ def to_recorded(
     warnings: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the JSON that is recorded with a plan, so that its preview stays the same."""
-    first = [(item.id, item.title, item.why) for item in islice(items, MAX_ITEMS)]
+    first = [astuple(item) for item in islice(items, MAX_ITEMS)]
     return {
         "items": first,
         "protected": dict(protected or {}),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anyio import CancelScope
 
 from session_core.aio import AsyncWrapper, make_async
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from session_core import presence
+from session_core import processes
 from session_core.errors import Busy, Conflict, Denied, InvalidInput
 from session_core.event_loops import get_current_task
 from session_core.routing.leases import END_CLAIM, TURN_LEASE
@@ -265,7 +265,7 @@ class RouteDecisions:
         if db is not None and db.read_only:
             raise Denied("the database of these routes is open read-only; open it for writing")
         # A gateway has the routes in memory and would overwrite the change.
-        presence.refuse_if_gateway_runs(self.settings.homes)
+        processes.refuse_if_gateway_runs(self.settings.homes)
         transaction = self._open.find_for_change()
         if transaction is not None and session_key in transaction.session_keys:
             return transaction

@@ -57,6 +57,7 @@ class ResetPolicies:
         if entry.suspended:
             return "suspended"
         reason = self.find_expiry_reason(entry)
+        # An ordinary reset precedes, so that its reason is the one that is reported.
         if reason is None and entry.resume_pending:
             settings = self._settings
             freshness_s = settings.config.auto_continue_freshness_s
@@ -98,6 +99,7 @@ class ResetPolicies:
         row: SessionRow | None = db.get_session(entry.session_id)
         if row is None:
             return "dangling"
+        # The next message continues with the tip, so the end of the tip decides.
         if row["end_reason"] == "compression":
             row = db.get_session(db.get_compression_tip(entry.session_id)) or row
         has_ended = row["end_reason"] is not None and row["end_reason"] not in CONTINUABLE_REASONS
@@ -148,6 +150,7 @@ def is_prunable(
     active: HasActiveProcesses | None = None,
 ) -> bool:
     """Return True if an entry is old enough to be pruned; 0 days or less prune none."""
+    # The next message of a suspended chat must still find that it is suspended.
     if max_age_days is None or max_age_days <= 0 or entry.suspended:
         return False
     is_old = _measure_elapsed(entry.updated_at, now) / timedelta(days=1) > max_age_days

@@ -89,8 +89,9 @@ def is_finally_ended(row: SessionRow | None) -> bool:
 
 def is_ended_by_policy(row: SessionRow) -> bool:
     """Return True if the reset policy of any of its chats ended a session."""
+    # A user's reset has the same reason; only a watcher marks the row as finalized.
     if row["end_reason"] == "session_reset":
-        return bool(row.get("expiry_finalized"))  # as a watcher leaves it
+        return bool(row.get("expiry_finalized"))
     return row["end_reason"] in _POLICY_REASONS
 
 
@@ -104,6 +105,7 @@ def parse_start_time(row: SessionRow) -> datetime | None:
 
 def is_gone(folder: str) -> bool:
     """Return True if a folder does not exist; a folder that cannot be examined does."""
+    # A relative name depends on the working folder of the process that stored it.
     if not os.path.isabs(folder):  # noqa: PTH117 -- text
         return False
     try:
@@ -180,4 +182,5 @@ def _find_tip(db: StateDatabase, row: SessionRow) -> SessionRow | None:
 def _can_continue(db: StateDatabase, row: SessionRow, resumable: Collection[str | None]) -> bool:
     if row["ended_at"] is not None and row["end_reason"] not in resumable:
         return False
+    # A session without messages has nothing to continue, and the chat may have left it.
     return db.message_count(row["id"]) > 0

@@ -8,12 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core import presence
-from session_core.chats import SessionSource, build_session_key
+from session_core import processes
+from session_core.chats import SessionSource, WhatsAppAliases, build_session_key
 from session_core.errors import InvalidInput
 from session_core.hooks import Hooks
 from session_core.hooks.calls import Reporter, log_fault
-from session_core.routing.whatsapp import WhatsAppAliases
 from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class StoreSettings:
         self.has_active_processes = has_active_processes
         self.now = now
         self.new_id = new_id or _make_session_id
-        self.homes = presence.list_candidate_homes(folder, db.folder if db else None)
+        self.homes = processes.list_candidate_homes(folder, db.folder if db else None)
         home = self.homes[-1]
         is_own_profile = home.parent.name == "profiles" and not config.multiplex_profiles
         self.profile = home.name if is_own_profile else ""

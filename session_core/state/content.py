@@ -146,6 +146,7 @@ def _extract_part_text(part: Any, depth: int) -> str:
     return _extract_text(part.get("content"), depth + 1)
 
 
+# Hermes puts recalled memory into the message that it sends to the model.
 _MEMORY_TAG = re.compile(r"<(/?)\s*memory-context\s*>", re.IGNORECASE)
 _MEMORY_NOTE = re.compile(
     r"\[System note:\s*The following is recalled memory context,\s*NOT new user input\."

@@ -5,18 +5,27 @@ from __future__ import annotations
 import binascii
 import hashlib
 import json
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
 from session_core.errors import InvalidInput
 
 _MAX_LENGTH = 16_384
+_DIGEST_LENGTH = 8
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_NAME = re.compile(r"[a-z]+\+?")
+_SHORT_PART = re.compile(r"-?[0-9a-z]{1,13}|_[a-z]+~?")
 
 
 def encode_cursor(kind: str, scope: Any, position: Any) -> str:
     """Return the cursor of `position` in the list `kind` of `scope`; all three are JSON values."""
-    text = json.dumps([kind, _compute_digest(scope, position), position], separators=(",", ":"))
-    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    digest = _compute_digest(kind, scope, position)
+    short = _encode_short(position)
+    if short is not None:
+        return f"{digest}.{short}"
+    text = json.dumps(position, separators=(",", ":"))
+    return digest + urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def decode_cursor(kind: str, scope: Any, text: str) -> Any:
@@ -28,28 +37,63 @@ def decode_cursor(kind: str, scope: Any, text: str) -> Any:
     parts = _parse_parts(text)
     if parts is None:
         raise InvalidInput("malformed cursor; pass next_cursor of the previous page unchanged")
-    cursor_kind, digest, position = parts
-    if cursor_kind != kind or digest != _compute_digest(scope, position):
+    digest, position = parts
+    if digest != _compute_digest(kind, scope, position):
         raise InvalidInput(
             "cursor belongs to a different query; pass it with the arguments it was created with"
         )
     return position
 
 
-def _parse_parts(text: str) -> list[Any] | None:
-    if not isinstance(text, str) or len(text) > _MAX_LENGTH:
+def _parse_parts(text: Any) -> tuple[str, Any] | None:
+    if not isinstance(text, str) or not _DIGEST_LENGTH < len(text) <= _MAX_LENGTH:
         return None
+    digest, encoded = text[:_DIGEST_LENGTH], text[_DIGEST_LENGTH:]
+    if encoded.startswith("."):
+        parts = encoded[1:].split(".")
+        return (digest, [*map(_decode_part, parts)]) if all(map(_is_short_part, parts)) else None
     try:
         # The padding was stripped when the cursor was made.
-        raw = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        parts = json.loads(raw)
+        raw = urlsafe_b64decode(encoded.encode("ascii") + b"=" * (-len(encoded) % 4))
+        return digest, json.loads(raw)
     except (ValueError, binascii.Error, RecursionError):
         return None
-    return parts if isinstance(parts, list) and len(parts) == 3 else None  # noqa: PLR2004 -- as encoded
 
 
-def _compute_digest(scope: Any, position: Any) -> str:
+def _encode_short(position: Any) -> str | None:
+    """Return a list of integers and plain names as a short text, or None for another position."""
+    if not isinstance(position, list) or not position:
+        return None
+    parts = []
+    for value in position:
+        if type(value) is int and abs(value) < 2**63:
+            parts.append(_encode_integer(value))
+        elif isinstance(value, str) and _NAME.fullmatch(value):
+            parts.append("_" + value.replace("+", "~"))
+        else:
+            return None
+    return ".".join(parts)
+
+
+def _is_short_part(part: str) -> bool:
+    return _SHORT_PART.fullmatch(part) is not None
+
+
+def _decode_part(part: str) -> int | str:
+    return part[1:].replace("~", "+") if part.startswith("_") else int(part, 36)
+
+
+def _encode_integer(number: int) -> str:
+    digits, rest = "", abs(number)
+    while rest or not digits:
+        rest, digit = divmod(rest, 36)
+        digits = _DIGITS[digit] + digits
+    return "-" + digits if number < 0 else digits
+
+
+def _compute_digest(kind: str, scope: Any, position: Any) -> str:
     # The scope is all that the list depends on (query, filters, order). Only its digest travels, so
     # that a cursor of another list is an error and never a wrong page.
-    text = json.dumps([scope, position], sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    parts = [kind, scope, position]
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    return urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode()[:_DIGEST_LENGTH]

@@ -49,6 +49,7 @@ from session_core.types import (
     RewindResult,
     RowImages,
     SearchMode,
+    SearchOrder,
     SearchResult,
     SearchUnit,
     SessionFilter,
@@ -300,6 +301,7 @@ class StateDatabase(Protocol):
 
     def summarize_session(self, session_id: str) -> SessionSummary: ...
     def find_sessions(self, where: SessionFilter) -> list[str]: ...
+
     def search(
         self,
         query: str,
@@ -308,11 +310,14 @@ class StateDatabase(Protocol):
         per: SearchUnit = "conversation",
         session: str | None = None,
         source: Sequence[str] | None = None,
-        project: str | None = None,
+        exclude_source: Sequence[str] | None = None,
+        project: str | Sequence[str] | None = None,
         roles: Sequence[str] | None = None,
+        tool: str | None = None,
         status: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        order: SearchOrder = "relevance",
         limit: int = 20,
         cursor: str | None = None,
         moment: float | None = None,
@@ -471,6 +476,10 @@ class StateAdmin(Protocol):
         self, *, exact: bool = False, tables: bool = True, step: StepCallback | None = None
     ) -> Sizes: ...
     def list_inventory(self) -> list[InventoryItem]: ...
+    def list_sources(self) -> list[str]: ...
+    def list_folders(self) -> list[str]:
+        """Return the working folders and git roots of all sessions, each once."""
+
     def read_health_facts(self) -> HomeFacts: ...
     def list_claims(self) -> list[Claim]:
         """Return the claims that other programs have stored in the database, however old."""

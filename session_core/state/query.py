@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, Union
 
@@ -24,6 +24,10 @@ _LEXER = re.compile(r'"[^"]*"\*?|[^\s"]+')
 _GLUED_QUOTE = re.compile(r'^(?:[^"]|"[^"]*")*?(?:[^\s("]"[^"]*"|"[^"]*"[^\s)*"])')
 """Matches a quotation mark in the middle of a word, which opens no phrase."""
 
+_EXCLUSION = re.compile(r"-(?![\d-])\w[^\s\"*]+")
+"""Matches a word to exclude; a lone letter is rather an option of a command, as in `-m`."""
+
+# SQLite ends a text at a NUL. Curly quotation marks open a phrase like straight ones.
 _QUOTE_TABLE = str.maketrans({"\x00": " ", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
 
 
@@ -69,12 +73,14 @@ QueryKind = Literal["words", "syntax", "text", "literal", "empty"]
 class Query:
     """A parsed query: `words` may be loosened, `syntax` is exact, `text` did not parse.
 
-    A `literal` has no letter or digit and can only be searched for as it is.
+    A `literal` has no letter or digit and can only be searched for as it is. `excluded` are the
+    words after a minus sign; the node has them as `Not`.
     """
 
     text: str
     kind: QueryKind
     node: Node | None = None
+    excluded: tuple[Leaf, ...] = ()
 
 
 def parse_query(query_text: str) -> Query:
@@ -89,14 +95,25 @@ def parse_query(query_text: str) -> Query:
         node = _Parser(tokens).parse()
         if node is not None:
             return Query(text, "syntax", node)
+    if operators or not balanced:
+        return _make_plain_query(text, tokens, "text")
+    kept = [token for token in tokens if not _EXCLUSION.fullmatch(token)]
+    query = _make_plain_query(" ".join(kept), kept, "words")
+    if query.node is None or query.kind == "literal" or len(kept) == len(tokens):
+        return _make_plain_query(text, tokens, "words")
+    excluded = tuple(_iter_plain_leaves([token[1:] for token in tokens if token not in kept]))
+    node = And((query.node, *map(Not, excluded[:MAX_LEAVES])))
+    return replace(query, node=node, excluded=excluded[:MAX_LEAVES])
+
+
+def _make_plain_query(text: str, tokens: list[str], kind: QueryKind) -> Query:
+    """Return the query of words without operators; quoted ones and prefixes are syntax."""
     leaves = list(_iter_plain_leaves(tokens))[:MAX_LEAVES]
     if not leaves:
         return Query(text, "literal", Leaf(text))
     node = leaves[0] if len(leaves) == 1 else And(tuple(leaves))
-    if operators or not balanced:
-        return Query(text, "text", node)
     typed_syntax = any(leaf.prefix for leaf in leaves) or '"' in text
-    return Query(text, "syntax" if typed_syntax else "words", node)
+    return Query(text, "syntax" if typed_syntax and kind == "words" else kind, node)
 
 
 def iter_leaves(node: Node | None, *, negative: bool = False) -> Iterator[Leaf]:
@@ -184,6 +201,7 @@ class _Parser:
             parts.append(self._parse_and(depth))
         if len(parts) == 1:
             return parts[0]
+        # `a OR NOT b` matches nearly every message, which no index can list.
         if any(isinstance(part, Not) for part in parts):
             raise _SyntaxError
         return Or(tuple(parts))
@@ -196,6 +214,7 @@ class _Parser:
             parts.append(self._parse_unary(depth))
         if len(parts) == 1:
             return parts[0]
+        # NOT has two operands in FTS5: there is nothing to exclude from.
         if all(isinstance(part, Not) for part in parts):
             raise _SyntaxError
         return And(tuple(parts))
@@ -230,6 +249,7 @@ class _SyntaxError(Exception):
 def _split_parentheses(tokens: list[str]) -> Iterator[str]:
     """Split parentheses from the ends of words; inside a word they are part of it."""
     for token in tokens:
+        # Parentheses inside a phrase are searched for as text.
         if token.startswith('"'):
             yield token
             continue
@@ -336,12 +356,14 @@ def list_word_forms(piece: str) -> list[str]:
         stem = piece.removesuffix(ending)
         if stem != piece and len(stem) >= _MIN_STEM_LENGTH:
             stems.add(stem)
+            # planned, plann, plan
             if stem[-1] == stem[-2] and stem[-1] not in "aeiouls":
                 stems.add(stem[:-1])
             break
     forms = [piece]
     for stem in sorted(stems):
         forms += [stem, *(stem + form for form in _FORM_ENDINGS)]
+        # plan, planned, planning
         if stem[-1] not in _VOWELS and stem[-2] in _VOWELS:
             forms += [stem + stem[-1] + form for form in ("ed", "ing", "er")]
     return list(dict.fromkeys(forms))
@@ -414,7 +436,7 @@ class LeafMatcher:
         return at
 
     def _find_end(self, folded: str, at: int, number: int) -> int | None:
-        """Return the end of the word with number `place` if it begins at `at`, or None."""
+        """Return the end of the word with this number if it begins at `at`, or None."""
         if not folded.startswith(self.words[number], at):
             return None
         end = at + len(self.words[number])

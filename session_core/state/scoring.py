@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from session_core.state.query import LeafMatcher
-from session_core.state.snippet import TextFinder
+from session_core.state.search_text import TextFinder
 
 TYPICAL_LENGTH = 600
 _RECENCY_LIFE_S = 45 * 86400
@@ -18,6 +18,8 @@ _LITERAL_WEIGHT = 0.6
 _NEARNESS_WEIGHT = 0.5
 _ROLE_WEIGHTS = {"tool": -0.25, "system": -0.2, "session_meta": -0.3}
 _NEARNESS_REACH = 60
+_NEAR_BEST_SHARE = 0.5
+_LEAST_HITS = 3
 
 
 def score_words(folded: str, words: Sequence[LeafMatcher], literal: str) -> float:
@@ -59,3 +61,13 @@ def _measure_nearness(folded: str, words: Sequence[TextFinder]) -> float:
     places = sorted(bounds[0] for word in words if (bounds := word.find(folded)))
     gaps = (places[index + 1] - places[index] for index in range(len(places) - 1))
     return sum(gap <= _NEARNESS_REACH for gap in gaps) / (len(words) - 1)
+
+
+def find_least_score(scores: Sequence[float]) -> float:
+    """Return the lowest score of hits of any words that is worth showing; the best comes first.
+
+    Hits far below the best one only share common words with the query; the first three always stay.
+    """
+    if not scores:
+        return 0.0
+    return min(_NEAR_BEST_SHARE * scores[0], scores[:_LEAST_HITS][-1])

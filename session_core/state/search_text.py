@@ -1,18 +1,18 @@
-"""The searchable text of a message, and its folded words: the same for every engine.
+"""The searchable text of a message, its folded words, and snippets: the same for every engine.
 
 It is the readable text, the name of a tool and the values of its arguments; and, apart from these,
 the names of the arguments and the ids of the calls, which are not shown. In scripts without spaces
 (and for emoji) every character is a word, so that a piece of any length is a phrase. Folding makes
 spellings equal in every script: case, accents and points, composed or not, wide or narrow. Vowels
-that are written as marks stay.
+that are written as marks stay. A snippet is the part of a text that shows best why it matches.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from session_core.state.content import (
     JSON_MARKER,
@@ -65,6 +65,7 @@ class _FoldTable(dict[int, str]):
 
 
 def _fold_character(character: str) -> str:
+    # An invisible character would separate the halves of a word.
     if unicodedata.category(character) == "Cf" or ord(character) in _VARIATION_SELECTORS:
         return ""
     parts = unicodedata.normalize("NFKD", character).casefold()
@@ -126,6 +127,7 @@ def build_text_parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str
     for call in calls:
         _collect_texts(_list_ids(call), hidden, hidden)
         _collect_texts(_extract_call_values(call), shown, hidden)
+    # Many calls share the names of their arguments; each name is indexed once.
     return "\n".join(filter(None, shown)), "\n".join(dict.fromkeys(hidden))
 
 
@@ -188,6 +190,7 @@ def _extract_content_text(content: Any) -> str:
         return content
     decoded = decode_content(content)
     text = extract_plain_text(decoded)
+    # Content without a text part is found by its values.
     if not text and isinstance(decoded, (list, dict)):
         texts = list[str]()
         _collect_texts(decoded, texts, [])
@@ -239,3 +242,79 @@ def _collect_texts(value: Any, texts: list[str], names: list[str], depth: int = 
             value = value.values()
         for item in value:
             _collect_texts(item, texts, names, depth + 1)
+
+
+SNIPPET_LENGTH = 200
+_LEAD_LENGTH = 50
+_MAX_PLACES = 40
+_MAX_EXACT_LENGTH = 50_000
+"""In a longer text the position of a character that folding moved is estimated."""
+
+
+class TextFinder(Protocol):
+    """A word or phrase that can be searched for in folded text."""
+
+    def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
+        """Return the bounds of the next match at or after `start`, or None."""
+
+
+def cut_snippet(
+    text: str, words: Iterable[TextFinder], literal: str = "", *, folded: str | None = None
+) -> str:
+    """Return about 200 characters around the place with the most words close together."""
+    if len(text) <= SNIPPET_LENGTH:
+        return " ".join(text.split())
+    folded = fold_text(text) if folded is None else folded
+    places = _find_places(folded, words, literal)
+    best = max({at for at, _ in places}, key=lambda at: _score_window(at, places), default=0)
+    start = _unfold_position(text, folded, best)
+    begin = 0 if start <= _LEAD_LENGTH * 2 else _find_word_start(text, start - _LEAD_LENGTH)
+    end = begin + SNIPPET_LENGTH
+    piece = " ".join(text[begin : end + SNIPPET_LENGTH].split())[:SNIPPET_LENGTH].strip()
+    return ("…" if begin else "") + piece + ("…" if end < len(text) else "")
+
+
+def _find_places(folded: str, words: Iterable[TextFinder], literal: str) -> list[tuple[int, int]]:
+    """Return the positions of the words, each with its number."""
+    places: list[tuple[int, int]] = []
+    for number, word in enumerate(words):
+        bounds = word.find(folded)
+        while bounds is not None and len(places) < _MAX_PLACES * (number + 1):
+            places.append((bounds[0], number))
+            bounds = word.find(folded, bounds[1])
+    literal_at = folded.find(literal) if literal else -1
+    if literal_at >= 0:
+        # The literal query counts as three words.
+        places += [(literal_at, -number) for number in range(1, 4)]
+    return places
+
+
+def _score_window(start: int, places: list[tuple[int, int]]) -> tuple[int, int]:
+    """Return the number of different words near a position; the earlier of two is better."""
+    near = {number for at, number in places if start <= at < start + SNIPPET_LENGTH - _LEAD_LENGTH}
+    return len(near), -start
+
+
+def _unfold_position(text: str, folded: str, at: int) -> int:
+    """Return the position in the text of a position in its folded form."""
+    if len(text) == len(folded):
+        return at
+    if len(text) > _MAX_EXACT_LENGTH:
+        return at * len(text) // max(1, len(folded))
+    # Folding changes lengths, so the position is found by bisection over folded prefixes.
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        if len(fold_text(text[:middle])) < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _find_word_start(text: str, at: int) -> int:
+    """Return the beginning of the word at a position, if it is near."""
+    for offset in range(20):
+        if text[at - offset].isspace():
+            return at - offset + 1
+    return at

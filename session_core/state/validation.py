@@ -97,3 +97,23 @@ def parse_texts(name: str, values: Iterable[str] | None) -> tuple[str, ...] | No
     if not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{name} must be a list of texts")
     return texts
+
+
+_MAX_FOLDERS = 200
+"""Each is a term of one SQL expression, whose depth is limited."""
+
+
+def parse_folders(name: str, value: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return one folder or several as a tuple.
+
+    Raises:
+        InvalidInput: it is not text or a list of texts, or there are too many.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        check_text(name, value)
+    folders = (value,) if isinstance(value, str) else parse_texts(name, value) or ()
+    if len(folders) > _MAX_FOLDERS:
+        raise InvalidInput(f"{name} must have at most {_MAX_FOLDERS} folders, got {len(folders):,}")
+    return folders

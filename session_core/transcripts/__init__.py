@@ -5,6 +5,8 @@ from session_core._lazy import export_names
 __all__, __getattr__ = export_names(
     __name__,
     {
+        "keep.keep": ("Keep",),
+        "keep.types": ("ForgetPlan", "ForgottenSession", "KeepStatus", "KeptCounts"),
         "places": ("list_transcript_stores",),
         "store": ("TranscriptStore",),
         "types": ("StoreCoverage", "TranscriptSummary"),

@@ -1,3 +1,8 @@
+from session_core.transcripts.keep.keep import Keep as Keep
+from session_core.transcripts.keep.types import ForgetPlan as ForgetPlan
+from session_core.transcripts.keep.types import ForgottenSession as ForgottenSession
+from session_core.transcripts.keep.types import KeepStatus as KeepStatus
+from session_core.transcripts.keep.types import KeptCounts as KeptCounts
 from session_core.transcripts.places import list_transcript_stores as list_transcript_stores
 from session_core.transcripts.store import TranscriptStore as TranscriptStore
 from session_core.transcripts.types import StoreCoverage as StoreCoverage

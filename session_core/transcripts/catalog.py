@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from session_core.transcripts.format import FileFormat, SourceFile
 from session_core.transcripts.index import SQL, Index
+from session_core.transcripts.keep.copies import WHOLE_STORE, KeptCopies, split_rows_path
 from session_core.transcripts.parts import SourceEntry
 from session_core.transcripts.roots import (
     FileIdentity,
@@ -42,6 +43,7 @@ class RootCatalog:
     """The files of one root."""
 
     root: Root
+    copies: KeptCopies
     entries: dict[str, SourceEntry] = field(default_factory=dict)
     due: dict[str, Due] = field(default_factory=dict)
     gone: list[SourceEntry] = field(default_factory=list)
@@ -49,16 +51,29 @@ class RootCatalog:
     is_outdated: bool = True
     """Whether the entries have changed since the last comparison."""
     sweeper: RootSweeper = field(init=False)
+    siblings: list[RootCatalog] = field(default_factory=list)
+    """All roots of the store, this one among them."""
+    files: dict[str, FileIdentity] = field(default_factory=dict)
+    """The files of the sweep, and the kept copies of those that have gone."""
     _matches: dict[str, SourceFile | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Make the sweeper, which knows the files by their names."""
-        self.sweeper = RootSweeper(self.root, lambda path: self.match_file(path) is not None)
+        self.sweeper = RootSweeper(self.root, self._is_wanted)
+
+    def has_store(self, store: str) -> bool:
+        """Return True if the root belongs to a store."""
+        return self.root.format.store == store
 
     @property
     def sweep(self) -> Sweep:
         """The files as they were at the last look."""
         return self.sweeper.sweep
+
+    def _is_wanted(self, path: str) -> bool:
+        """Return True for a file of the store; the path of kept rows is that of no file."""
+        is_rows = is_database_format(self.root.format) and split_rows_path(path)[1] is not None
+        return not is_rows and self.match_file(path) is not None
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return how a file belongs to a session; a database is a file of no session."""
@@ -73,8 +88,19 @@ class RootCatalog:
             return None
         reader = self.root.format
         if is_database_format(reader):
-            return SourceFile("") if reader.match_database(path) else None
-        return cast("FileFormat", reader).match_file(path)
+            database, session_id = split_rows_path(path)
+            is_excluded = self.copies.is_excluded(reader.store, session_id or WHOLE_STORE)
+            is_known = reader.match_database(database) and not is_excluded
+            return SourceFile("") if is_known else None
+        file = cast("FileFormat", reader).match_file(path)
+        if file and self.copies.is_excluded(reader.store, file.session_id, file.parent_id):
+            return None
+        return file
+
+    def forget_matches(self) -> None:
+        """Match all files again, after sessions were forgotten or are read again."""
+        self._matches.clear()
+        self.sweeper.forget_sweep()
 
     def look(self) -> None:
         """Look at the root and find what differs from the index."""
@@ -84,8 +110,8 @@ class RootCatalog:
     def find_differences(self) -> None:
         """Compare the files with the entries."""
         self.is_outdated = False
-        files, entries = self.sweep.files, self.entries
-        reader = self.root.format
+        self.files = files = self.copies.complete_files(self, self.siblings)
+        entries, reader = self.entries, self.root.format
         self.due = {
             path: self._make_due(path, identity)
             for path, identity in files.items()
@@ -131,19 +157,49 @@ class Catalog:
 
     def __init__(self, index: Index, roots: Iterable[Root]) -> None:
         self._index = index
+        self.copies = KeptCopies(index)
         self.roots = {
-            (root.path, root.format.store, _get_kind(root)): RootCatalog(root) for root in roots
+            (root.path, root.format.store, _get_kind(root)): RootCatalog(root, self.copies)
+            for root in roots
         }
+        for root in self.roots.values():
+            store = root.root.format.store
+            root.siblings = [other for other in self.roots.values() if other.has_store(store)]
+        self.copies.served_roots = frozenset(root.root.path for root in self.roots.values())
+        self._exclusions = self.copies.exclusions
         self._change = self._removal = -1
         self._data_version = -1
         self._unserved = False
         self._places: dict[int, tuple[RootCatalog, str]] = {}
 
     def look(self) -> None:
-        """Sweep all roots, and take over what other processes have indexed."""
+        """Sweep all roots, and take over what other processes have indexed and kept.
+
+        Raises:
+            StorageError: it is not known which sessions were forgotten.
+        """
         self.load_changes()
+        self._load_copies()
         for root in self.roots.values():
             root.look()
+
+    def _load_copies(self) -> None:
+        self.copies.load_changes()
+        if self.copies.fault is not None:
+            raise self.copies.fault
+        if self.copies.is_changed:
+            self.copies.is_changed = False
+            is_excluding = self.copies.exclusions != self._exclusions
+            self._exclusions = self.copies.exclusions
+            for root in self.roots.values():
+                root.is_outdated = True
+                if is_excluding:
+                    root.forget_matches()
+
+    def is_kept(self, source_id: int) -> bool:
+        """Return True if a source has gone and its kept copy is read instead."""
+        root, path = self._places.get(source_id, (None, ""))
+        return root is not None and self.copies.is_stand_in(f"{root.root.path}/{path}")
 
     def iterate_due(self) -> Iterator[Due]:
         """Yield the files with something to read, in no order."""

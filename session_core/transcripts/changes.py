@@ -12,6 +12,7 @@ from session_core.state.cursors import decode_cursor, encode_cursor
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.listing import Condition
 from session_core.transcripts.parts import ROLE_MASK, ROLES
+from session_core.transcripts.search import make_label
 from session_core.transcripts.texts import Place
 from session_core.transcripts.windows import WindowReader
 from session_core.transcripts.writer import FIRST_ID
@@ -75,7 +76,9 @@ class ChangeFeed:
         events = []
         if self._index.read(first, (session,))[0][0] == number:
             events.append(
-                SessionEvent("session_started", moment, session_id, title=title or preview)
+                SessionEvent(
+                    "session_started", moment, session_id, title=title or make_label(preview)
+                )
             )
         role = ROLES[flags & ROLE_MASK]
         text = None if message is None else message.text

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from session_core.transcripts.catalog import Catalog, RootCatalog
 from session_core.transcripts.index import Index
+from session_core.transcripts.keep.copies import WHOLE_STORE
 from session_core.transcripts.listing import OPEN_S
 from session_core.transcripts.types import StoreCoverage
 
@@ -53,7 +54,8 @@ def measure_coverage(
     roots: dict[str, list[RootCatalog]] = {}
     for root in catalog.roots.values():
         store = root.root.format.store
-        if root.sweep.folders or store in seen:  # no folder if the root does not exist
+        is_known = store in seen or catalog.copies.has_store(store)
+        if root.sweep.folders or is_known:  # no folder if the root does not exist
             roots.setdefault(store, []).append(root)
     return [
         _measure_store(store, parts, counts.get(store, _Counts())) for store, parts in roots.items()
@@ -63,7 +65,7 @@ def measure_coverage(
 def _measure_store(store: str, roots: list[RootCatalog], counts: _Counts) -> StoreCoverage:
     files = [file for root in roots for file in root.sweep.files.values()]
     entries = [entry for root in roots for entry in root.entries.values()]
-    total = sum(file.size for file in files)
+    total = sum(file.size for root in roots for file in root.files.values())
     done = sum(entry.identity.size if entry.is_read else entry.offset for entry in entries)
     unknown: Counter[str] = Counter()
     for entry in entries:
@@ -72,17 +74,21 @@ def _measure_store(store: str, roots: list[RootCatalog], counts: _Counts) -> Sto
     newest_file = max((file.mtime_ns for file in files), default=0) / 1e9
     paths = tuple(dict.fromkeys(root.root.path for root in roots))
     share = min(1.0, done / total) if total else 1.0
-    if not files:
+    copies, problem = roots[0].copies, None
+    if copies.fault is not None:
+        problem = str(copies.fault)
+    # A store that was forgotten is empty because its user wants it so.
+    elif copies.is_excluded(store, WHOLE_STORE):
+        pass
+    elif not files:
         problem = _explain_empty_store(paths)
     elif share == 1.0 and unknown and newest_file - newest_record > _MAX_LAG_S:
         problem = _explain_unknown_records(unknown, len(files))
-    else:
-        problem = None
     return StoreCoverage(
         store=store,
         roots=paths,
         files=len(files),
-        bytes=total,
+        bytes=sum(file.size for file in files),
         sessions=counts.sessions,
         messages=counts.messages,
         indexed_share=share,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from session_core import _sqlite3
 from session_core.transcripts.feed import READER_ERRORS, SETTLED_NS
 from session_core.transcripts.format import DatabaseFormat, Message, Query, Record
 from session_core.transcripts.parts import SourceEntry, SourcePart
-from session_core.transcripts.roots import FileIdentity
+from session_core.transcripts.roots import FileIdentity, get_identity
 
 _BUSY_TIMEOUT_S = 0.2
 _READ_ROWS = 200
 _READ_S = 0.15
 _UNNAMED = "unknown"
+
+SnapshotOpener = Callable[[str], AbstractContextManager[Query]]
+"""Opens a database, or the copy that stands in for one, by its path."""
 
 
 def get_database_identity(path: str, identity: FileIdentity) -> FileIdentity:
@@ -37,11 +40,20 @@ def get_database_identity(path: str, identity: FileIdentity) -> FileIdentity:
     return identity._replace(size=identity.size + log.st_size, mtime_ns=newest)
 
 
+def find_database_identity(path: str) -> FileIdentity | None:
+    """Return the identity of a database as it is now, or None if it is gone."""
+    try:
+        return get_database_identity(path, get_identity(os.stat(path)))  # noqa: PTH116 -- strings
+    except OSError:
+        return None
+
+
 class DatabaseFeed:
     """Reads the databases of one root by its format."""
 
-    def __init__(self, reader: DatabaseFormat) -> None:
+    def __init__(self, reader: DatabaseFormat, opener: SnapshotOpener) -> None:
         self._format = reader
+        self._open = opener
 
     def read_part(self, entry: SourceEntry, identity: FileIdentity) -> SourcePart | None:
         """Return the next part, read in one short transaction, or None if that is not possible.
@@ -56,7 +68,7 @@ class DatabaseFeed:
         after.state = _copy_state(entry.state) if is_same else {}
         part = SourcePart(entry, after, None, is_reset=bool(entry.id) and not is_same)
         try:
-            with _open_snapshot(entry.full_path) as query:
+            with self._open(entry.full_path) as query:
                 if not self._format.has_tables(query):
                     after.unknown = {"unknown layout": 1}
                     after.is_read = True
@@ -65,12 +77,29 @@ class DatabaseFeed:
                 after.is_read = not records
                 if after.is_read:
                     part.present_ids = set(self._format.list_session_ids(query))
-        except _get_errors():
+        except get_database_errors():
             return None
         for record in records:
             part.add_record(record, record.session_id or _UNNAMED)
         if time.time_ns() - identity.mtime_ns < SETTLED_NS:
             after.identity = identity._replace(mtime_ns=-1)
+        return part
+
+    def read_again(
+        self, entry: SourceEntry, session_id: str, opened: AbstractContextManager[Query]
+    ) -> SourcePart | None:
+        """Return a part that replaces one session, from tables with its rows alone."""
+        part = SourcePart(entry, replace(entry, unknown={}), None, renewed_id=session_id)
+        state: dict[str, Any] = {}
+        try:
+            with opened as query:
+                while records := self._format.read_changes(query, state, _READ_ROWS):
+                    for record in records:
+                        if record.session_id == session_id:
+                            part.add_record(record, session_id)
+        except get_database_errors():
+            return None
+        part.after.unknown = entry.unknown
         return part
 
     def _read_records(self, query: Query, part: SourcePart) -> list[Record]:
@@ -85,14 +114,18 @@ class DatabaseFeed:
 
 
 def read_database_messages(
-    reader: DatabaseFormat, path: str, session_id: str, numbers: Sequence[tuple[int, int]]
+    reader: DatabaseFormat,
+    opener: SnapshotOpener,
+    path: str,
+    session_id: str,
+    numbers: Sequence[tuple[int, int]],
 ) -> dict[int, Message]:
     """Return messages of a session by their numbers, from pairs of a number and its place."""
     offsets = sorted({number - place for number, place in numbers})
     try:
-        with _open_snapshot(path) as query:
+        with opener(path) as query:
             records = reader.read_session(query, session_id, offsets)
-    except _get_errors():
+    except get_database_errors():
         return {}
     messages = {
         record.offset + place: message
@@ -103,21 +136,33 @@ def read_database_messages(
 
 
 @contextmanager
-def _open_snapshot(path: str) -> Iterator[Query]:
+def open_snapshot(path: str) -> Iterator[Query]:
     """Open a database read-only, for one read transaction."""
+    with open_read_only(path) as connection:
+        yield make_query(connection)
+
+
+@contextmanager
+def open_read_only(path: str) -> Iterator[_sqlite3.Connection]:
+    """Open a database read-only, in a read transaction."""
     uri = f"{Path(path).as_uri()}?mode=ro"
     with closing(_sqlite3.connect(uri, busy_timeout_s=_BUSY_TIMEOUT_S)) as connection:
         connection.execute("PRAGMA query_only=1")
         connection.execute("BEGIN")
-
-        def query(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-            return connection.execute(sql, values).fetchall()
-
-        yield query
+        yield connection
         connection.rollback()
 
 
-def _get_errors() -> tuple[type[Exception], ...]:
+def make_query(connection: _sqlite3.Connection) -> Query:
+    """Return the function by which a format asks a database."""
+
+    def query(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return connection.execute(sql, values).fetchall()
+
+    return query
+
+
+def get_database_errors() -> tuple[type[Exception], ...]:
     """Return the errors of a database that is locked, damaged or of an unexpected shape."""
     return (*READER_ERRORS, OSError, _sqlite3.load_library().Error)
 

@@ -15,8 +15,8 @@ from session_core.transcripts.sources import (
     Line,
     LineReader,
     Source,
+    SourceOpener,
     compute_checksum,
-    open_source,
 )
 
 MAX_CHECKED_BYTES = 16_000_000
@@ -40,9 +40,10 @@ READER_ERRORS = (
 class FileFeed:
     """Reads the files of one root by its format."""
 
-    def __init__(self, root: str, reader: FileFormat) -> None:
+    def __init__(self, root: str, reader: FileFormat, opener: SourceOpener) -> None:
         self._root = root
         self._format = reader
+        self._open = opener
         self._scanned: dict[str, int] = {}
         """How far the last line of a file was searched for its end, by path."""
 
@@ -54,7 +55,7 @@ class FileFeed:
         With `is_deep` a prefix of any size is verified.
         """
         try:
-            with open_source(entry.full_path, is_zstd=file.is_zstd) as source:
+            with self._open(entry.full_path, is_zstd=file.is_zstd) as source:
                 part = self._begin_part(source, entry, file, is_deep=is_deep)
                 if file.is_document:
                     self._read_document(source, part, file)
@@ -74,7 +75,7 @@ class FileFeed:
         part = SourcePart(entry, replace(entry, state={}, unknown={}), file)
         part.sessions[file.session_id] = SessionPart(file.session_id)
         try:
-            with open_source(entry.full_path, is_zstd=file.is_zstd) as source:
+            with self._open(entry.full_path, is_zstd=file.is_zstd) as source:
                 if file.is_document:
                     self._read_document(source, part, file)
                 else:
@@ -175,7 +176,7 @@ class FileFeed:
     def _read_sidecars(self, part: SourcePart, file: SourceFile) -> None:
         for path in file.sidecars:
             try:
-                with open_source(os.path.join(self._root, path)) as source:  # noqa: PTH118 -- strings
+                with self._open(os.path.join(self._root, path)) as source:  # noqa: PTH118 -- strings
                     data = source.read(0, _MAX_SIDECAR_BYTES)
             except OSError:
                 continue

@@ -142,6 +142,17 @@ class Record(NamedTuple):
     """The session of the record, in a database; None in a file, which holds one session."""
 
 
+class RowSelection(NamedTuple):
+    """The rows of one table that belong to a session; a table may be missing."""
+
+    table: str
+    where: str
+    """A condition that an index of the agent answers, with one parameter: the session's id."""
+    has_messages: bool
+    needs: tuple[str, ...] = ()
+    """Columns of the table that the condition names and older layouts lack."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """How a file belongs to a session, by its path below the root alone."""
@@ -210,6 +221,10 @@ class FileFormat(Format, Protocol):
 
 class DatabaseFormat(Format, Protocol):
     """A store in an SQLite database that another program writes."""
+
+    @property
+    def row_selections(self) -> Sequence[RowSelection]:
+        """The rows to keep of a session, from which this format can read it again."""
 
     def match_database(self, path: str) -> bool:
         """Return True if a file below the root is a database of the store."""

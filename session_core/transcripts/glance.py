@@ -9,24 +9,29 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
 from session_core.transcripts.catalog import Catalog, Due
 from session_core.transcripts.feed import FileFeed
 from session_core.transcripts.index import SQL
+from session_core.transcripts.labels import LabelView
 from session_core.transcripts.parts import IndexedMessage, SourcePart
 from session_core.transcripts.roots import FileIdentity
 
+# The view with the labels hides the table, and cannot be written.
+_PUT_SQL = SQL["put_session"].replace("INTO sessions", "INTO main.sessions")
 _COUNTS = ("archived", "messages", "compacted_to", "is_read")
 
 
 class GlanceTable:
     """The sessions of files that the index does not have, as far as they were looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels_path: Path) -> None:
         self._db = _sqlite3.connect("file::memory:", busy_timeout_s=0)
         self._db.execute(SQL["create_sessions"])
+        self._labels = LabelView(self._db, labels_path)
         self._seen: dict[str, FileIdentity] = {}
 
     def close(self) -> None:
@@ -55,6 +60,8 @@ class GlanceTable:
 
     def read(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """Run one SELECT over the rows."""
+        if self._labels.is_outdated():
+            self._labels.update()
         return self._db.execute(sql, values).fetchall()
 
     def _look_at(self, due: Due, feeds: dict[int, FileFeed]) -> None:
@@ -67,12 +74,12 @@ class GlanceTable:
         self._seen[due.entry.full_path] = due.identity
         part = feed.read_ends(due.entry, file)
         if part is not None:
-            self._db.execute(SQL["put_session"], _make_row(part, due))
+            self._db.execute(_PUT_SQL, _make_row(part, due))
 
     def _drop(self, path: str) -> None:
         with suppress(KeyError):
             del self._seen[path]
-        self._db.execute("DELETE FROM sessions WHERE agent_version = ?", (path,))
+        self._db.execute("DELETE FROM main.sessions WHERE agent_version = ?", (path,))
 
 
 def _make_row(part: SourcePart, due: Due) -> dict[str, Any]:

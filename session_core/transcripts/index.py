@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,14 +17,16 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.errors import Busy, Denied, StorageError, StorageFull
 from session_core.state import sql_blocks
+from session_core.transcripts import labels
 
 SQL = sql_blocks.load_blocks("index", "session_core.transcripts")
 
-LAYOUT = 1
+LAYOUT = 2
 """The version of the schema; each version has a file of its own, so that two programs agree."""
 
 _SCHEMA = [body for name, body in SQL.items() if name.startswith("create_")]
 _BUSY_TIMEOUT_S = 2.0
+_LOG_PAUSE_S = 0.05
 _PRIVATE_MODE = 0o700
 _FULL_CODE, _BUSY_CODE, _CANNOT_OPEN_CODE, _READ_ONLY_CODE = 13, 5, 14, 8
 _DAMAGED_CODES = (11, 26)
@@ -44,7 +47,7 @@ class Index:
         """Held by the thread that changes the index or the catalog."""
         self.reading = threading.RLock()
         with translate_errors():
-            _make_folder(folder)
+            make_private_folder(folder)
             try:
                 self._open()
             except _sqlite3.load_library().DatabaseError as error:
@@ -97,6 +100,21 @@ class Index:
         with self.reading, translate_errors():
             return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
 
+    def show_labels(self) -> None:
+        """Let the following reads see the labels as they are now."""
+        with self.reading, translate_errors():
+            if self._labels.is_outdated() and not self._reader.in_transaction:
+                self._reader.execute("PRAGMA query_only=0")
+                self._labels.update()
+                self._reader.execute("PRAGMA query_only=1")
+
+    def purge(self, tries: int) -> bool:
+        """Overwrite what was removed; return False if another process still reads it."""
+        with self.writing, translate_errors():
+            # Free pages may hold texts of rows that were removed before.
+            self._writer.execute("VACUUM")
+            return truncate_log(self._writer, tries)
+
     def _open(self) -> None:
         self._writer = self._connect()
         try:
@@ -105,6 +123,7 @@ class Index:
             self._writer.execute("PRAGMA cache_size=-8000")
             self._create_schema()
             self._reader = self._connect()
+            self._labels = labels.LabelView(self._reader, self.path.with_name(labels.FILE_NAME))
             self._reader.execute("PRAGMA query_only=1")
         except BaseException:
             self._writer.close()
@@ -137,8 +156,19 @@ class Index:
         self._open()
 
 
+def truncate_log(writer: _sqlite3.Connection, tries: int) -> bool:
+    """Write the log into the file and empty it; return False if another process reads it."""
+    for left in range(tries - 1, -1, -1):
+        if not writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            return True
+        time.sleep(_LOG_PAUSE_S if left else 0)
+    return False
+
+
 @contextmanager
-def translate_errors() -> Iterator[None]:
+def translate_errors(
+    subject: str = "the index of transcripts", remedy: str = "restart to build it again"
+) -> Iterator[None]:
     """Raise the errors of SQLite and of the file system as errors of the library."""
     library = _sqlite3.load_library()
     try:
@@ -146,18 +176,18 @@ def translate_errors() -> Iterator[None]:
     except library.OperationalError as error:
         code = _get_code(error)
         if code == _BUSY_CODE:
-            raise Busy("the index of transcripts is being written; try again") from error
+            raise Busy(f"{subject} is being written; try again") from error
         if code == _FULL_CODE:
-            raise StorageFull("the disk is full; the index of transcripts cannot grow") from error
+            raise StorageFull(f"the disk is full; {subject} cannot grow") from error
         if code in (_CANNOT_OPEN_CODE, _READ_ONLY_CODE):
-            raise Denied("the index of transcripts cannot be written; check its folder") from error
-        raise StorageError("the index of transcripts cannot be used; rebuild it") from error
+            raise Denied(f"{subject} cannot be written; check its folder") from error
+        raise StorageError(f"{subject} cannot be used; {remedy}") from error
     except library.DatabaseError as error:
         if _get_code(error) in _DAMAGED_CODES:
-            raise StorageError("the index of transcripts is damaged; restart") from error
+            raise StorageError(f"{subject} is damaged; {remedy}") from error
         raise
     except PermissionError as error:
-        raise Denied("the folder of the transcript index cannot be written") from error
+        raise Denied(f"the folder of {subject.removeprefix('the ')} cannot be written") from error
 
 
 def _get_code(error: BaseException) -> int:
@@ -171,7 +201,8 @@ def _get_code(error: BaseException) -> int:
     return next((number for part, number in known.items() if part in text), 1)
 
 
-def _make_folder(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
+    """Create a folder that only its user can open."""
     try:
         folder.mkdir(mode=_PRIVATE_MODE, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077:

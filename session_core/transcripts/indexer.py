@@ -13,10 +13,11 @@ from typing import cast
 
 from session_core.errors import SessionError
 from session_core.transcripts.catalog import Catalog, Due, RootCatalog
-from session_core.transcripts.database_feed import DatabaseFeed
+from session_core.transcripts.database_feed import DatabaseFeed, find_database_identity
 from session_core.transcripts.feed import FileFeed
 from session_core.transcripts.format import FileFormat
 from session_core.transcripts.index import SQL, Index
+from session_core.transcripts.keep.rows import open_rows, read_session_rows
 from session_core.transcripts.parts import SourcePart
 from session_core.transcripts.roots import Root, is_database_format
 from session_core.transcripts.writer import IndexWriter
@@ -36,17 +37,18 @@ class Indexer:
 
     def __init__(self, index: Index, roots: Sequence[Root]) -> None:
         self._index = index
-        self._writer = IndexWriter(index)
         self.catalog = Catalog(index, roots)
+        copies = self.catalog.copies
+        self._writer = IndexWriter(index, copies)
         self.feeds: dict[int, FileFeed] = {}
         self._database_feeds: dict[int, DatabaseFeed] = {}
         for root in self.catalog.roots.values():
             reader = root.root.format
             if is_database_format(reader):
-                self._database_feeds[id(root)] = DatabaseFeed(reader)
+                self._database_feeds[id(root)] = DatabaseFeed(reader, copies.open_snapshot)
             else:
                 files = cast("FileFormat", reader)
-                self.feeds[id(root)] = FileFeed(root.root.path, files)
+                self.feeds[id(root)] = FileFeed(root.root.path, files, copies.open_source)
         self._looked_at = -math.inf
         self.problem: SessionError | None = None
         """Why the index could not be written at the last look."""
@@ -54,12 +56,13 @@ class Indexer:
     def refresh(self, budget_s: float) -> None:
         """Look at all roots and read what was written lately, and history for about the budget.
 
-        A write that fails leaves the index as it was: it is answered from, and `problem` is set.
+        A look or a write that fails leaves the index as it was: it is answered from, and `problem`
+        is set.
         """
         self.problem = None
         with self._index.writing:
-            self._look()
             try:
+                self._look()
                 self._write_removals()
                 begun = time.monotonic()
                 self._read_due(begun + budget_s, begun + _MAX_WAIT_S)
@@ -72,6 +75,7 @@ class Indexer:
         Raises:
             Busy: another process holds the write lock.
             StorageFull: the disk is full.
+            StorageError: it is not known which sessions were forgotten.
         """
         with self._index.writing:
             # A look at many files costs more than a slice: history is read on from the last one.
@@ -86,6 +90,11 @@ class Indexer:
                 self._writer.clear()
                 self._look()
             return self._has_unread()
+
+    def look(self) -> None:
+        """Look at all roots without reading anything."""
+        with self._index.writing:
+            self._look()
 
     def _look(self) -> None:
         self.catalog.look()
@@ -107,7 +116,7 @@ class Indexer:
             if not left:
                 return 1.0
             roots = self.catalog.roots.values()
-            total = sum(file.size for root in roots for file in root.sweep.files.values())
+            total = sum(file.size for root in roots for file in root.files.values())
             return max(0.0, 1.0 - left / total) if total else 1.0
 
     def read_session(self, session_id: str) -> None:
@@ -121,6 +130,27 @@ class Indexer:
                     self._read_file(feed, due, batch, math.inf, is_history=not due.is_grown)
             batch.write()
             self.catalog.load_changes()
+
+    def renew_session(self, root: RootCatalog, path: str, session_id: str) -> bool:
+        """Read a session of a database again; return False if the index is behind the database.
+
+        A database that the index does not have is read as it is.
+        """
+        with self._index.writing:
+            entry, reader = root.entries.get(path), root.root.format
+            if entry is None or not is_database_format(reader):
+                return True
+            full_path = entry.full_path
+            lines = (line for line, _ in read_session_rows(full_path, reader, session_id))
+            if not entry.is_read or find_database_identity(full_path) != entry.identity:
+                return False
+            part = self._database_feeds[id(root)].read_again(entry, session_id, open_rows(lines))
+            # What was committed meanwhile may be in the part, and is behind the watermark.
+            if part is None or find_database_identity(full_path) != entry.identity:
+                return False
+            written = self._writer.apply_parts([part], is_history=False)
+            self.catalog.load_changes()
+            return bool(written)
 
     def start_watch(self) -> bool:
         """Watch all roots by the kernel; return True if every one of them is."""
@@ -152,17 +182,19 @@ class Indexer:
     def _read_due(self, until: float, until_fresh: float) -> None:
         """Read what is due: history until the first time, what was written lately until the other.
 
-        The newest files come first, so all that follow history are history.
+        The newest files come first, so all that follow history are history. One file is read
+        even if the time is over, so that every call makes progress.
         """
-        batch = _Batch(self._writer)
+        batch, is_first = _Batch(self._writer), True
         newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
         for due in self.catalog.list_due():
             is_fresh = due.is_grown or (
                 newest is not None and due.identity.mtime_ns // 1_000_000 >= newest
             )
             limit = until_fresh if is_fresh else until
-            if time.monotonic() >= limit:
+            if time.monotonic() >= limit and not is_first:
                 break
+            is_first = False
             feed = self.feeds.get(id(due.root))
             if feed is not None:
                 self._read_file(feed, due, batch, limit, is_history=not is_fresh)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from session_core.errors import InvalidInput
+from session_core.state.validation import parse_folders
 from session_core.transcripts.parts import ROLE_MASK, ROLES
 from session_core.transcripts.types import TranscriptSummary
 from session_core.types import SessionFilter
@@ -18,7 +19,7 @@ _FIELDS = (
     "s.id, s.source_id, s.store, s.session_id, s.native_id,"
     " coalesce(s.resume_id, s.native_id) AS resume_id, s.title, s.preview, s.preview_number,"
     " s.folder, s.branch, s.model, s.started_at, s.active_at, s.parent_id, s.link, s.archived,"
-    " s.is_read, s.messages, s.cost_usd, s.input_tokens + s.output_tokens AS tokens"
+    " s.is_read, s.messages, s.cost_usd, s.input_tokens + s.output_tokens AS tokens, s.pinned"
 )
 _NAMES = (
     *(
@@ -33,7 +34,7 @@ _NAMES = (
         "preview_number",
     ),
     *("folder", "branch", "model", "started_at", "active_at", "parent_id", "link", "archived"),
-    *("is_read", "messages", "cost_usd", "tokens"),
+    *("is_read", "messages", "cost_usd", "tokens", "pinned"),
 )
 _VALUES = {
     "recent": "s.active_at",
@@ -60,23 +61,22 @@ class Condition:
     values: tuple[Any, ...] = ()
 
 
+NO_DELEGATES = Condition("s.link IS NOT 'delegate'")
+"""A subagent belongs to the session that called it, and is no conversation of its own."""
+
+
 def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
     """Return the conditions of a filter on a session `s`."""
     # A file without messages is no session, but one that was not read to its end may have some.
     conditions = [Condition("(s.messages > 0 OR NOT s.is_read)")]
     if any(getattr(where, name) is not None for name in _UNSUPPORTED):
         conditions.append(Condition("0"))
-    if where.ids is not None:
-        conditions.append(match_any("s.session_id", where.ids))
-    if where.source is not None:
-        conditions.append(match_any("lower(s.store)", [name.lower() for name in where.source]))
+    conditions += _build_sets(where)
+    if where.titled is not None:
+        conditions.append(Condition(f"coalesce(s.title, '') {'<>' if where.titled else '='} ''"))
     conditions += _build_status(where, now)
     if where.project is not None:
-        folder = where.project.rstrip("/") or "/"
-        below = _escape(folder if folder == "/" else folder + "/") + "%"
-        conditions.append(
-            Condition("(s.folder = ? OR s.folder LIKE ? ESCAPE '!')", (folder, below))
-        )
+        conditions.append(_match_folders(where.project))
     title = "coalesce(s.title, s.preview, '')"
     for word in (where.words or "").split():
         pattern = f"%{_escape(word)}%"
@@ -93,6 +93,26 @@ def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
         prefix = _escape(where.cwd_prefix) + "%"
         conditions.append(Condition("s.folder LIKE ? ESCAPE '!'", (prefix,)))
     return conditions + _build_ranges(where)
+
+
+def _build_sets(where: SessionFilter) -> Iterator[Condition]:
+    if where.ids is not None:
+        yield match_any("s.session_id", where.ids)
+    if where.source is not None:
+        yield match_any("lower(s.store)", [name.lower() for name in where.source])
+    if where.exclude_source is not None:
+        excluded = match_any("lower(s.store)", [name.lower() for name in where.exclude_source])
+        yield Condition(f"NOT {excluded.sql}", excluded.values)
+
+
+def _match_folders(project: str | Sequence[str]) -> Condition:
+    """Return the condition that a session is in one of the folders or below it."""
+    values: list[str] = []
+    for given in parse_folders("project", project) or ():
+        folder = given.rstrip("/") or "/"
+        values += [folder, _escape(folder if folder == "/" else folder + "/") + "%"]
+    each = ["(s.folder = ? OR s.folder LIKE ? ESCAPE '!')"] * (len(values) // 2)
+    return Condition(f"({' OR '.join(each) or '0'})", tuple(values))
 
 
 def build_message_conditions(
@@ -177,6 +197,13 @@ def build_list_sql(
     return statement, [*values, limit]
 
 
+def build_folders_sql(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
+    """Return the statement for the folders of sessions."""
+    sql = " AND ".join(["s.folder <> ''", *(condition.sql for condition in conditions)])
+    values = [value for condition in conditions for value in condition.values]
+    return f"SELECT DISTINCT s.folder FROM sessions s WHERE {sql}", values  # noqa: S608 -- fixed parts only
+
+
 def make_position(order: str, below: tuple[float, str, str]) -> tuple[float, str, str]:
     """Return a position of the statement; it has times in milliseconds."""
     value, store, session = below
@@ -201,7 +228,9 @@ def get_row_sql(condition: str) -> str:
     return f"SELECT {_FIELDS}, s.active_at FROM sessions s WHERE {condition}"  # noqa: S608 -- fixed
 
 
-def summarize(row: SummaryRow, resume: tuple[str, ...] | None, now: float) -> TranscriptSummary:
+def summarize(
+    row: SummaryRow, resume: tuple[str, ...] | None, now: float, *, is_kept: bool = False
+) -> TranscriptSummary:
     """Return a row as a caller sees it."""
     active = row["active_at"] / 1000
     status = "archived" if row["archived"] else "open" if active >= now - OPEN_S else "ended"
@@ -224,4 +253,6 @@ def summarize(row: SummaryRow, resume: tuple[str, ...] | None, now: float) -> Tr
         tokens=row["tokens"],
         cost=row["cost_usd"] or None,
         resume=resume,
+        pinned=bool(row["pinned"]),
+        is_kept=is_kept,
     )

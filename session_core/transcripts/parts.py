@@ -25,6 +25,7 @@ ROLES = ("user", "assistant", "tool", "system")
 ROLE_MASK = 3
 SUMMARY_FLAG, PROMPT_FLAG, ERROR_FLAG = 4, 8, 16
 PREVIEW_LENGTH = 200
+_MAX_OPENING_LENGTH = 10 * PREVIEW_LENGTH
 _MAX_TITLE_LENGTH = 300
 
 
@@ -95,6 +96,8 @@ class SourcePart:
     """Whether everything that was known of the source is dropped first."""
     sessions: dict[str, SessionPart] = field(default_factory=dict)
     text_size: int = 0
+    renewed_id: str | None = None
+    """A session that is dropped first, and is in this part as a whole."""
     present_ids: set[str] | None = None
     """The sessions that a database holds now, if that was read; all others are removed."""
 
@@ -134,7 +137,7 @@ def merge_facts(facts: SessionFacts, more: SessionFacts) -> None:
         if name != "usage" and not (is_title and has_worse_title):
             facts[name] = value  # type: ignore[literal-required]
     if "title" in more and not has_worse_title:
-        facts["title"] = " ".join(str(more["title"]).split())[:_MAX_TITLE_LENGTH]
+        facts["title"] = cut_line(str(more["title"]), _MAX_TITLE_LENGTH)
         facts["title_rank"] = more.get("title_rank", 0)
 
 
@@ -150,7 +153,7 @@ def make_item(
     preview = None
     if message.is_prompt:
         flags |= PROMPT_FLAG
-        preview = " ".join(message.text[: 4 * PREVIEW_LENGTH].split())[:PREVIEW_LENGTH] or None
+        preview = cut_line(message.text[:_MAX_OPENING_LENGTH], PREVIEW_LENGTH) or None
     return IndexedMessage(
         record.offset + place,
         place,
@@ -164,6 +167,15 @@ def make_item(
         usage,
         message.replaces,
     )
+
+
+def cut_line(text: str, length: int) -> str:
+    """Return a text as one line of at most about this length.
+
+    A line that was cut ends with dots, so that a secret is looked for at its end.
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[:length].rstrip()}..."
 
 
 def hash_key(key: str) -> int:

@@ -7,7 +7,7 @@ before it reads anything.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ FOLDER_NAME = "transcripts"
 """The name of the folder of the index in the state folder."""
 
 _SEEN_FOLDER = "seen"
+_KEPT_FOLDER = "kept"
 
 
 class _Agent(NamedTuple):
@@ -63,11 +64,11 @@ def list_transcript_stores(environ: Mapping[str, str] | None = None) -> list[str
     """Return the names of the stores on this machine.
 
     A store that was seen once stays in the list while its agent has a folder, so that a store that
-    has moved is reported instead of missing.
+    has moved is reported instead of missing. One of which sessions are kept stays without a folder.
     """
     env = os.environ if environ is None else environ
-    home, seen = find_user_folder(env), find_index_folder(env) / _SEEN_FOLDER
-    return [store for store in AGENTS if _is_present(store, env, home, seen)]
+    home, notes = find_user_folder(env), find_index_folder(env)
+    return [store for store in AGENTS if _is_present(store, env, home, notes)]
 
 
 def list_seen_stores(folder: Path) -> list[str]:
@@ -75,19 +76,35 @@ def list_seen_stores(folder: Path) -> list[str]:
     return [store for store in AGENTS if (folder / _SEEN_FOLDER / store).exists()]
 
 
-def remember_stores(folder: Path, stores: list[str]) -> None:
+def remember_stores(folder: Path, stores: Iterable[str]) -> None:
     """Note in the folder of the index that these stores had sessions."""
-    (folder / _SEEN_FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
+    _put_notes(folder / _SEEN_FOLDER, stores)
+
+
+def remember_kept_stores(folder: Path, stores: Iterable[str]) -> None:
+    """Note in the folder of the index that sessions of these stores are kept."""
+    _put_notes(folder / _KEPT_FOLDER, stores)
+
+
+def forget_kept_store(folder: Path, store: str) -> None:
+    """Remove the note that sessions of a store are kept."""
+    (folder / _KEPT_FOLDER / store).unlink(missing_ok=True)
+
+
+def _put_notes(folder: Path, stores: Iterable[str]) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for store in stores:
-        (folder / _SEEN_FOLDER / store).touch(mode=0o600)
+        (folder / store).touch(mode=0o600)
 
 
-def _is_present(store: str, environ: Mapping[str, str], home: Path, seen: Path) -> bool:
+def _is_present(store: str, environ: Mapping[str, str], home: Path, notes: Path) -> bool:
     folder = find_agent_folder(store, environ, home)
     try:
+        if (notes / _KEPT_FOLDER / store).exists():
+            return True
         if any(root.is_dir() for name in AGENTS[store].roots for root in _expand(folder, name)):
             return True
-        return folder.is_dir() and (seen / store).exists()
+        return folder.is_dir() and (notes / _SEEN_FOLDER / store).exists()
     except OSError:  # a folder that may not be read holds nothing for us
         return False
 

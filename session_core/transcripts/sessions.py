@@ -57,10 +57,11 @@ def resolve_sessions(
     before: dict[str, set[int]] = {}
     for session, native_id in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
         # Read before they are removed: messages that come again are no events.
-        if part.is_reset:
+        is_dropped = part.is_reset or native_id == part.renewed_id
+        if is_dropped:
             places = db.execute(SQL["list_places"], (session,))
             before[native_id] = {number if key is None else key for number, key in places}
-        if part.is_reset or (part.present_ids is not None and native_id not in part.present_ids):
+        if is_dropped or (part.present_ids is not None and native_id not in part.present_ids):
             remove_session(db, session)
     pending = []
     for added in part.sessions.values():

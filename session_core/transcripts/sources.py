@@ -11,9 +11,9 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 import zstandard
 
@@ -47,14 +47,14 @@ class Line(NamedTuple):
 
 
 class Source:
-    """An open file, whose bytes are read at offsets."""
+    """An open file, whose bytes are read at offsets; a read returns all that was asked for."""
 
-    def __init__(self, descriptor: int, *, is_zstd: bool) -> None:
-        self._file = os.fdopen(descriptor, "rb", buffering=0)
+    def __init__(self, file: io.RawIOBase, identity: FileIdentity, *, is_zstd: bool) -> None:
+        self._file = file
         self._stream: BinaryIO | None = None
         self._position = 0
         self._is_zstd = is_zstd
-        self.identity = get_identity(os.fstat(descriptor))
+        self.identity = identity
 
     def read(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes at an offset; fewer only at the end."""
@@ -78,7 +78,7 @@ class Source:
         if self._stream is None or offset < self._position:
             self._file.seek(0)
             reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(
-                self._file, read_across_frames=True, closefd=False
+                cast("BinaryIO", self._file), read_across_frames=True, closefd=False
             )
             self._stream, self._position = io.BufferedReader(reader, BLOCK_BYTES), 0
         while self._position < offset:
@@ -87,6 +87,17 @@ class Source:
                 break
             self._position += len(skipped)
         return self._stream
+
+
+class SourceOpener(Protocol):
+    """Opens a file, or the copy that stands in for it, by its path."""
+
+    def __call__(self, path: str, *, is_zstd: bool = False) -> AbstractContextManager[Source]:
+        """Open a source for the time of a block.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
 
 
 @contextmanager
@@ -98,18 +109,29 @@ def open_source(
     Raises:
         FileNotFoundError: it is missing, or another file, or no regular file.
     """
-    # A pipe in the place of the file must not block the reader.
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-    source = Source(descriptor, is_zstd=is_zstd)
+    source = open_plain_source(path, is_zstd=is_zstd, expected=expected)
     try:
-        # The path may lead to another file since the sweep.
-        is_other = expected is not None and source.identity[:2] != expected[:2]
-        if is_other or not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FileNotFoundError(path)
         yield source
     finally:
         source.close()
+
+
+def open_plain_source(
+    path: str, *, is_zstd: bool = False, expected: FileIdentity | None = None
+) -> Source:
+    """Open a file as `open_source` does; the caller closes it."""
+    # A pipe in the place of the file must not block the reader.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+    file = os.fdopen(descriptor, "rb", buffering=0)
+    status = os.fstat(descriptor)
+    identity = get_identity(status)
+    # The path may lead to another file since the sweep.
+    is_other = expected is not None and identity[:2] != expected[:2]
+    if is_other or not stat.S_ISREG(status.st_mode):
+        file.close()
+        raise FileNotFoundError(path)
+    return Source(file, identity, is_zstd=is_zstd)
 
 
 def compute_checksum(source: Source, size: int, start: int = 0) -> int | None:

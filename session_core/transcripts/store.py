@@ -20,15 +20,19 @@ from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.state.cursors import decode_cursor, encode_cursor
 from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
+from session_core.state.query import parse_query
 from session_core.state.validation import check_limit, check_text
-from session_core.transcripts import listing
+from session_core.transcripts import labels, listing
 from session_core.transcripts.changes import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
 from session_core.transcripts.glance import GlanceTable
 from session_core.transcripts.index import Index
 from session_core.transcripts.indexer import Indexer
+from session_core.transcripts.keep.forgetting import SessionAccess
+from session_core.transcripts.keep.keep import Keep
 from session_core.transcripts.listing import Condition, SummaryRow
 from session_core.transcripts.places import find_index_folder, list_seen_stores, remember_stores
+from session_core.transcripts.raw import RawSource, open_raw_source
 from session_core.transcripts.registry import load_formats
 from session_core.transcripts.roots import AnyFormat, find_roots
 from session_core.transcripts.search import (
@@ -36,7 +40,6 @@ from session_core.transcripts.search import (
     SearchRequest,
     Step,
     TranscriptSearch,
-    parse_search,
 )
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
 from session_core.transcripts.windows import WindowReader, check_window
@@ -47,6 +50,7 @@ from session_core.types import (
     MessageWindow,
     Page,
     SearchMode,
+    SearchOrder,
     SearchResult,
     SearchUnit,
     SessionFilter,
@@ -87,7 +91,10 @@ class TranscriptStore:
         self._windows = WindowReader(self._index, self._indexer.catalog)
         self._search = TranscriptSearch(self._index, self._windows)
         self._changes = ChangeFeed(self._index, self._windows)
-        self._glances = GlanceTable()
+        self._glances = GlanceTable(place.absolute() / labels.FILE_NAME)
+        access = SessionAccess(self._select, self._require_named_row, self._summarize)
+        self.keep = Keep(self._index, self._indexer, access)
+        """Kept copies, which stand in for sources that have gone."""
         self._selected: tuple[str, ...] | None = None
         self._blocks = threading.local()
         self._remembered: set[str] = set()
@@ -106,6 +113,7 @@ class TranscriptStore:
     def close(self) -> None:
         """Close the index and stop watching."""
         self._indexer.close()
+        self.keep.close()
         self._index.close()
         self._glances.close()
 
@@ -124,6 +132,7 @@ class TranscriptStore:
     def work(self, budget_s: float = 0.5) -> bool:
         """Index for about the budget; return True if something is left."""
         is_left = self._indexer.work(budget_s)
+        self.keep.finish_forgetting()
         if not is_left:
             self._remember_stores()
         return is_left
@@ -167,6 +176,7 @@ class TranscriptStore:
         is_fresh = getattr(self._blocks, "is_fresh", None)
         if is_fresh:
             return
+        self._index.show_labels()
         self._indexer.refresh(budget_s)
         if is_fresh is not None:
             self._blocks.is_fresh = True
@@ -179,20 +189,25 @@ class TranscriptStore:
         limit: int = 20,
         cursor: str | None = None,
         below: tuple[float, str, str] | None = None,
+        delegates: bool = False,
     ) -> Page[TranscriptSummary]:
         """List sessions, the newest first; without a status, archived ones are left out.
 
+        Sessions of subagents are left out as in a home, unless `delegates` is set.
         `below` begins after a position that a caller knows: the value of the order, the store and
         the id; times in seconds.
         """
         check_limit(limit)
         now = time.time()
         where = where or SessionFilter()
-        scope = [repr(where), order]
+        scope = [repr(where), order, delegates]
         position = None if cursor is None else decode_cursor("transcripts", scope, cursor)
         if below is not None:
             position = listing.make_position(order, below)
-        rows = self._list_rows(where, order, limit + 1, position, now)
+        conditions = [*listing.build_conditions(where, now), *self._build_selection()]
+        if not delegates:
+            conditions.append(listing.NO_DELEGATES)
+        rows = self._list_rows(conditions, order, limit + 1, position)
         items = [self._summarize(row, now) for row in rows[:limit]]
         if len(rows) <= limit:
             return Page(items)
@@ -201,9 +216,8 @@ class TranscriptStore:
         return Page(items, encode_cursor("transcripts", scope, place))
 
     def _list_rows(
-        self, where: SessionFilter, order: str, limit: int, position: Any, now: float
+        self, conditions: Sequence[Condition], order: str, limit: int, position: Any
     ) -> list[SummaryRow]:
-        conditions = [*listing.build_conditions(where, now), *self._build_selection()]
         glance_sql = listing.build_list_sql(conditions, order, limit, position)
         with self._index.writing:
             self._refresh(_LIST_REFRESH_S)
@@ -225,6 +239,17 @@ class TranscriptStore:
                     break
         listing.sort_rows(rows)
         return rows[:limit]
+
+    def list_folders(self) -> list[str]:
+        """Return the working folders of all sessions, each once."""
+        with self._index.writing:
+            self._refresh(_LIST_REFRESH_S)
+            self._glances.look_at_new(self._indexer.catalog, self._indexer.feeds, _MAX_GLANCE_S)
+            rows = [
+                *self._index.read(*listing.build_folders_sql(self._build_scope())),
+                *self._glances.read(*listing.build_folders_sql(self._build_selection())),
+            ]
+        return sorted({row[0] for row in rows})
 
     def get_session(self, session_id: str) -> TranscriptSummary | None:
         """Return a session by its id, or None."""
@@ -291,6 +316,15 @@ class TranscriptStore:
                 found[session_id, message["id"]] = message
         return found
 
+    def open_raw_source(self, session_id: str) -> RawSource:
+        """Return the bytes of a session as its agent has written them.
+
+        Raises:
+            NotFound: the session does not exist.
+        """
+        row = self._require_row(session_id)
+        return open_raw_source(self._indexer.catalog, row["source_id"], row["native_id"])
+
     def list_children(self, session_id: str) -> list[TranscriptSummary]:
         """Return the forks and subagents of a session, the oldest first."""
         row = self._require_row(session_id)
@@ -310,6 +344,7 @@ class TranscriptStore:
         tool: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        order: SearchOrder = "relevance",
         limit: int = 20,
         cursor: str | None = None,
         moment: float | None = None,
@@ -320,28 +355,60 @@ class TranscriptStore:
         """
         check_limit(limit)
         check_text("query", query, needed=True)
-        scope = [query, mode, per, session, repr(where), list(roles or ()), tool, since, until]
+        scope = [
+            query,
+            mode,
+            per,
+            session,
+            repr(where),
+            list(roles or ()),
+            tool,
+            since,
+            until,
+            order,
+        ]
         position = None if cursor is None else decode_cursor("transcript-search", scope, cursor)
-        resumed, top, skip, now = position or (None, _TOP, 0, time.time())
-        now = now if moment is None else moment
+        resumed, top, skip, now = position or (None, _TOP, 0, int(time.time()))
+        now = int(now if moment is None else moment)  # an integer keeps the cursor short
         self._refresh(_REFRESH_S)
         conditions = [] if where is None else listing.build_conditions(where, now)
         conditions += self._build_scope()
         if session is not None:
             conditions.append(self._build_session_condition(session))
         conditions += listing.build_message_conditions(roles, tool, since, until)
-        parsed, node = parse_search(query)
-        request = SearchRequest(parsed, node, conditions, per == "conversation", now)
+        request = SearchRequest(parse_query(query), conditions, per == "conversation", now, order)
         steps: list[Step] = ["substring"] if mode == "substring" else request.steps
+        steps = [resumed] if resumed else steps
+        if order != "relevance" and steps[0] not in ("substring", "any"):
+            return self._search_in_order(request, steps, scope, position, limit)
         with self._index.open_snapshot():
-            step, block = self._climb([resumed] if resumed else steps, request, top)
-        hits = [hit for _, hit in block.hits[skip : skip + limit]]
+            step, block = self._climb(steps, request, top)
+            hits = self._search.add_replies([hit for _, hit in block.hits[skip : skip + limit]])
         if skip + limit < len(block.hits):
             place: list[Any] | None = [step, top, skip + limit, now]
         else:
             place = None if block.floor is None else [step, block.floor, 0, now]
         cursor = None if place is None else encode_cursor("transcript-search", scope, place)
-        return SearchResult(hits, step, block.floor_at, cursor)
+        return SearchResult(hits, step, block.floor_at, cursor, block.least_score)
+
+    def _search_in_order(
+        self, request: SearchRequest, steps: Sequence[Step], scope: Any, position: Any, limit: int
+    ) -> SearchResult:
+        """Return hits by time; those of any words are the best ones, in one page."""
+        after = None if position is None else (position[1], position[2])
+        with self._index.open_snapshot():
+            for step in steps:
+                if step in ("conversation", "any"):
+                    block = self._search.find_block(request, step, _TOP)
+                    hits, last = [hit for _, hit in block.hits[:limit]], None
+                else:
+                    hits, last = self._search.find_in_order(request, step, after, limit)
+                if hits:
+                    break
+            hits = self._search.add_replies(hits)
+        place = None if last is None else [step, *last, int(request.now)]
+        cursor = None if place is None else encode_cursor("transcript-search", scope, place)
+        return SearchResult(hits, step, None, cursor)
 
     def _climb(self, steps: Sequence[Step], request: SearchRequest, top: int) -> tuple[Step, Block]:
         """Return the first step with hits, or the last one."""
@@ -428,6 +495,10 @@ class TranscriptStore:
             raise NotFound(f"session {session_id!r:.80} does not exist")
         return row
 
+    def _require_named_row(self, session: str) -> SummaryRow:
+        """Return the row of a session by its id, a prefix or a title."""
+        return self._require_row(self.resolve_session_id(session) or session)
+
     def _select(self, conditions: Sequence[Condition], limit: int = 10_000) -> list[SummaryRow]:
         sql, values = listing.build_list_sql(
             [*conditions, *self._build_scope()], "recent", limit, None
@@ -435,8 +506,9 @@ class TranscriptStore:
         return [listing.make_row(row) for row in self._index.read(sql, values)]
 
     def _summarize(self, row: SummaryRow, now: float) -> TranscriptSummary:
+        is_kept = self._indexer.catalog.is_kept(row["source_id"])
         reader = next(root.format for root in self._roots if root.format.store == row["store"])
         # A name with a leading dash would be an option of the agent; no agent makes such ids.
         is_option = row["resume_id"].startswith("-")
-        resume = None if is_option else reader.build_resume_command(row["resume_id"])
-        return listing.summarize(row, resume, now)
+        resume = None if is_option or is_kept else reader.build_resume_command(row["resume_id"])
+        return listing.summarize(row, resume, now, is_kept=is_kept)

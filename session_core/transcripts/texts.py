@@ -11,7 +11,7 @@ from session_core.transcripts.feed import READER_ERRORS
 from session_core.transcripts.format import FileFormat, Message
 from session_core.transcripts.parts import hash_key
 from session_core.transcripts.roots import is_database_format
-from session_core.transcripts.sources import MAX_DOCUMENT_BYTES, Source, open_source
+from session_core.transcripts.sources import MAX_DOCUMENT_BYTES, Source
 from session_core.types import MessageRow
 
 
@@ -34,10 +34,12 @@ def read_messages(
         return {}
     if is_database_format(reader):
         numbers = [(place.number, place.place) for place in places]
-        return read_database_messages(reader, f"{root.root.path}/{path}", session_id, numbers)
+        return read_database_messages(
+            reader, root.copies.open_snapshot, f"{root.root.path}/{path}", session_id, numbers
+        )
     found: dict[int, Message] = {}
     try:
-        with open_source(f"{root.root.path}/{path}", is_zstd=file.is_zstd) as source:
+        with root.copies.open_source(f"{root.root.path}/{path}", is_zstd=file.is_zstd) as source:
             records = _RecordReader(
                 source, cast("FileFormat", reader), is_document=file.is_document
             )
@@ -107,7 +109,7 @@ def build_message_row(
         "id": number,
         "session_id": session_id,
         "role": message.role,
-        "content": message.text,
+        "content": _build_content(message),
         "tool_calls": [_build_call(call) for call in message.tool_calls] or None,
         "tool_call_id": message.tool_call_id,
         "tool_name": message.tool_name or (tool if message.role == "tool" else None),
@@ -118,6 +120,17 @@ def build_message_row(
         "compacted": int(compacted),
     }
     return row
+
+
+def _build_content(message: Message) -> Any:
+    """Return the text, or parts if something is attached to it."""
+    if not message.attachments:
+        return message.text
+    text = [{"type": "text", "text": message.text}] if message.text else []
+    attached = [
+        {"type": part.kind, "name": part.name, "size": part.bytes} for part in message.attachments
+    ]
+    return [*text, *attached]
 
 
 def _build_call(call: Any) -> dict[str, Any]:

@@ -32,6 +32,9 @@ class TranscriptSummary:
     cost: float | None
     resume: tuple[str, ...] | None
     """The command that continues it, to be run in its folder."""
+    pinned: bool = False
+    is_kept: bool = False
+    """Whether its source has gone, and it is read from the kept copy."""
 
     @property
     def root_id(self) -> str:

@@ -56,6 +56,10 @@ class RootSweeper:
             self._watch.close()
             self._watch = None
 
+    def forget_sweep(self) -> None:
+        """Sweep the root at the next look, whatever has changed in it."""
+        self.sweep = Sweep()
+
     def look(self) -> bool:
         """Look at what changed; return False if nothing has."""
         if self._watch is None or not self.sweep.folders:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from session_core import _sqlite3
 from session_core.transcripts.index import SQL, Index
+from session_core.transcripts.keep.copies import KeptCopies
 from session_core.transcripts.parts import IndexedMessage, SourceEntry, SourcePart
 from session_core.transcripts.sessions import (
     PendingSession,
@@ -31,16 +32,19 @@ _MAX_BLOCK_ROWS = 1000
 class IndexWriter:
     """Applies parts and removals to an index."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, copies: KeptCopies) -> None:
         self._index = index
+        self._copies = copies
 
     def apply_parts(self, parts: Sequence[SourcePart], *, is_history: bool) -> list[SourceEntry]:
         """Write parts, the oldest first; return the entries that were written."""
         with self._index.open_transaction() as db:
+            # A session that was forgotten since it was read must not come back.
+            self._copies.load_changes()
             change = _advance(db, "change")
             written, pending, repeated = [], list[PendingSession](), list[PendingSession]()
             for part in parts:
-                if _is_current(db, part.before):
+                if _is_current(db, part.before) and self._copies.admit_part(part):
                     entry = replace(part.after, change=change)
                     entry.id = part.before.id or int(
                         db.execute(SQL["get_next_source"]).fetchone()[0]

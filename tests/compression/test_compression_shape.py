@@ -15,7 +15,7 @@ import pytest
 from session_core import processes
 from session_core.compression import NotCompressed
 from session_core.compression import ranges as compression_shape
-from session_core.presence import Holder
+from session_core.types import Holder
 from tests.compression.homes import LAST, Chat, summarize_short
 
 _HOLDER = """

@@ -28,7 +28,7 @@ class SpeakerProcess:
 
     def __init__(self, chat: Chat, what: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.compression.speaker",
+            [sys.executable, "-m", "tests.compression.concurrent_writer",
              str(chat.db.path), chat.session_id, what],
             cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip

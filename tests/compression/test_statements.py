@@ -170,6 +170,27 @@ OLD = ["paint", "cook", "read", "walk", "farm", "bank", "golf", "kayak", "mail",
 NEW = ["Olden", "Magde", "Ham", "Salz", "Frei", "Duis", "Regens", "Augs", "Straß", "Luxem", "Cobur"]
 
 
+def test_words_of_other_messages_lower_worth() -> None:
+    said = "The lamp on the pier blinks twice."
+    alone = read(user(said))[said].worth
+    others = (assistant("The lamp is on the pier."), assistant("It blinks, twice a minute."))
+    assert read(user(said), *others)[said].worth < alone / 2
+
+
+def test_own_name_raises_worth() -> None:
+    named, plain = "The lamp is the LX-204 on the pier.", "The lamp is the tall one on the pier."
+    others = (user("The tall lamp?"), user("Yes, on the pier."))
+    assert read(user(named), *others)[named].worth > 2 * read(user(plain), *others)[plain].worth
+
+
+def test_summarized_small_talk_stays_weak() -> None:
+    weak, strong = "I am in a meeting.", "Every pallet gets a red stripe for the insurance."
+    summary = make_summary(f"9 statements so far\nThe user said:\n{weak}\n{strong}", 100)
+    talk = (user("I am in the next meeting.", 101), assistant("After the meeting, then.", 102))
+    found = read(summary, *talk)
+    assert 2 * found[weak].worth < found[strong].worth
+
+
 def test_alike_decisions_all_keep_worth() -> None:
     messages = [user(f"ticket ABC-{n}: we decided to use port {8000 + n}.") for n in range(60)]
     found = statements.read_statements(messages)

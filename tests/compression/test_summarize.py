@@ -239,9 +239,9 @@ def test_pasted_log_is_treated_as_output() -> None:
     assert {speaker for speaker, _ in items[1:-1]} == {"result"}
 
 
-def test_tool_error_outranks_assistant_names() -> None:
+def test_tool_error_outranks_assistant_remark() -> None:
     error = "TimeoutError: the hub is gone"
-    messages = [result(1, error), assistant("It may be rel_9x7k2, I think.")]
+    messages = [result(1, error), assistant("It may be the hub, I think.")]
     assert error in summarize(messages, 55)
 
 

@@ -515,3 +515,126 @@ def test_search_scores_age_from_given_moment(db: StateDatabase) -> None:
     first, second = (db.search("apples", session=name, moment=1.1e9).hits[0] for name in "ba")
     assert first.score == newest.score
     assert second.score == older.score
+
+
+@pytest.mark.requirement("search:questions")
+def test_search_hit_names_its_reply(db: StateDatabase) -> None:
+    add_message_text(db, "s", "which port?")
+    add_message_text(db, "s", "", "assistant", tool_calls=[{"id": "1", "function": {"name": "x"}}])
+    add_message_text(db, "t", "elsewhere", "assistant")
+    reply = add_message_text(db, "s", "9090", "assistant")
+    last = add_message_text(db, "s", "which port again?")
+
+    hits = db.search("port", per="message").hits
+
+    assert {hit.message_id: hit.reply_id for hit in hits if hit.message_id == last} == {last: None}
+    assert [hit.reply_id for hit in hits if hit.message_id != last] == [reply]
+
+
+@pytest.mark.requirement("search:questions")
+def test_question_counts_words_of_title(db: StateDatabase) -> None:
+    for session in ("plain", "titled"):
+        add_message_text(db, session, "the port is 9100")
+    db.set_session_title("titled", "Metrics exporter")
+    hits = db.search("which port does the metrics exporter use?").hits
+    assert [hit.session_id for hit in hits] == ["titled", "plain"]
+
+
+@pytest.mark.requirement("search:questions")
+def test_question_counts_words_of_near_messages(db: StateDatabase) -> None:
+    add_message_text(db, "far", "about the exporter")
+    for _ in range(9):
+        add_message_text(db, "far", "something else")
+    add_message_text(db, "near", "about the exporter")
+    for session in ("near", "far"):
+        add_message_text(db, session, "the port is 9100", "assistant")
+    hits = db.search("which port does the exporter use?").hits
+    assert [hit.session_id for hit in hits] == ["near", "far"]
+
+
+@pytest.mark.requirement("search:questions")
+def test_question_leaves_out_far_weaker_hits(db: StateDatabase) -> None:
+    for number in range(6):
+        add_message_text(db, f"weak {number}", "the port of Lisbon")
+    add_message_text(db, "best", "the metrics exporter listens on port 9100")
+    result = db.search("which port does the metrics exporter listen on?")
+    assert (result.hits[0].session_id, len(result.hits)) == ("best", 3)
+    assert result.next_cursor is None
+    assert result.hits[-1].score >= result.least_score > 0
+
+
+@pytest.mark.requirement("search:filters")
+@pytest.mark.parametrize(
+    "query", ["apples -pears", "apples lemons -pears", "which apples are sweet? -pears"]
+)
+def test_search_excludes_words_after_minus(db: StateDatabase, query: str) -> None:
+    kept = add_message_text(db, "one", "apples are sweet")
+    add_message_text(db, "two", "apples and pears are sweet")
+    assert list_message_ids(db.search(query)) == [kept]
+
+
+@pytest.mark.requirement("search:filters")
+def test_search_filters_by_tool(db: StateDatabase) -> None:
+    call = {"id": "1", "function": {"name": "Read", "arguments": "{}"}}
+    called = add_message_text(db, "s", "ledger", "assistant", tool_calls=[call])
+    answered = add_message_text(db, "s", "ledger", "tool", tool_name="read")
+    add_message_text(db, "s", "ledger", "tool", tool_name="write")
+    add_message_text(db, "s", "ledger read")
+    assert search_message_ids(db, "ledger", tool="READ") == {called, answered}
+
+
+@pytest.mark.requirement("search:filters")
+def test_search_leaves_out_excluded_sources(db: StateDatabase) -> None:
+    kept = add_message_text(db, "one", "ledger")
+    db.append_message("two", "user", "ledger", create={"source": "telegram"})
+    assert search_message_ids(db, "ledger", exclude_source=["telegram", "slack"]) == {kept}
+
+
+@pytest.mark.requirement("search:filters")
+def test_search_roles_ignore_case(db: StateDatabase) -> None:
+    kept = add_message_text(db, "one", "ledger", "assistant")
+    add_message_text(db, "one", "ledger")
+    assert search_message_ids(db, "ledger", roles=["Assistant"]) == {kept}
+
+
+@pytest.mark.requirement("search:pages")
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("per", ["message", "conversation"])
+def test_search_pages_follow_order(db: StateDatabase, order: Any, per: Any) -> None:
+    expected: list[int] = []
+    for number in range(9):
+        texts = ["ledger " * (9 - number), "nothing", "the ledger"]
+        messages = [{"role": "user", "content": text} for text in texts]
+        first, _, last = db.append_messages(f"s{number}", messages, create={"source": "cli"}).ids
+        expected += [first, last] if per == "message" else [first if order == "oldest" else last]
+    seen: list[int] = []
+    cursor = None
+    for _ in range(20):
+        page = db.search("ledger", order=order, per=per, limit=4, cursor=cursor)
+        seen += list_message_ids(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == sorted(expected, reverse=order == "newest")
+
+
+@pytest.mark.requirement("search:questions")
+def test_search_adds_up_words_of_conversation(db: StateDatabase) -> None:
+    first = add_message_text(db, "one", "the boiler makes noises")
+    for _ in range(9):
+        add_message_text(db, "one", "something else")
+    add_message_text(db, "one", "call the plumber on Friday", "assistant")
+    add_message_text(db, "two", "the boiler is off")
+    add_message_text(db, "three", "boilers and plumbers")
+    result = db.search("boiler plumber noises")
+    assert (result.matched, [hit.session_id for hit in result.hits]) == ("conversation", ["one"])
+    assert list_message_ids(result) == [first]
+
+
+@pytest.mark.requirement("search:questions")
+def test_title_adds_word_to_conversation(db: StateDatabase) -> None:
+    for session in ("titled", "other"):
+        add_message_text(db, session, "call the plumber")
+    db.set_session_title("titled", "Boiler")
+    result = db.search("boiler plumber")
+    assert (result.matched, [hit.session_id for hit in result.hits]) == ("conversation", ["titled"])

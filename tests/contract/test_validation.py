@@ -12,6 +12,8 @@ from session_core import InvalidInput, NotFound, SessionFilter, StateDatabase
 NAN = float("nan")
 NO_LIMITS: tuple[Any, ...] = (0, -1, None, "20", 1.5, NAN, [])
 NO_TEXTS: tuple[Any, ...] = (b"x", 5, ["x"], {"x": 1})
+TOO_MANY = [f"/{number}" for number in range(201)]
+NO_FOLDERS: tuple[Any, ...] = (b"x", 5, {"x": 1}, [5], [None], [b"x"], [["x"]], TOO_MANY)
 NO_LISTS: tuple[Any, ...] = ("cli", b"cli", 5, [5], [None], [b"cli"], [["cli"]])
 NO_NUMBERS: tuple[Any, ...] = ("5", b"5", [5], NAN, float("inf"))
 NO_NUMBER_LISTS: tuple[Any, ...] = (None, 5, "5", ["5"], [None], [1.5], [[5]])
@@ -28,7 +30,7 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "search limit": (lambda db, bad: db.search("said", limit=bad), NO_LIMITS),
     "search source": (lambda db, bad: db.search("said", source=bad), NO_LISTS),
     "search roles": (lambda db, bad: db.search("said", roles=bad), NO_LISTS),
-    "search project": (lambda db, bad: db.search("said", project=bad), NO_TEXTS),
+    "search project": (lambda db, bad: db.search("said", project=bad), NO_FOLDERS),
     "search session": (lambda db, bad: db.search("said", session=bad), NO_TEXTS),
     "search status": (lambda db, bad: db.search("said", status=bad), ("x", 5, ["open"], {})),
     "search since": (lambda db, bad: db.search("said", since=bad), NO_NUMBERS),
@@ -83,6 +85,7 @@ EACH = [
 ]
 FIELDS = [
     *((name, bad) for name in ("words", "title_like", "cwd_prefix", "user_id") for bad in NO_TEXTS),
+    *(("project", bad) for bad in NO_FOLDERS),
     *((name, bad) for name in ("started_after", "active_before") for bad in NO_NUMBERS),
     *((name, bad) for name in ("min_cost", "max_messages", "min_tokens") for bad in NO_NUMBERS),
     *((name, bad) for name in ("ids", "source") for bad in NO_LISTS),

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 
 
 def serve_children() -> None:

@@ -14,7 +14,7 @@ from typing import cast
 
 from session_core import _sqlite3
 from session_core.state.sqlite.connection import make_file_uri
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 
 
 def main(home: Path, does: str, ends: str, library: _sqlite3.SqliteChoice) -> None:

@@ -17,8 +17,8 @@ from session_core.compression.types import UndoPlan
 from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.ledger.ledger import Ledger
-from session_core.routing.store import SessionStore
-from session_core.state.sqlite.database import SessionDB
+from session_core.routing.session_store import SessionStore
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import ledger, routes
 from tests.faults.ledger import KEPT, AdjacentStateFolder
 from tests.faults.mutations import NOW_S

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from session_core.errors import SessionError
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults.mutations import open_home
 
 LIMIT_BYTES = 400_000

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from session_core.errors import SessionError
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 
 
 def main(path: Path) -> None:

@@ -21,10 +21,10 @@ from session_core.ledger.ledger import Ledger
 from session_core.maintenance.apply.results import NOT_RESET_WARNING
 from session_core.maintenance.kinds import UNDO_IMPORT
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.transfer.store import IMPORT_KIND
+from session_core.maintenance.transfer.import_writer import IMPORT_KIND
 from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest, RestoreResult
-from session_core.routing.store import SessionStore
-from session_core.state.sqlite.database import SessionDB
+from session_core.routing.session_store import SessionStore
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import ledger, routes
 from tests.faults.ledger import KEPT, AdjacentStateFolder
 from tests.faults.mutations import NOW_S, VACUUM_FILES

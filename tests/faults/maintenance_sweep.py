@@ -16,7 +16,7 @@ from typing import Any
 from session_core.errors import SessionError
 from session_core.ledger.execute import MARK_PREFIX, clear_marks
 from session_core.ledger.pins import Pins
-from session_core.maintenance.transfer.store import MARK_PREFIX as IMPORTED
+from session_core.maintenance.transfer.import_writer import MARK_PREFIX as IMPORTED
 from tests.faults import maintenance, routes, state
 from tests.faults.ledger import KEPT, AdjacentStateFolder
 from tests.faults.maintenance import MaintenanceHome, MaintenanceMutation, build_home

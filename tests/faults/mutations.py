@@ -17,7 +17,7 @@ from session_core.errors import StorageError
 from session_core.ledger.codec import pack_trash, unpack_trash
 from session_core.ledger.types import TrashItem
 from session_core.state.sqlite import fts, writer
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import RowImages
 
 NOW_S = 1_700_000_000.0
@@ -384,7 +384,7 @@ READING_METHODS = frozenset(
         *("sanitize_title",),
         *("get_conversation_root", "get_compression_lineage", "list_children", "list_sessions"),
         *("summarize_session", "find_sessions", "search", "admin.find_drifted_sessions"),
-        *("admin.check_integrity",),
+        *("admin.check_integrity", "admin.list_sources", "admin.list_folders"),
         *("admin.measure_sizes", "read_changes", "routes.is_available", "in_transaction", "folder"),
         *("admin.list_holders", "read_only"),
         *("routes.get_entry",),

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from session_core.chats import SessionSource
 from session_core.config import GatewayConfig, SessionResetPolicy
 from session_core.routing.entries import SessionEntry
-from session_core.routing.store import SessionStore
-from session_core.state.sqlite.database import SessionDB
+from session_core.routing.session_store import SessionStore
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import state
 from tests.faults.mutations import NOW_S
 from tests.homes import add_message, add_session, connect, make_hermes_database, make_own_database

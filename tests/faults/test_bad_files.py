@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import Corrupt, InvalidInput, SessionError, Unsupported
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import state, template
 
 pytestmark = pytest.mark.faults

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from session_core import presence
-from session_core.state.sqlite.database import SessionDB
+from session_core import processes
+from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import SessionFilter
 from tests.faults import state, template
 from tests.faults.mutations import READING_METHODS, ROUTE_KEY
@@ -88,6 +88,8 @@ READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "admin.list_inventory": lambda db: db.admin.list_inventory(),
     "admin.read_health_facts": lambda db: db.admin.read_health_facts(),
     "admin.list_claims": lambda db: db.admin.list_claims(),
+    "admin.list_sources": lambda db: db.admin.list_sources(),
+    "admin.list_folders": lambda db: db.admin.list_folders(),
     "routes.list_scopes": lambda db: db.routes.list_scopes(),
     "routes.find_latest_session": lambda db: db.routes.find_latest_session(source="telegram"),
     "close": lambda db: db.close(),
@@ -119,7 +121,7 @@ def test_listing_holders_keeps_file_locks(tmp_path):
     with state.open_connection(home / "state.db", "rw") as holder:
         holder.execute("BEGIN IMMEDIATE")
         expected = _list_locks(home)
-        presence.list_holders(home / "state.db")
+        processes.list_holders(home / "state.db")
         assert _list_locks(home, expected) == expected
 
 

@@ -26,7 +26,7 @@ CHANGING = (["install", "cursor", "--yes"], ["uninstall", "cursor", "--yes"])
 @pytest.fixture
 def came_to(shared, tmp_path):
     def came_to(*verbs):
-        with ChildProcess("install_guest", shared, tmp_path, json.dumps(verbs)) as guest:
+        with ChildProcess("unprivileged_installer", shared, tmp_path, json.dumps(verbs)) as guest:
             return json.loads(guest.read_line())
 
     return came_to

@@ -70,7 +70,7 @@ def test_full_trash_prevents_removal_until_room(home, tmp_path):
 
 
 def _run_guest(home, root, who):
-    with ChildProcess("ledger_guest", home, root, who) as guest:
+    with ChildProcess("unprivileged_ledger", home, root, who) as guest:
         came_to = json.loads(guest.read_line())
         guest.end()
     return came_to

@@ -104,7 +104,9 @@ def test_log_on_read_only_mount_is_denied(home, who):
 
 
 def test_changed_immutable_file_is_read_again(home):
-    with ChildProcess("onlooker", home / "state.db", before=_build_mount_command(home)) as onlooker:
+    with ChildProcess(
+        "read_only_reader", home / "state.db", before=_build_mount_command(home)
+    ) as onlooker:
         count, _, immutable = json.loads(onlooker.request("look"))
         assert immutable is True
         for told in range(1, 4):
@@ -113,7 +115,9 @@ def test_changed_immutable_file_is_read_again(home):
 
 
 def test_new_log_of_immutable_file_is_noticed(home):
-    with ChildProcess("onlooker", home / "state.db", before=_build_mount_command(home)) as onlooker:
+    with ChildProcess(
+        "read_only_reader", home / "state.db", before=_build_mount_command(home)
+    ) as onlooker:
         count, _, _ = json.loads(onlooker.request("look"))
         with state.open_connection(home / "state.db", "rw") as writer:
             writer.execute(APPEND_SQL)
@@ -129,7 +133,10 @@ def _run_guest_unchanged(home: Path, who: str, *, mounted: bool = False) -> dict
     """Try a home as somebody; nothing may be changed or made. Return what it came to."""
     before = _digest_files(home)
     with ChildProcess(
-        "guest", home / "state.db", who, before=_build_mount_command(home) if mounted else ()
+        "unprivileged_reader",
+        home / "state.db",
+        who,
+        before=_build_mount_command(home) if mounted else (),
     ) as one:
         came_to = json.loads(one.read_line())
         one.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from tests.faults import routes, state
 from tests.faults.hook_mutations import HOOK_MUTATIONS
 from tests.faults.hook_sweep import HookSweep

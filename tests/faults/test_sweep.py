@@ -11,7 +11,7 @@ import pytest
 
 from session_core.errors import StorageError
 from session_core.state.protocol import StateDatabase
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import state, template
 from tests.faults.mutations import DATABASE_MUTATIONS, READING_METHODS
 from tests.faults.points import FAULTS

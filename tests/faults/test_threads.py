@@ -13,7 +13,7 @@ import pytest
 
 from session_core import _sqlite3
 from session_core.errors import Busy, InvalidInput, SessionError, StorageError, Unsupported
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import state, template
 from tests.faults.process import ChildProcess
 

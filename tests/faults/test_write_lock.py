@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import Busy
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import state, template
 from tests.faults.process import ChildProcess
 

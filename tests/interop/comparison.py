@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import SessionFilter, SessionSummary
-from tests.interop.found import Rows, our_pages, their_ids
+from tests.interop.expected_results import Rows, our_pages, their_ids
 from tests.interop.hermes import Hermes, Refused
 
 CONVERSATION = "Filters look at the conversation"
@@ -24,8 +24,8 @@ TIP_ACTIVITY = "A conversation is as recent as its newest session"
 NEWEST_CHILD = "The tip of a conversation is never a branch or a delegate"
 PATTERN = "A percent sign and an underscore are text"
 FOLDER = "A continuation shows the folder of its conversation"
-PREVIEW = "The preview is what a person reads"
-REWOUND = "What was taken back is not found"
+PREVIEW = "The preview is readable text"
+REWOUND = "Rewound messages are not found"
 MARKUP = "Markup is not text"
 PARTS = "Text in parts is found in every script"
 SHORT = "Several short words in Chinese or Japanese must all occur"
@@ -389,7 +389,7 @@ class Comparison:
             return NOT_SCOPE
         if is_theirs:
             return self._explain_theirs(row, query)
-        if matched in ("prefix", "any"):
+        if matched in ("conversation", "prefix", "any"):
             return LADDER
         if _has_encoded_content(row) and not query.isascii():
             return PARTS

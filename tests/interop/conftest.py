@@ -12,21 +12,46 @@ from pathlib import Path
 
 import pytest
 
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.interop import hermes
 from tests.peers import peer_python
+from tests.thorough import is_in_share
 
 HERE = Path(__file__).parent
 
 pytest.register_assert_rewrite("tests.interop.twins")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+LIBRARY_TESTS = (
+    "test_cjk_home",
+    "test_hermes_compaction_feed",
+    "test_hermes_live",
+    "test_hermes_maintenance_live",
+    "test_hermes_schemas",
+    "test_hermes_search",
+    "test_hermes_writes",
+)
+"""Both sides write the same file or search the same index, with one SQLite library each."""
+
+BUNDLED_PARTS = 10
+"""With the bundled library one of so many of the other tests runs, since they compare rows."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of this folder as interop tests, with a long timeout."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.interop)
             item.add_marker(pytest.mark.timeout(120, func_only=True))
+    if config.getoption("--sqlite") == "bundled":
+        left_out = [item for item in items if not _runs_with_bundled(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _runs_with_bundled(item: pytest.Item) -> bool:
+    is_here = HERE in item.path.parents
+    return not is_here or item.path.stem in LIBRARY_TESTS or is_in_share(item.nodeid, BUNDLED_PARTS)
 
 
 @pytest.fixture(scope="session", autouse=True)

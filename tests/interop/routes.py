@@ -9,8 +9,8 @@ from typing import Any
 
 from session_core.chats import SessionSource
 from session_core.config import GatewayConfig
-from session_core.routing.store import SessionStore
-from session_core.state.sqlite.database import SessionDB
+from session_core.routing.session_store import SessionStore
+from session_core.state.sqlite.session_db import SessionDB
 from tests.homes import connect
 from tests.interop.hermes import Hermes
 

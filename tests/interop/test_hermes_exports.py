@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.interop.hermes import Hermes
-from tests.maintenance.carried import CHAT_STATE, Place, differences, place, rows
+from tests.maintenance.transfer_homes import CHAT_STATE, Place, differences, place, rows
 
 DETACHED = "parent_session_id: the row that it refers to is gone"
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.interop.hermes import Hermes
 from tests.interop.twins import rows, shape
 

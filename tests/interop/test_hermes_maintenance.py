@@ -14,8 +14,8 @@ import pytest
 from session_core.types import SessionFilter
 from tests.interop import hermes
 from tests.interop.hermes import Hermes
-from tests.interop.maintained import KINDS, Made, maintained, maker, named, snapshot, together
-from tests.maintenance.changing import Changing
+from tests.interop.maintained_homes import KINDS, Made, maintained, maker, named, snapshot, together
+from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import DAY
 
 

@@ -14,15 +14,15 @@ import pytest
 
 from session_core.errors import Denied
 from tests.interop.hermes import Hermes
-from tests.interop.maintained import Made, maintained, maker, named, snapshot
-from tests.maintenance.changing import Changing
+from tests.interop.maintained_homes import Made, maintained, maker, named, snapshot
+from tests.maintenance.changed_homes import Changing
 
 SECONDS = 1.5
 
 _MAINTAINER = """
 import sys
 from pathlib import Path
-from tests.interop.maintained import maintained
+from tests.interop.maintained_homes import maintained
 home, at, root, plan = sys.argv[1:]
 with maintained(Path(home), float(at), Path(root)) as changed:
     print("ready", flush=True)

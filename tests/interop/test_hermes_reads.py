@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import SessionFilter
 from tests.interop.hermes import Hermes, Refused
 

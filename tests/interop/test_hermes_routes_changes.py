@@ -8,8 +8,8 @@ import pytest
 
 from session_core.config import GatewayConfig
 from session_core.errors import Conflict
-from session_core.routing.store import SessionStore
-from session_core.state.sqlite.database import SessionDB
+from session_core.routing.session_store import SessionStore
+from session_core.state.sqlite.session_db import SessionDB
 from tests.interop.hermes import Hermes
 from tests.interop.routes import SOURCES, Chats
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.interop.found import Rows, our_ids, their_ids
+from tests.interop.expected_results import Rows, our_ids, their_ids
 from tests.interop.hermes import Hermes
 
 WORDS = (

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.fork_server import CommandResult, ForkServer, build_environment
 from tests.homes import connect
 from tests.interop.hermes import Hermes
-from tests.interop.maintained import KINDS, maker, snapshot
+from tests.interop.maintained_homes import KINDS, maker, snapshot
 
 VERSION = "0.19.0"
 

@@ -16,7 +16,7 @@ from session_core.compression import CompressionLimits
 from tests.cjk import INDEX
 from tests.homes import connect, make_hermes_database
 from tests.interop.twins import shape
-from tests.maintenance.changing import Changing, changing
+from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import NOW, fill, opened
 
 CAN_LOAD = hasattr(_sqlite3.load_library().Connection, "enable_load_extension")

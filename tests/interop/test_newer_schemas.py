@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.homes import (
     SCHEMAS,
     add_message,

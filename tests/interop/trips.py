@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from session_core import Compressor, Ledger, StateFolder
 from session_core.compression.types import CompressionResult
 from session_core.config import GatewayConfig
-from session_core.routing.store import SessionStore
-from session_core.state.sqlite.database import SessionDB
+from session_core.routing.session_store import SessionStore
+from session_core.state.sqlite.session_db import SessionDB
 from tests.interop.hermes import Hermes
 
 if TYPE_CHECKING:

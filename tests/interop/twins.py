@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core.errors import SessionError
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from tests.homes import connect
 from tests.interop.hermes import Hermes, Refused, copy
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.maintenance.carried import Place, place
-from tests.maintenance.changing import Changing, changing
+from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import KINDS, Home, fill, opened
+from tests.maintenance.transfer_homes import Place, place
 
 CHANGED_KINDS = ("own", 16, 22, 26, 30)
 """What is changed and restored also is a home whose routes are in the file alone."""

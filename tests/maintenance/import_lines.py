@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.maintenance.carried import Place
+from tests.maintenance.transfer_homes import Place
 
 
 def make_line(session_id: str, messages: int = 1, **more: Any) -> dict[str, Any]:

@@ -15,8 +15,7 @@ import pytest
 
 from session_core import SessionStore, activity
 from session_core.activity import HomeActivity
-from session_core.presence import Lease
-from session_core.types import Claim, Holder
+from session_core.types import Claim, Holder, Lease
 from tests.maintenance.homes import DAY, NOW, Home, opened
 
 _HOLDER = """

@@ -15,7 +15,7 @@ from session_core.maintenance.types import PlanRequest
 from tests.cjk import INDEX, add_cjk_index, block_index
 from tests.hermes_schema import list_cjk_statements
 from tests.homes import connect
-from tests.maintenance.changing import Changing, changing
+from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import fill, opened
 
 REFUSED = "messages_fts_cjk, which needs the tokenizer cjk_unicode61"

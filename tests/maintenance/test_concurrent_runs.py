@@ -14,11 +14,11 @@ from session_core.errors import Conflict
 from session_core.ledger import execute, undo_log
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.apply import recovery
-from session_core.maintenance.apply.sessions import SessionRemover
+from session_core.maintenance.apply import crash_recovery
+from session_core.maintenance.apply.session_remover import SessionRemover
 from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
 from session_core.maintenance.types import PlanRequest
-from tests.maintenance.changing import Changing
+from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import DAY, NOW
 
 
@@ -150,7 +150,7 @@ def raise_at_call(usual: Callable[..., object], nth: int) -> Callable[..., objec
     "removal",
     [
         "session_core.maintenance.apply.files.delete_file",
-        "session_core.routing.store.SessionStore.remove",
+        "session_core.routing.session_store.SessionStore.remove",
     ],
 )
 def test_resumed_plan_removes_leftover_files_and_routes(
@@ -177,7 +177,7 @@ def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.M
     before = changed.read_everything()
     planned = changed.plan()
     part = changed.maintenance.apply(planned.plan, 0)
-    usual, begun, looked = recovery.wait_for_steps, threading.Event(), threading.Event()
+    usual, begun, looked = crash_recovery.wait_for_steps, threading.Event(), threading.Event()
 
     def wait(*args: Any) -> None:
         looked.set()
@@ -198,7 +198,7 @@ def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.M
         except Conflict as error:
             ended.append(error)
 
-    monkeypatch.setattr(recovery, "wait_for_steps", wait)
+    monkeypatch.setattr(crash_recovery, "wait_for_steps", wait)
     with open_other_maintainer(changed) as another:
         monkeypatch.setattr(changed.ledger, "prepare_step", prepare)
         thread = threading.Thread(target=apply)

@@ -13,7 +13,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.types import ApplyResult, PlanRequest
-from tests.maintenance.changing import changing
+from tests.maintenance.changed_homes import changing
 from tests.maintenance.homes import opened
 
 GARBAGE = b"this is no database, though it is long enough to be one" * 100

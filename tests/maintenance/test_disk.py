@@ -13,7 +13,7 @@ from session_core.ledger.execute import prepare_step
 from session_core.maintenance.types import HealthFinding, HealthReport
 from session_core.state.sqlite.opening import get_sidecar_path
 from tests.homes import connect
-from tests.maintenance.changing import Changing, changing
+from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import opened
 
 HOLD = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM sessions');"

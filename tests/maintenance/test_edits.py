@@ -28,7 +28,7 @@ class Desk:
         self.db, self.ledger, self.pins = db, ledger, ledger.pins
         self.maintenance = Maintenance(db, ledger)
 
-    def edit(self, session_id: str, **wanted: Any) -> EditResult:
+    def edit(self, session_id: str | list[str], **wanted: Any) -> EditResult:
         """Edit a session."""
         return self.maintenance.edit(session_id, client="test", **wanted)
 
@@ -71,12 +71,12 @@ def read_titles(desk: Desk) -> dict[str, Any]:
 
 def test_edit_sets_title(desk: Desk):
     edited = desk.edit("other", title="  New \u200b name ")
-    assert edited.session.title == "New name"
+    assert edited.sessions[0].title == "New name"
     assert read_titles(desk)["other"] == "New name"
 
 
 def test_empty_title_is_removed(desk: Desk):
-    assert desk.edit("other", title="").session.title is None
+    assert desk.edit("other", title="").sessions[0].title is None
 
 
 @pytest.mark.requirement("maintenance:edits")
@@ -150,7 +150,7 @@ def test_same_concurrent_edit_creates_no_batch(desk: Desk):
 def test_archive_covers_conversation_and_is_undone(desk: Desk, session: str):
     before = desk.rows()
     edited = desk.edit(session, archived=True)
-    assert edited.session.status == "archived"
+    assert edited.sessions[0].status == "archived"
     archived = {name for name, row in desk.rows().items() if row["archived"]}
     assert archived == {"root", "tip", "left"}
     desk.undo(edited)
@@ -162,7 +162,7 @@ def test_archive_covers_conversation_and_is_undone(desk: Desk, session: str):
 def test_pin_covers_conversation_without_column(desk: Desk, session: str):
     before = desk.rows()
     edited = desk.edit(session, pinned=True)
-    assert edited.session.pinned
+    assert edited.sessions[0].pinned
     column = {name for name, row in desk.rows().items() if row.get("pinned")}
     assert column | desk.pins.list_pinned() == {"root", "tip", "left"}
     assert not column & desk.pins.list_pinned()
@@ -173,7 +173,7 @@ def test_pin_covers_conversation_without_column(desk: Desk, session: str):
 
 def test_unpin_covers_whole_conversation(desk: Desk):
     desk.edit("root", pinned=True)
-    assert not desk.edit("tip", pinned=False).session.pinned
+    assert not desk.edit("tip", pinned=False).sessions[0].pinned
     assert desk.pins.list_pinned() == frozenset()
     assert not any(row.get("pinned") for row in desk.rows().values())
 
@@ -187,7 +187,7 @@ def test_other_process_sees_pins(desk: Desk):
 def test_undo_of_reopen_ends_session(desk: Desk):
     before = desk.rows()
     edited = desk.edit("left", reopen=True)
-    assert edited.session.status == "open"
+    assert edited.sessions[0].status == "open"
     assert desk.rows()["left"]["end_reason"] is None
     desk.undo(edited)
     assert desk.rows() == before
@@ -308,3 +308,23 @@ def test_undo_keeps_and_reports_later_change(desk: Desk):
     assert "it was changed again since" in unfit.why
     row = desk.rows()["other"]
     assert (row["title"], row["archived"]) == ("Mine", 0)
+
+
+@pytest.mark.requirement("maintenance:edits")
+def test_several_sessions_share_one_undo(desk: Desk):
+    edited = desk.edit(["root", "tip", "other", "root"], archived=True, pinned=True)
+    assert [row.id for row in edited.sessions] == ["root", "tip", "other"]
+    assert {row.status for row in edited.sessions} == {"archived"}
+    (batch,) = desk.maintenance.batches().items
+    assert batch.id == edited.batch
+    desk.undo(edited)
+    for name in ("root", "tip", "other"):
+        row = desk.db.summarize_session(name)
+        assert (row.status, row.pinned) != ("archived", True)
+
+
+@pytest.mark.requirement("maintenance:edits")
+def test_title_of_several_sessions_is_refused(desk: Desk):
+    with pytest.raises(InvalidInput, match="a title is set on one session, got 2"):
+        desk.edit(["root", "other"], title="Both")
+    assert desk.edit(["root", "root"], title="Once").sessions[0].title == "Once"

@@ -14,7 +14,7 @@ from session_core.errors import Changed, Corrupt, Denied, NotFound
 from session_core.ledger.codec import pack_trash, unpack_trash
 from session_core.ledger.types import TrashItem
 from session_core.maintenance.apply import files
-from tests.maintenance.changing import Changing, list_skip_reasons
+from tests.maintenance.changed_homes import Changing, list_skip_reasons
 
 WRITTEN = 1_700_000_000_123_456_789
 

@@ -10,7 +10,7 @@ import pytest
 
 from session_core.types import RowImages
 from tests.homes import connect
-from tests.maintenance.changing import Changing, changing
+from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import opened
 
 TABLES = """

@@ -10,7 +10,7 @@ import pytest
 
 from session_core import Ledger, SessionDB, SessionStore, StateFolder
 from session_core.maintenance import health
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.types import HealthFinding, HealthReport
 from tests.homes import connect
 from tests.maintenance.homes import DAY, NOW, Home, opened

@@ -11,8 +11,8 @@ import pytest
 from session_core import SessionSource
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance.context import HomeContext
-from session_core.maintenance.transfer.import_sessions import Importer
+from session_core.maintenance.home_context import HomeContext
+from session_core.maintenance.transfer.importer import Importer
 from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import World, of
 

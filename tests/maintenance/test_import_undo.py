@@ -21,11 +21,11 @@ from session_core.ledger.execute import MARK_PREFIX as DONE
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
-from session_core.maintenance.transfer.store import MARK_PREFIX
+from session_core.maintenance.transfer.import_writer import MARK_PREFIX
 from session_core.state import batch_size
 from tests.homes import connect, make_hermes_database
-from tests.maintenance.carried import rows
 from tests.maintenance.import_lines import make_line, make_long_line, write_lines
+from tests.maintenance.transfer_homes import rows
 
 
 @pytest.fixture(params=["own", 22, 30], ids=str)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from session_core import SessionFilter
-from session_core.maintenance.context import HomeContext
-from session_core.maintenance.transfer.export import Exporter, ExportRequest
-from tests.maintenance.changing import Changing
+from session_core.maintenance.home_context import HomeContext
+from session_core.maintenance.transfer.exporter import Exporter, ExportRequest
+from tests.maintenance.changed_homes import Changing
 
 SHOP = SessionFilter(project="/srv/shop")
 

@@ -9,7 +9,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.maintenance import kinds
 from session_core.maintenance.kinds import PLAN_KINDS, PlanKind
 from session_core.maintenance.types import PlanRequest
-from tests.maintenance.changing import Changing
+from tests.maintenance.changed_homes import Changing
 from tests.maintenance.test_sessions import CHOOSERS
 
 _NAMED_KIND = "finalize sessions"

@@ -12,7 +12,7 @@ from session_core.errors import Conflict, InvalidInput
 from session_core.ledger import undo_log
 from session_core.maintenance.maintenance import AsyncMaintenance
 from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest
-from tests.maintenance.changing import Changing
+from tests.maintenance.changed_homes import Changing
 
 
 class _Killed(BaseException):
@@ -139,7 +139,7 @@ def test_hooks_are_called_by_next_process(
             raise _Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr("session_core.maintenance.apply.finalize.call_end_hooks", die)
+            patch.setattr("session_core.maintenance.apply.session_finalizer.call_end_hooks", die)
             patch.setattr(undo_log.UndoLog, "finish_step", die)
             with pytest.raises(_Killed):
                 changed.apply(planned)
@@ -157,7 +157,7 @@ def test_edit_applies_and_is_undone(changed: Changing) -> None:
     fill(changed)
     before = changed.read_everything()
     edited = changed.maintenance.edit("new", title="Work", archived=True)
-    assert (edited.session.title, edited.session.status) == ("Work", "archived")
+    assert (edited.sessions[0].title, edited.sessions[0].status) == ("Work", "archived")
     changed.maintenance.restore(str(edited.batch))
     assert changed.read_everything() == before
 
@@ -214,7 +214,7 @@ async def test_async_edit_export_import(changed: Changing, tmp_path: Path) -> No
 
 @pytest.mark.anyio
 async def test_async_progress_and_stop(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("session_core.maintenance.apply.runner._PROGRESS_INTERVAL_S", -1.0)
+    monkeypatch.setattr("session_core.maintenance.apply.run._PROGRESS_INTERVAL_S", -1.0)
     for number in range(3):
         changed.home.session(f"old_{number}", 140, messages=0)
         text = "x" * 80_000

@@ -13,8 +13,8 @@ from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.maintenance.select import orphans
 from session_core.maintenance.select.orphans import FileOwners
 from session_core.maintenance.types import PlanRequest
-from session_core.presence import Lease
-from tests.maintenance.changing import Changing, list_skip_reasons
+from session_core.types import Lease
+from tests.maintenance.changed_homes import Changing, list_skip_reasons
 from tests.maintenance.homes import DAY, NOW, Home, fill
 
 ASKED = PlanRequest("orphans")

@@ -12,7 +12,7 @@ from session_core.errors import InvalidInput, NotFound
 from session_core.ledger.types import Member
 from session_core.maintenance.members import get_name, get_part
 from session_core.maintenance.types import PlanRequest
-from tests.maintenance.changing import Changing
+from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -215,9 +215,15 @@ def test_trash_and_index_plans_share_interface(changed: Changing) -> None:
     assert kinds == ["prune trash", "prune index", "prune sessions"]
 
 
-@pytest.mark.parametrize("name", ["project", "title_like", "cwd_prefix", "model_like"])
-def test_empty_filter_is_refused(changed: Changing, name: str) -> None:
+@pytest.mark.parametrize(
+    "filters",
+    [
+        *({name: ""} for name in ("project", "title_like", "cwd_prefix", "model_like")),
+        {"project": ("/src/app", "")},
+    ],
+)
+def test_empty_filter_is_refused(changed: Changing, filters: dict[str, Any]) -> None:
     changed.home.session("old", 140, reason="idle")
     with pytest.raises(InvalidInput, match="is empty and would match everything"):
-        changed.plan(where=SessionFilter(**{name: ""}))
+        changed.plan(where=SessionFilter(**filters))
     assert changed.plan().count == 1

@@ -14,7 +14,7 @@ from session_core.errors import StorageError
 from session_core.ledger.execute import discard_step, prepare_step
 from session_core.ledger.undo_log import UndoLog
 from session_core.maintenance.apply import files
-from tests.maintenance.changing import Changing
+from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import DAY, NOW, Home
 
 Meanwhile = Callable[[Callable[[], object]], None]
@@ -203,7 +203,7 @@ def test_killed_run_is_logged_before_restore(
     add_large_session(changed)
     planned = changed.plan()
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.maintenance.apply.recovery.log_progress", raise_killed)
+        patch.setattr("session_core.maintenance.apply.crash_recovery.log_progress", raise_killed)
         with pytest.raises(_Killed):
             changed.apply(planned, stop=raise_killed)
     gone = 4 - len(changed.sessions())

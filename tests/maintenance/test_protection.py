@@ -13,7 +13,7 @@ import pytest
 from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.maintenance.select.protection import describe_end, find_protection, format_age
 from session_core.types import Holder, InventoryItem, Revision
-from tests.maintenance.changing import Changing, list_skip_reasons
+from tests.maintenance.changed_homes import Changing, list_skip_reasons
 from tests.maintenance.homes import DAY, NOW
 
 

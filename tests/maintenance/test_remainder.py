@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_core.errors import Conflict
-from tests.maintenance.changing import Changing, live_gateway
+from tests.maintenance.changed_homes import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, NOW
 from tests.maintenance.test_restore import list_refused
 

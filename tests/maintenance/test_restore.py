@@ -12,10 +12,10 @@ from session_core import Hooks, SessionDB
 from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
-from session_core.maintenance import compressions
 from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.restore import restore
 from tests.homes import connect, make_hermes_database
-from tests.maintenance.changing import Changing, changing, live_gateway
+from tests.maintenance.changed_homes import Changing, changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, NOW, opened
 
 Row = dict[str, Any]
@@ -223,7 +223,7 @@ def test_restore_undoes_compression(changed: Changing) -> None:
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
     before = changed.read_everything()["rows"]["messages"]
-    with compressions.create_compressor(changed.maintenance._require_home()) as compressor:
+    with restore.create_compressor(changed.maintenance._require_home()) as compressor:
         result = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
     assert changed.read_everything()["rows"]["messages"] != before
     coming = changed.maintenance.preview_restore(result.batch)
@@ -239,7 +239,7 @@ def test_destructive_compression_undo_is_planned(
     home.session("s", 2, messages=0)
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
-    with compressions.create_compressor(changed.maintenance._require_home()) as compressor:
+    with restore.create_compressor(changed.maintenance._require_home()) as compressor:
         result = compressor.compress(
             "s", lambda _: "in short: counting", keep_last=2, shape="continuation"
         )

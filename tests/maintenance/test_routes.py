@@ -9,11 +9,10 @@ import pytest
 from session_core import SessionFilter
 from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import Denied, NotFound
-from session_core.maintenance.apply import routes as route_removal
-from session_core.maintenance.apply import run
+from session_core.maintenance.apply import route_removal, run
 from session_core.maintenance.select import routes
 from session_core.maintenance.types import PlanRequest
-from tests.maintenance.changing import Changing, list_skip_reasons, live_gateway
+from tests.maintenance.changed_homes import Changing, list_skip_reasons, live_gateway
 from tests.maintenance.homes import NOW, Home, opened
 
 

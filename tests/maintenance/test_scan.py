@@ -10,7 +10,6 @@ import pytest
 
 from session_core.maintenance.types import SkippedItem
 from tests.homes import connect
-from tests.maintenance.carried import CHAT_STATE, Place, differences, fill_oddly, place, rows
 from tests.maintenance.import_lines import (
     list_reasons,
     make_line,
@@ -18,6 +17,7 @@ from tests.maintenance.import_lines import (
     make_table,
     write_lines,
 )
+from tests.maintenance.transfer_homes import CHAT_STATE, Place, differences, fill_oddly, place, rows
 
 
 def test_line_order_does_not_matter(home_path: Path, file: Path):

@@ -18,8 +18,7 @@ from session_core.maintenance.types import (
     SelectedSessions,
     Selection,
 )
-from session_core.presence import Lease
-from session_core.types import Holder
+from session_core.types import Holder, Lease
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
 CHOOSERS: dict[str, tuple[PlanRequest, Callable[..., Selection[SelectedSessions]]]] = {

@@ -17,7 +17,7 @@ from session_core.ledger.types import Step, TrashItem
 from session_core.ledger.undo_log import UndoLog
 from session_core.maintenance.types import ApplyResult
 from tests.homes import add_message, connect
-from tests.maintenance.changing import Changing
+from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import DAY, NOW
 
 OLD = {f"old_{number}" for number in range(4)}

@@ -14,7 +14,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import TrashItem
 from session_core.maintenance import trash as trash_plans
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.trash import NO_UNDO_WARNING
 from session_core.maintenance.types import ApplyRequest, ApplyResult, PlanPreview, PlanRequest
 from tests.homes import make_own_database

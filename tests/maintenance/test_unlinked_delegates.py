@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.maintenance.changing import Changing
+from tests.maintenance.changed_homes import Changing
 
 MARKED = {"_delegate_from": "boss"}
 

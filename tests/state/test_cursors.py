@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any
 
 import pytest
@@ -28,6 +27,13 @@ def test_cursor_decodes_to_position(scope: Any, position: Any) -> None:
     assert not set(text) & set("+/= \n")
 
 
+def test_position_of_integers_is_short() -> None:
+    position = ["all+", 2**62, -170_123, 10, 1]
+    text = cursors.encode_cursor("search", {"query": "x" * 500}, position)
+    assert cursors.decode_cursor("search", {"query": "x" * 500}, text) == position
+    assert len(text) < 50
+
+
 def test_cursor_ignores_order_of_scope() -> None:
     text = cursors.encode_cursor("list", {"a": 1, "b": 2}, 5)
     assert cursors.decode_cursor("list", {"b": 2, "a": 1}, text) == 5
@@ -40,18 +46,17 @@ def test_cursor_of_another_list_is_invalid(kind: str, scope: Any) -> None:
         cursors.decode_cursor(kind, scope, text)
 
 
-def alter_cursor(text: str, **parts: Any) -> str:
-    kind, digest, position = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    parts = {"kind": kind, "digest": digest, "position": position, **parts}
-    return base64.urlsafe_b64encode(json.dumps(list(parts.values())).encode()).decode().rstrip("=")
+def alter_cursor(text: str, position: Any) -> str:
+    other = cursors.encode_cursor("list", "q", position)
+    return text[:8] + other[8:]
 
 
 @pytest.mark.parametrize("position", [6, "x", None, [], [1, 2, 3], {"a": 1}])
 def test_cursor_with_altered_position_is_invalid(position: Any) -> None:
     text = cursors.encode_cursor("list", "q", 5)
-    assert cursors.decode_cursor("list", "q", alter_cursor(text)) == 5
+    assert cursors.decode_cursor("list", "q", alter_cursor(text, 5)) == 5
     with pytest.raises(InvalidInput):
-        cursors.decode_cursor("list", "q", alter_cursor(text, position=position))
+        cursors.decode_cursor("list", "q", alter_cursor(text, position))
 
 
 @pytest.mark.parametrize(

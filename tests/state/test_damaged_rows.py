@@ -43,6 +43,8 @@ LOOKS: list[Callable[[SessionDB], Any]] = [
     lambda db: {line.id for line in db.list_sessions(limit=9).items},
     lambda db: {line.id for line in db.list_sessions(SessionFilter(status="all"), limit=9).items},
     lambda db: {line.id for line in db.list_sessions(order="size", limit=9).items},
+    lambda db: {line.id for line in db.list_sessions(order="cost", limit=9).items},
+    lambda db: {line.id for line in db.list_sessions(order="tokens", limit=9).items},
     lambda db: {hit.session_id for hit in db.search("turn", limit=9).hits} | {BAD},
     lambda db: {
         str(row["session_id"]) for one in list_session_ids(db) for row in db.get_messages(one)

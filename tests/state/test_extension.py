@@ -11,7 +11,7 @@ import pytest
 from session_core import _sqlite3
 from session_core.errors import Denied, NotFound, Unsupported
 from session_core.state.sqlite import opening
-from session_core.state.sqlite.database import SessionDB
+from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import BlockedIndex
 from tests.cjk import INDEX, add_cjk_index
 from tests.homes import (

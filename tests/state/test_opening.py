@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, list_holders
-from session_core.presence import get_sidecar_path
+from session_core.processes import get_sidecar_path
 from session_core.state.sqlite.connection import make_uri, translate_error
 from session_core.state.sqlite.opening import open_writer
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database

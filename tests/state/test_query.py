@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session_core.state import query, search_text, snippet
+from session_core.state import query, search_text
 from session_core.state.query import And, Leaf, Not, Or, Query
 
 A, B, C = Leaf("a1"), Leaf("b1"), Leaf("c1")
@@ -177,21 +177,21 @@ def test_search_text_skips_images() -> None:
 def test_snippet_shows_words_close_together() -> None:
     words = [query.compile_leaf(Leaf("ledger")), query.compile_leaf(Leaf("balance"))]
     text = "ledger " + "x " * 300 + "the ledger is in balance now " + "y " * 300 + "balance"
-    cut = snippet.cut_snippet(text, words)
+    cut = search_text.cut_snippet(text, words)
     assert "the ledger is in balance now" in cut
-    assert len(cut) <= snippet.SNIPPET_LENGTH + 2
+    assert len(cut) <= search_text.SNIPPET_LENGTH + 2
     assert (cut[0], cut[-1]) == ("…", "…")
 
 
 def test_snippet_of_short_text_is_complete() -> None:
-    assert snippet.cut_snippet("one\n two", []) == "one two"
+    assert search_text.cut_snippet("one\n two", []) == "one two"
 
 
 @given(st.text(max_size=600), st.text(max_size=10))
 def test_snippet_of_random_text_is_bounded(text: str, word: str) -> None:
     assert (
-        len(snippet.cut_snippet(text, [query.compile_leaf(Leaf(word))], word))
-        <= snippet.SNIPPET_LENGTH + 2
+        len(search_text.cut_snippet(text, [query.compile_leaf(Leaf(word))], word))
+        <= search_text.SNIPPET_LENGTH + 2
     )
 
 
@@ -207,3 +207,20 @@ def test_word_has_other_forms(word: str, form: str) -> None:
 def test_question_is_split_into_pieces() -> None:
     pieces = list(query.split_pieces("what's in foo_bar.py 数据库", 2))
     assert pieces == ["数据", "据库", "what", "in", "foo_bar.py", "foo", "bar", "py"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "text", "excluded"),
+    [
+        ("apples -pears", "apples", ["pears"]),
+        ("-pears apples -plums", "apples", ["pears", "plums"]),
+        ("-pears", "-pears", []),
+        ("git commit -m", "git commit -m", []),
+        ("apples --pears", "apples --pears", []),
+        ("below -5 degrees", "below -5 degrees", []),
+        ('"apples -pears"', '"apples -pears"', []),
+    ],
+)
+def test_minus_sign_excludes_words(typed: str, text: str, excluded: list[str]) -> None:
+    parsed = query.parse_query(typed)
+    assert (parsed.text, [leaf.text for leaf in parsed.excluded]) == (text, excluded)

@@ -23,6 +23,12 @@ def load_block_names(path: Path) -> dict[str, str]:
     return sql_blocks.load_blocks(path.stem, package)
 
 
+def find_loaded_file(module: Path, stem: str) -> Path:
+    """Return the nearest file of that name: next to a module or in a folder above it."""
+    files = (folder / f"{stem}.sql" for folder in module.parents if folder.is_relative_to(ROOT))
+    return next(file for file in files if file in FILES)
+
+
 def has_block_name(module: str, name: str) -> bool:
     """Whether a module contains the name as a string, composes it, or selects its prefix."""
     if any(name.startswith(prefix) for prefix in _PREFIX.findall(module)):
@@ -36,7 +42,7 @@ def list_block_users(path: Path, name: str) -> list[str]:
     users = []
     for module in sorted(path.parent.rglob("*.py")):
         source = module.read_text("utf-8")
-        files = [path.with_name(f"{stem}.sql") for stem in _LOADED.findall(source)]
+        files = [find_loaded_file(module, stem) for stem in _LOADED.findall(source)]
         own = path in files or not any(name in load_block_names(file) for file in files)
         if own and has_block_name(source, name):
             users.append(module.name)

@@ -10,6 +10,7 @@ import pytest
 import zstandard
 
 from session_core import _sqlite3
+from session_core.state.content import extract_plain_text
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all, read_everything
 from tests.transcripts.formats.reading import FIXTURES
@@ -42,7 +43,11 @@ STORES = {
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """Return a home folder with a store of each agent."""
-    home = tmp_path / "person"
+    return make_home(tmp_path / "person")
+
+
+def make_home(home: Path) -> Path:
+    """Fill a home folder with a store of each agent."""
     for name, place in FILES.items():
         path = home / place
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,8 +83,9 @@ def test_every_message_is_readable_and_found(store: TranscriptStore):
         assert len(window.messages) == row.messages
         for message in window.messages:
             assert store.get_message(row.id, message["id"]) == message
-            if message["content"].isascii() and len(message["content"].split()) > 2:
-                words = f'"{message["content"].split()[0]}"'
+            text = extract_plain_text(message["content"])
+            if text.isascii() and len(text.split()) > 2:
+                words = f'"{text.split()[0]}"'
                 hits = store.search(words, session=row.id, per="message", limit=500).hits
                 copies = store.search(words, per="message", limit=500).hits
                 ids = {hit.message_id for hit in (*hits, *copies)}

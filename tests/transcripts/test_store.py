@@ -84,6 +84,24 @@ def test_list_filters_by_words_and_folder(tree: ClaudeTree, store: TranscriptSto
     assert elsewhere.items == []
 
 
+def test_list_filters_by_title_and_agent(tree: ClaudeTree, store: TranscriptStore):
+    write_two_agents(tree)
+    page = store.list_sessions(SessionFilter(exclude_source=("Claude-Code",)))
+    assert [row.id for row in page.items] == ["e", "d"]
+    assert store.list_sessions(SessionFilter(titled=True)).items == []
+    assert len(store.list_sessions(SessionFilter(titled=False)).items) == 5
+
+
+def test_folders_are_listed_before_indexing(tree: ClaudeTree, store: TranscriptStore):
+    write_two_agents(tree)
+    assert store.list_folders() == ["/src", "/src/app"]
+    assert store.select_stores(["qwen"]).list_folders() == ["/src"]
+    index_all(store)
+    assert store.list_folders() == ["/src", "/src/app"]
+    found = store.list_sessions(SessionFilter(project=("/nowhere", "/src/app")))
+    assert [row.id for row in found.items] == ["c", "b", "a"]
+
+
 def test_appended_line_is_in_next_answer(tree: ClaudeTree, store: TranscriptStore):
     path = tree.write("one", ["first"])
 
@@ -510,6 +528,16 @@ def test_messages_are_found_by_session_and_id(tree: ClaudeTree, store: Transcrip
     }
 
 
+def test_forged_id_hides_no_question_hit(tree: ClaudeTree, store: TranscriptStore):
+    path = tree.write("one", ["about pears"])
+    line = path.read_bytes().replace(b"about pears", b"sweet apples")
+    path.with_name("two.jsonl").write_bytes(line)
+
+    hits = store.search("which of the apples and pears are sweet?").hits
+
+    assert {hit.session_id for hit in hits} == {"one", "two"}
+
+
 @pytest.mark.parametrize("mode", ["words", "substring"])
 def test_hits_have_scores_that_compare(tree: ClaudeTree, store: TranscriptStore, mode: str):
     tree.write("one", ["apples", "apples " + "and pears " * 500])
@@ -519,3 +547,60 @@ def test_hits_have_scores_that_compare(tree: ClaudeTree, store: TranscriptStore,
     assert [hit.message_id == 0 for hit in hits] == [True, False]
     assert 2 > hits[0].score > hits[1].score > 0
     assert len(store.search("apples", mode=mode).hits) == 1
+
+
+def test_hit_of_user_has_its_reply(tree: ClaudeTree, store: TranscriptStore):
+    tree.write("one", ["which port?", "", "and the host?", "port 9090"])
+
+    hits = store.search("port", per="message").hits
+
+    reply = next(hit.message_id for hit in hits if hit.role == "assistant")
+    assert {hit.role: hit.reply_id for hit in hits} == {"user": reply, "assistant": None}
+
+
+def test_question_finds_more_than_its_repetition(tree: ClaudeTree, store: TranscriptStore):
+    tree.write("old", ["the metrics exporter", "the exporter listens on 9100"])
+    tree.write("new", ["remind me: which port does the exporter listen on? I forgot"])
+
+    result = store.search("which port does the exporter listen on?")
+
+    assert (result.matched, [hit.session_id for hit in result.hits]) == ("any", ["old", "new"])
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("per", ["message", "conversation"])
+def test_search_pages_follow_order(tree: ClaudeTree, store: TranscriptStore, order, per):
+    for session in ("one", "two", "three"):
+        tree.write(session, [f"apples {session}", "pears", "more apples"])
+    index_all(store)
+    seen: list[tuple[float, str]] = []
+    cursor = None
+    for _ in range(9):
+        page = store.search("apples", order=order, per=per, limit=2, cursor=cursor)
+        seen += [(hit.at, hit.session_id) for hit in page.hits]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    times = {"message": [0, 0, 0, 120, 120, 120], "conversation": [0] * 3}[per]
+    if order == "newest":
+        times = times[::-1] if per == "message" else [120] * 3
+    assert [at - START for at, _ in seen] == times
+    assert len(set(seen)) == len(seen)
+
+
+def test_question_excludes_words_after_minus(tree: ClaudeTree, store: TranscriptStore):
+    tree.write("one", ["apples are sweet"])
+    tree.write("two", ["apples and pears are sweet"])
+
+    hits = store.search("which apples are sweet? -pears").hits
+
+    assert [hit.session_id for hit in hits] == ["one"]
+
+
+def test_search_adds_up_words_of_session(tree: ClaudeTree, store: TranscriptStore):
+    tree.write("one", ["the boiler makes noises", "fine", "so what", "call the plumber"])
+    tree.write("two", ["the boiler is off", "boilers"])
+
+    result = store.search("boiler plumber noises")
+
+    assert (result.matched, [hit.session_id for hit in result.hits]) == ("conversation", ["one"])

@@ -30,6 +30,7 @@ from session_core.compression.extractive.passages import (
 )
 from session_core.compression.extractive.patterns import CODE_LINE, LOOKUP_COMMAND
 
+_UNSPOKEN_KINDS = frozenset(("mention", "output", "command"))
 NAME_KINDS = frozenset(("path", "url", "identifier", "number"))
 
 _NAME_RUN = re.compile(r"[^\W_]+")
@@ -81,7 +82,7 @@ _SENTENCE_COUNT_ODDS = -0.4
 def compute_chances(reading: PassageSet) -> dict[int, float]:
     """Return the probability of each passage by its `id`."""
     of: dict[str, list[Passage]] = {"result": [], "call": [], "talk": []}
-    for passage in reading.passages:
+    for passage in (*filter(_is_earlier_talk, reading.earlier), *reading.passages):
         of.get(passage.speaker, of["talk"]).append(passage)
     named = {fact.text for each in (of["talk"], of["call"]) for p in each for fact in p.facts}
     odds = (
@@ -90,6 +91,12 @@ def compute_chances(reading: PassageSet) -> dict[int, float]:
         *_score_talk(of["call"]),
     )
     return {at: 1 / (1 + math.exp(-value)) for at, value in odds}
+
+
+def _is_earlier_talk(passage: Passage) -> bool:
+    """Return whether a line of an earlier summary is speech, as likely as its form is."""
+    line = passage.line
+    return line is not None and line.author != "tool" and line.kind not in _UNSPOKEN_KINDS
 
 
 def _score_results(passages: Sequence[Passage], named: set[str]) -> Iterator[tuple[int, float]]:
@@ -133,12 +140,12 @@ def _score_names(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> 
 
 def _score_talk(passages: Sequence[Passage]) -> Iterator[tuple[int, float]]:
     often, same = _score_repetition(passages, _TALK_ODDS)
-    sentences = Counter(passage.place for passage in passages)
+    sentences = Counter(passage.place for passage in passages if passage.place >= 0)
     for passage in passages:
         text = passage.text
         odds = _TALK_ODDS.base if passage.facts else _TALK_ODDS.base + _TALK_ODDS.factless
         odds += often[id(passage)] + same[id(passage)]
-        odds += _SENTENCE_COUNT_ODDS * min(sentences[passage.place], _MAX_SENTENCES)
+        odds += _SENTENCE_COUNT_ODDS * min(sentences[passage.place] or 1, _MAX_SENTENCES)
         odds += _HAS_DIGIT_ODDS * any(map(str.isdigit, text)) + _HAS_COLON_ODDS * (":" in text)
         if passage.speaker == "call":
             odds += _FILE_ODDS * bool(CODE_LINE.match(text) or LOOKUP_COMMAND.match(text))

@@ -1,8 +1,8 @@
 """Choose the statements of a summary within its length.
 
-Open tasks come first, then new statements as if they were alone, then all others by their worth,
-which fades with age. Mentions and tool output take what is left, by the value of their facts; room
-that nothing deserves stays empty.
+Open tasks come first, then all statements by their worth, which fades with age and counts less for
+old ones. Mentions and tool output take what is left, by the value of their facts; room that nothing
+deserves stays empty.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from session_core.compression.extractive import written_form
 from session_core.compression.extractive.facts import Fact, FactKind
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.patterns import LOG_TIMESTAMP
-from session_core.compression.extractive.statements import MIN_SPEECH_WORTH, Statement
+from session_core.compression.extractive.statements import Statement
 from session_core.compression.extractive.written_form import StatementKind, WrittenLine
 
 _TASK_SHARE = 0.5
 """How much of a summary old open tasks may take."""
-_NEW_SHARE = 0.85
-"""How much of the rest new statements may take before old ones compete."""
+_OLD_FACTOR = 0.25
+"""How much of the worth of an old statement counts next to new ones."""
 _CONTEXT_WORDS: Mapping[FactKind, tuple[int, int]] = {"number": (4, 2)}
 """How many words before and after a fact go with it if there is little room."""
 _FRAGMENT_KINDS = frozenset(
@@ -32,12 +32,13 @@ _MAX_WORD_CHARS = 24
 _MIN_FRAGMENT_CHARS = 60
 """A shorter sentence is written whole."""
 _MIN_WHOLE_SHARE = 0.75
-_RANK_OFFSET = 20
+_RANK_OFFSET = 10
 _MIN_WORTH = 0.05
 _MIN_WORTH_SHARE = 0.25
 """If nothing is worth much, so much of the best is worth writing."""
-_MIN_SPEECH_RANK = 0.004
-"""Speech of a lower worth per character competes with tool output."""
+_MIN_SPEECH_WORTH = 0.09
+_MIN_SPEECH_RANK = 0.002
+"""Speech that is worth less, or less per character, competes with tool output."""
 _REST_SHARE = 0.2
 """How much the rest of a sentence is worth at least if its facts are written."""
 
@@ -68,11 +69,9 @@ def select_items(current: Sequence[Statement], room: int, *, numbered: bool) -> 
     """Return the statements that fit, in their order."""
     best = max((it.worth for it in current), default=0.0)
     selector = _Selector(current, room, numbered, min(_MIN_WORTH, _MIN_WORTH_SHARE * best))
-    speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= MIN_SPEECH_WORTH]
+    speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= _MIN_SPEECH_WORTH]
     tasks = [at for at in speech if current[at].kind == "task"]
     selector.fill(tasks, int(room * _TASK_SHARE))
-    new = [at for at in speech if not current[at].age]
-    selector.fill(new, int(selector.used + (room - selector.used) * _NEW_SHARE), _MIN_SPEECH_RANK)
     selector.fill(speech, room, _MIN_SPEECH_RANK)
     selector.counts_facts = True
     selector.fill(range(len(current)), room)
@@ -96,22 +95,24 @@ class _Selector:
 
     def fill(self, places: Iterable[int], limit: int, least: float = 0.0) -> None:
         """Choose among some statements until the summary has so many characters."""
-        heap = [(form.rank, at) for at in places if (form := self._find_best(at, limit))]
+        forms = ((at, self._find_best(at, limit, least)) for at in places)
+        heap = [(self._rank(at, form), at) for at, form in forms if form]
         heapq.heapify(heap)
         while heap and self.used < limit - 1:
             rank, at = heapq.heappop(heap)
-            if -rank < least:
-                break
-            form = self._find_best(at, limit)
+            form = self._find_best(at, limit, least)
             if form is None:
                 continue
-            if form.rank <= rank:
+            if self._rank(at, form) <= rank:
                 self._accept(at, form)
-                form = self._find_best(at, limit)
+                form = self._find_best(at, limit, least)
             if form:
-                heapq.heappush(heap, (form.rank, at))
+                heapq.heappush(heap, (self._rank(at, form), at))
 
-    def _find_best(self, at: int, limit: int) -> _Form | None:
+    def _rank(self, at: int, form: _Form) -> float:
+        return form.rank * (_OLD_FACTOR if self.statements[at].age else 1)
+
+    def _find_best(self, at: int, limit: int, least: float) -> _Form | None:
         """Return the best form of a statement that still fits."""
         statement = self.statements[at]
         taken = self.chosen.get(at)
@@ -119,7 +120,11 @@ class _Selector:
             self._list_forms(statement) if taken is None else self._list_longer(statement, taken)
         )
         room = limit - self.used - self._measure_heading(statement)
-        fitting = [form for form in forms if form.cost <= room and form.gain >= self.least_worth]
+        fitting = [
+            form
+            for form in forms
+            if form.cost <= room and form.gain >= self.least_worth and -form.rank >= least
+        ]
         return min(fitting, key=lambda form: form.rank, default=None)
 
     def _list_forms(self, statement: Statement) -> Iterator[_Form]:

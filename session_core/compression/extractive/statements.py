@@ -15,7 +15,6 @@ from session_core.compression import chat_messages
 from session_core.compression.chat_messages import Message
 from session_core.compression.extractive import links, passages, resolve, scoring, topics
 from session_core.compression.extractive.classify import Traits, classify_passage, classify_title
-from session_core.compression.extractive.facts import STATEMENT_KINDS
 from session_core.compression.extractive.passages import Passage, PassageSet
 from session_core.compression.extractive.patterns import CHECKBOX
 from session_core.compression.extractive.scoring import ScoredPassage
@@ -59,8 +58,10 @@ _HALF_LIVES: Mapping[StatementKind, float] = {
 }
 """After how many ranges of the present length a statement is worth half."""
 _DETAIL_HALF_LIFE = 1.0
-MIN_SPEECH_WORTH = 0.3
-"""New speech that is worth less waits for the room that is left, and is filler without a fact."""
+_MIN_FILLER_WORTH = 0.05
+"""New speech without a fact that is worth less is filler."""
+_MIN_NARRATION_WORTH = 0.3
+"""Narration that is worth less is a mention of its facts."""
 _MAX_FILLER_CHARS = 140
 _MIN_OUTPUT_CHANCE = 0.3
 """Tool output without a fact is filler if its probability is less."""
@@ -73,9 +74,13 @@ _PART_SHARE = 0.8
 """How much of the worth of a linked statement its head has."""
 _TICKED_FACTOR = 0.3
 _MIN_WORDS = 3
-_QUALITY = (0.3, 0.2, 0.5)
-"""How much of a worth is certain, hangs on the form, and hangs on the words of the passage."""
-_RARE_WORDS = 3
+_SURE_SHARE = 0.15
+"""How much of the quality does not hang on the form of the passage."""
+_MAX_OWN_WORDS = 4
+"""A statement with so many words of its own is as new as it can be."""
+_NOVELTY_POWER = 1.25
+_LISTED_QUALITY = 0.8
+"""The least quality of an item of a to-do list, whose words were used before."""
 _MIN_DISTINCT_CHANCE = 0.3
 _ALIKE_OVERLAP = 0.5
 _MAX_AGE = 12.0
@@ -106,6 +111,8 @@ class Statement:
     """How many other statements have half of its words."""
     later_alike: int = 0
     """How many of these come after it; the last of a group has its full worth."""
+    own_words: float = 0.0
+    """How many of its words no other message has."""
     old_parts: list[WrittenLine] = field(default_factory=list)
     """The parts that an earlier summary has written with it."""
     worth: float = 0.0
@@ -134,7 +141,7 @@ class Statement:
         if self.age or self.passage.facts or self.parts:
             return False
         if self.is_speech:
-            return self.worth < MIN_SPEECH_WORTH and len(self.text) <= _MAX_FILLER_CHARS
+            return self.worth < _MIN_FILLER_WORTH and len(self.text) <= _MAX_FILLER_CHARS
         return self.scored.chance < _MIN_OUTPUT_CHANCE
 
 
@@ -167,11 +174,24 @@ def read_statements(
     links.link_statements(found)
     resolve.resolve_states(speech, index)
     _set_ages(found, listed)
+    _count_own_words(speech)
     for statement in found:
-        _set_worth(statement, index)
+        _set_worth(statement)
     for statement in found:
         statement.worth += _PART_SHARE * sum(part.worth for _, part in statement.parts)
     return StatementSet(found, _count(found, reading))
+
+
+def _count_own_words(speech: Sequence[Statement]) -> None:
+    """Count the words of each statement that no other message has; for new ones, no new message."""
+    held = [it for it in speech if it.state in ("current", "linked")]
+    new = topics.SharedWords((it.passage.place, it.words) for it in held if not it.age)
+    # Each line of an earlier summary counts as a message.
+    every = topics.SharedWords(
+        (-1 - at if it.age else it.passage.place, it.words) for at, it in enumerate(held)
+    )
+    for statement in held:
+        statement.own_words = (every if statement.age else new).count_own(statement.words)
 
 
 def _make_statements(
@@ -242,23 +262,23 @@ def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
             statement.age = min(1 + (first - statement.message_id) / span, _MAX_AGE)
 
 
-def _set_worth(statement: Statement, index: topics.TopicIndex) -> None:
+def _set_worth(statement: Statement) -> None:
     """Set the worth; narration that is worth little has the worth of its facts, as a mention."""
-    statement.worth = _weigh(statement, index)
-    weak = statement.is_narration and statement.worth < MIN_SPEECH_WORTH
+    statement.worth = _weigh(statement)
+    weak = statement.is_narration and statement.worth < _MIN_NARRATION_WORTH
     if weak and statement.passage.facts:
         statement.kind = "mention"
-        statement.worth = _weigh(statement, index)
+        statement.worth = _weigh(statement)
 
 
-def _weigh(statement: Statement, index: topics.TopicIndex) -> float:
+def _weigh(statement: Statement) -> float:
     fade: float = 0.5 ** (statement.age / _HALF_LIVES.get(statement.kind, _DETAIL_HALF_LIFE))
-    worth = _weigh_speech(statement, index) if statement.is_speech else statement.scored.alone
+    worth = _weigh_speech(statement) if statement.is_speech else statement.scored.alone
     return worth * fade * (1 + _LABEL_FACTOR * len(statement.old_parts))
 
 
-def _weigh_speech(statement: Statement, index: topics.TopicIndex) -> float:
-    worth = _WORTH[statement.kind] * _measure_quality(statement, index)
+def _weigh_speech(statement: Statement) -> float:
+    worth = _WORTH[statement.kind] * _measure_quality(statement)
     worth *= 1 if statement.traits.is_explicit or statement.age else _UNSURE_FACTOR
     worth *= _USER_FACTOR if statement.author == "user" or statement.kind == "note" else 1
     worth *= min(len(statement.words) / _MIN_WORDS, 1)
@@ -267,20 +287,21 @@ def _weigh_speech(statement: Statement, index: topics.TopicIndex) -> float:
     return worth
 
 
-def _measure_quality(statement: Statement, index: topics.TopicIndex) -> float:
+def _measure_quality(statement: Statement) -> float:
     """Return how likely it is that a statement says something that is said nowhere else."""
+    own = min(statement.own_words, _MAX_OWN_WORDS)
+    novelty: float = ((1 + own) / (1 + _MAX_OWN_WORDS)) ** _NOVELTY_POWER
     chance = min(statement.scored.chance, 1)
+    quality = (_SURE_SHARE + (1 - _SURE_SHARE) * chance) * novelty
+    if statement.kind == "task" and CHECKBOX.match(statement.text):
+        return max(quality, _LISTED_QUALITY)
     if _is_distinct(statement):
         # Of many decisions in the same words each one holds.
-        return max(chance, _MIN_DISTINCT_CHANCE)
+        return max(quality, _MIN_DISTINCT_CHANCE)
     narration = _NARRATION_FACTOR if statement.is_narration else 1
-    if any(fact.kind not in STATEMENT_KINDS for fact in statement.passage.facts):
+    if statement.is_narration and _has_name(statement):
         # A name makes even a narration likely to be about something of its own.
-        weight = math.sqrt(narration) if _has_name(statement) else narration
-        return chance * weight / math.sqrt(max(statement.later_alike, 1))
-    rare = sum(topics.is_value(word) or index.is_rare(word) for word in statement.words)
-    sure, form, words = _QUALITY
-    quality = sure + form * chance + words * min(rare / _RARE_WORDS, 1)
+        narration = math.sqrt(narration)
     return quality * narration / max(statement.later_alike, 1)
 
 

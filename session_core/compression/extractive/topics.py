@@ -37,6 +37,8 @@ _COMMON_SHARE = 0.2
 _MIN_POSTINGS = 40
 _RARE_SHARE = 0.01
 _MIN_RARE_PLACES = 4
+_NAME_COUNT = 2.5
+_MIN_NAME_CHARS = 3
 
 
 def extract_words(text: str) -> frozenset[str]:
@@ -106,3 +108,25 @@ class TopicIndex:
         """Return the share of the topic of one statement that another one contains."""
         total = self.weigh(self.topics[part])
         return self.weigh(self.topics[part] & self.topics[whole]) / total if total else 0.0
+
+
+class SharedWords:
+    """The words that more than one message contains."""
+
+    def __init__(self, texts: Iterable[tuple[int, frozenset[str]]]) -> None:
+        first: dict[str, int] = {}
+        self._shared = {
+            word
+            for place, words in texts
+            for word in words
+            if first.setdefault(word, place) != place
+        }
+
+    def count_own(self, words: frozenset[str]) -> float:
+        """Return how many words no other message contains; a name counts as several."""
+        return sum(_NAME_COUNT if _is_name(word) else 1 for word in words - self._shared)
+
+
+def _is_name(word: str) -> bool:
+    """Return whether a word is a compound name or a number of several digits."""
+    return not word.isalpha() and len(word) >= _MIN_NAME_CHARS

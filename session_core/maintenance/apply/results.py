@@ -7,9 +7,9 @@ from typing import Any
 
 from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.types import Member, StoredPlan
-from session_core.maintenance import disk, members, vacuum
+from session_core.maintenance import disk, members, space_reclaim
 from session_core.maintenance.apply import files
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.planner import PLUGINS_WARNING
 from session_core.maintenance.types import ApplyResult, SkippedItem
 
@@ -73,7 +73,7 @@ def add_measured_bytes(home: HomeContext, plan: StoredPlan, result: ApplyResult)
         returned = size.returned_to_disk + _sum_deleted_file_bytes(home, plan)
         trash = home.ledger.get_batch(plan.batch_id).bytes
         size = replace(size, returned_to_disk=returned, trash=trash)
-        can_shrink = vacuum.find_obstacle(home.gather_activity().company) is None
+        can_shrink = space_reclaim.find_obstacle(home.gather_activity().company) is None
         shrinks = disk.is_worth_freeing(disk.estimate_freeable(sizes, shrinks=can_shrink), sizes)
         return replace(result, bytes=size, shrinks=shrinks and result.removed > 0)
     return result

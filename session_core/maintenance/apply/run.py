@@ -1,9 +1,10 @@
-"""Run one call that applies a plan: draft steps, apply them, skip or restore outdated members.
+"""Apply a plan step by step within a time limit; skip or restore outdated members.
 
-A member that has changed since the plan is skipped; if a part of it is gone, that part is restored.
-Several maintainers may apply one plan: a decision of one about a member is final, and the others
-wait for a step that is in progress. A partly removed member is recorded in the ledger before it is
-restored, so that a later call can finish the restore after a crash.
+A later call continues a plan. A member that has changed since the plan is skipped; if a part of it
+is gone, that part is restored. Several maintainers may apply one plan: a decision of one about a
+member is final, and the others wait for a step that is in progress. A partly removed member is
+recorded in the ledger before it is restored, so that a later call can finish the restore after a
+crash.
 """
 
 from __future__ import annotations
@@ -11,18 +12,28 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, suppress
 from copy import deepcopy
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from session_core.activity import ActivitySnapshot
 from session_core.errors import Conflict
-from session_core.ledger.execute import POLL_PAUSE_S, list_running_steps, run_step, wait_for_steps
+from session_core.ledger.execute import (
+    POLL_PAUSE_S,
+    clear_marks,
+    list_running_steps,
+    run_step,
+    suppress_note_errors,
+    wait_for_steps,
+)
 from session_core.ledger.types import Member, PartialMember, StoredPlan
-from session_core.maintenance import kinds, members
-from session_core.maintenance.apply import recovery
+from session_core.maintenance import disk, kinds, members, space_reclaim
+from session_core.maintenance.apply import crash_recovery, results, route_removal, session_finalizer
 from session_core.maintenance.apply.step_items import PartRun, StepPrefetch
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import (
     ConcurrentWrite,
     MemberOutdated,
@@ -30,7 +41,126 @@ from session_core.maintenance.members import (
     PlanProgress,
     StepDraft,
 )
+from session_core.maintenance.types import ApplyRequest, ApplyResult
 from session_core.state.protocol import StateDatabase
+
+_PROGRESS_INTERVAL_S = 0.5
+"""The interval of progress reports."""
+
+
+def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> ApplyResult:
+    """Apply a plan, or continue it.
+
+    The members and the state of `plan` may be old: what is applied is read again when it begins.
+    """
+    deadline = time.monotonic() + request.for_s
+    # The run itself restores the partial members of its own plan.
+    crash_recovery.recover_from_crash(home, except_plan=plan.handle)
+    if plan.state == "finished":
+        return ApplyResult.from_json(plan.result)
+    # Before the plan begins, so that a refused call leaves it as it is.
+    _require_no_gateway(home, plan)
+    was_planned = plan.state == "planned"
+    plan = disk.begin_plan(home.ledger, plan, lambda: disk.measure_files(home.db))
+    if was_planned:
+        with suppress_note_errors(f"that plan {plan.handle} is begun"):
+            home.ledger.add_audit_entry(request.client, f"{plan.kind}, begun", plan.handle, {})
+    try:
+        if not was_planned:
+            # A killed run may have committed a step and not deleted its files or routes.
+            for step in home.ledger.list_steps(plan.batch_id):
+                crash_recovery.finish_step(home, step)
+        return _run_steps(home, plan, request, deadline)
+    except BaseException:
+        crash_recovery.log_progress(home, plan.handle, request.client)
+        raise
+
+
+def _run_steps(
+    home: HomeContext, plan: StoredPlan, request: ApplyRequest, deadline: float
+) -> ApplyResult:
+    reported_at = time.monotonic()
+    with closing(PlanRun(home, plan)) as run:
+        # At least one step runs, however short the time is.
+        while not (done := run.is_done(wait=True)):
+            run.run_next_step()
+            if time.monotonic() >= deadline or (request.stop is not None and request.stop()):
+                break
+            if (
+                request.progress is not None
+                and time.monotonic() - reported_at > _PROGRESS_INTERVAL_S
+            ):
+                request.progress(results.build_result(home, _reload_members(home, plan)))
+                reported_at = time.monotonic()
+        done = done or run.is_done(wait=False)
+    # Last, since the other parts free the pages that it returns.
+    if done and any(members.get_part(member) == "index" for member in plan.members):
+        _reclaim_space(home, plan, request, deadline)
+    return _finish_run(home, plan, request)
+
+
+def _reload_members(home: HomeContext, plan: StoredPlan) -> StoredPlan:
+    """Return a plan with the outcome of its members so far."""
+    return replace(plan, members=home.ledger.list_members(plan.handle))
+
+
+def _reclaim_space(
+    home: HomeContext, plan: StoredPlan, request: ApplyRequest, deadline: float
+) -> None:
+    """Merge the index and rewrite the file: a step without trash."""
+    plan = _reload_members(home, plan)
+    index_members = members.list_remaining_members(plan, "index")
+    if index_members:
+        so_far = results.build_result(home, plan)
+        report = None if request.progress is None else partial(request.progress, so_far)
+        outcome = space_reclaim.reclaim_space(home.db, home.clock(), deadline, request.stop, report)
+        if outcome is not None:
+            with suppress(Conflict):  # another process applies the plan and has recorded it
+                run_step(
+                    home.db,
+                    home.ledger,
+                    plan.batch_id,
+                    before=lambda _: (),
+                    change=lambda _: {results.VACUUM_KEY: asdict(outcome)},
+                    members=[index_members[0].id],
+                )
+    # Another process may have claimed the member and not recorded the result yet.
+    wait_for_steps(home.ledger, plan.batch_id, partial(crash_recovery.settle_steps, home))
+
+
+def _require_no_gateway(home: HomeContext, plan: StoredPlan) -> None:
+    """Refuse route changes that a running gateway would overwrite.
+
+    Raises:
+        Denied: a gateway is running.
+    """
+    starts_new = plan.about["wanted"]["start_new"]
+    parts = {members.get_part(member) for member in plan.remaining}
+    if "routes" in parts or (starts_new and "ended" in parts):
+        route_removal.require_no_gateway(home.gather_activity())
+
+
+def _finish_run(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> ApplyResult:
+    """Return the result, and end the plan if no member remains."""
+    clear_marks(home.db, home.ledger)
+    plan = _reload_members(home, plan)
+    # A killed run may have left chats whose routes are in a file.
+    if plan.about["wanted"]["start_new"] and not home.db.routes.is_available:
+        for step in home.ledger.list_steps(plan.batch_id):
+            for end in (step.result or {}).get("ended", ()):
+                session_finalizer.reset_deferred_chats(home.store, end)
+    result = results.add_measured_bytes(home, plan, results.build_result(home, plan))
+    with suppress_note_errors(f"what plan {plan.handle} came to"):
+        if result.outcome == "applied":
+            try:
+                home.ledger.finish_plan(plan.handle, result.to_json())
+            except Conflict:  # another process has ended it
+                ended = home.ledger.get_plan(plan.handle)
+                if ended.state == "finished":
+                    return ApplyResult.from_json(ended.result)
+        crash_recovery.add_audit_entry(home, request.client, plan, result)
+    return result
+
 
 _ACTIVITY_TTL_S = 0.5
 """How long an activity snapshot is used. Steps check the most important facts again inside."""
@@ -176,7 +306,7 @@ class PlanRun:
 
     def _restore_next_part(self, partial: PartialMember) -> None:
         """Restore the next part of a member, unless another process is about to."""
-        self._restoring = self._restoring or recovery.restore_member(self._home, partial)
+        self._restoring = self._restoring or crash_recovery.restore_member(self._home, partial)
         try:
             next(self._restoring)
         except StopIteration:
@@ -202,7 +332,7 @@ class PlanRun:
         wait_for_steps(self._home.ledger, self._batch, self._settle)
 
     def _settle(self) -> None:
-        recovery.settle_steps(self._home)
+        crash_recovery.settle_steps(self._home)
 
     def _load_plan(self) -> None:
         self._set_plan(self._home.ledger.get_plan(self._handle))

@@ -12,7 +12,7 @@ from session_core.ledger.execute import PreparedStep, discard_step
 from session_core.ledger.execute import prepare_step as prepare
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import StoredPlan, TrashItem
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import PlanProgress, RowChange, SessionGroup
 from session_core.types import RawText, Revision, RowImages
 

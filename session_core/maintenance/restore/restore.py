@@ -1,7 +1,7 @@
 """Restore batches: undo their steps, the newest first.
 
 A step with an item that does not fit stays open: the next restore of the batch tries that item, and
-only that, again.
+only that, again. A compression is restored by a compressor, through the same methods.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
+from session_core.compression.compressor import Compressor
+from session_core.compression.types import CompressionResult, UndoPlan, UndoResult
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.execute import (
     clear_marks,
@@ -20,16 +22,17 @@ from session_core.ledger.execute import (
     suppress_note_errors,
     wait_for_steps,
 )
-from session_core.ledger.types import Batch, Member, Step, TrashItem
+from session_core.ledger.types import Batch, Member, Step, StoredPlan, TrashItem
 from session_core.maintenance import disk, members
-from session_core.maintenance.apply import recovery
+from session_core.maintenance.apply import crash_recovery
 from session_core.maintenance.apply.step_items import IMAGES
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
 from session_core.maintenance.restore import step as step_undo
 from session_core.maintenance.restore.remainder import Remainder, is_first_try
 from session_core.maintenance.restore.rows import TrashContents
 from session_core.maintenance.types import (
+    ApplyRequest,
     Bytes,
     PlanItem,
     PlanPreview,
@@ -202,7 +205,7 @@ def _undo_step(
         try:
             return tried, step_undo.undo_step(home, undo_batch, step, tried, contents)
         except Conflict:
-            wait_for_steps(home.ledger, step.batch, partial(recovery.settle_steps, home))
+            wait_for_steps(home.ledger, step.batch, partial(crash_recovery.settle_steps, home))
             current = next(
                 candidate
                 for candidate in home.ledger.list_steps(step.batch)
@@ -224,8 +227,8 @@ def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, Remain
     """
     if batch.plan is not None:
         with suppress(Conflict):  # the plan has ended, or the runner did not apply it
-            recovery.stop_plan(home, batch.plan)
-        wait_for_steps(home.ledger, batch.id, partial(recovery.settle_steps, home))
+            crash_recovery.stop_plan(home, batch.plan)
+        wait_for_steps(home.ledger, batch.id, partial(crash_recovery.settle_steps, home))
     open_steps = [step for step in reversed(_list_steps(home, batch)) if step.undone_at is None]
     attempts = [
         (step, Remainder.from_result(home.ledger.get_last_attempt(step.id))) for step in open_steps
@@ -293,3 +296,48 @@ def _describe_reversal(current: Mapping[str, Any], restored: Mapping[str, Any]) 
             yield f"status: open -> ended ({restored.get('end_reason') or 'no reason'})"
         elif name != "end_reason":
             yield f"{name}: {current.get(name) or 'none'} -> {before or 'none'}"
+
+
+def is_compression(home: HomeContext, batch: str) -> bool:
+    """Return True if a batch is a compression.
+
+    Raises:
+        NotFound: the batch does not exist.
+    """
+    home.ledger.get_batch(batch)
+    steps = home.ledger.list_steps(batch)
+    return any(isinstance(step.result, dict) and "compressed" in step.result for step in steps)
+
+
+def preview_compression(home: HomeContext, batch: str) -> RestorePreview | UndoPlan:
+    """Return a preview of undoing a compression, or a plan if that would drop messages."""
+    with create_compressor(home) as compressor:
+        plan = compressor.plan_undo(batch)
+    if plan is not None:
+        return plan
+    # A compression is a single step.
+    (step,) = home.ledger.list_steps(batch)
+    compression = CompressionResult.from_json(step.result["compressed"])
+    reason = f"{compression.tokens_after:,} tokens become {compression.tokens_before:,} again"
+    return RestorePreview(
+        home.ledger.get_batch(batch), 1, (PlanItem(compression.old_session_id, None, reason),)
+    )
+
+
+def undo_compression(home: HomeContext, batch: str, client: str) -> UndoResult | UndoPlan:
+    """Undo a compression, or plan it if that would drop messages."""
+    with create_compressor(home) as compressor:
+        return compressor.undo(batch, client=client)
+
+
+def apply_compression_undo(
+    home: HomeContext, plan: StoredPlan, request: ApplyRequest
+) -> UndoResult:
+    """Undo a compression by its plan, in one step."""
+    with create_compressor(home) as compressor:
+        return compressor.apply_undo(plan.handle, client=request.client)
+
+
+def create_compressor(home: HomeContext) -> Compressor:
+    """Return a compressor of the home."""
+    return Compressor(home.db, home.ledger, store=home.store, hooks=home.hooks, clock=home.clock)

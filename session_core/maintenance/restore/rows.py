@@ -10,7 +10,7 @@ from typing import Any
 from session_core.errors import Changed, InvalidInput
 from session_core.ledger.types import TrashItem
 from session_core.maintenance.apply import files
-from session_core.maintenance.apply.routes import ROUTE_KIND
+from session_core.maintenance.apply.route_removal import ROUTE_KIND
 from session_core.maintenance.apply.step_items import IMAGES, OF
 from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
 from session_core.maintenance.restore.remainder import Remainder
@@ -285,6 +285,7 @@ class TrashContents:
                 return owners.find_owner(PurePath(name).name) in ids
             return kind == "session" and name in ids
 
+        # Rows without a session stay with the items of the other sessions.
         selected = remaining.select_part(is_selected, rest=False)
         return selected, remaining.select_part(
             lambda kind, name: not is_selected(kind, name), rest=True

@@ -16,9 +16,9 @@ from session_core.activity import ActivitySnapshot
 from session_core.errors import Changed
 from session_core.ledger.execute import run_step
 from session_core.ledger.types import Step
-from session_core.maintenance.apply import files, preconditions, routes
-from session_core.maintenance.apply.orphans import UNLINKED_KEY
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.apply import files, preconditions, route_removal
+from session_core.maintenance.apply.orphan_removers import UNLINKED_KEY
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import MemberOutdated, RowChange
 from session_core.maintenance.restore.remainder import Remainder
 from session_core.maintenance.restore.rows import SESSIONS, RefusedPairs, RowRestorer, TrashContents
@@ -114,7 +114,9 @@ def _wrap_step(home: HomeContext, undo: _StepUndo) -> Iterator[None]:
         if undo.result.get(UNLINKED_KEY):
             stack.enter_context(home.db.transaction(linked=False))
         elif contents.routes and home.store is not None:
-            stack.enter_context(home.store.transaction(*routes.list_route_keys(contents.routes)))
+            stack.enter_context(
+                home.store.transaction(*route_removal.list_route_keys(contents.routes))
+            )
         yield
     _call_hooks(home, undo)
 
@@ -178,13 +180,13 @@ def _restore_routes(
     route_texts: dict[str, str | None] = dict(undo.result.get("led", {}))
     for end in undo.result.get("ended", ()) if home.store is not None else ():
         route_texts |= {
-            key: routes.read_unused_route_text(db, home.store, key) for key in end["later"]
+            key: route_removal.read_unused_route_text(db, home.store, key) for key in end["later"]
         }
     for value in undo.contents.routes:
         reason = (
             "this home has no routes"
             if home.store is None
-            else routes.restore_route(db, home.store, value, route_texts.get(value["key"]))
+            else route_removal.restore_route(db, home.store, value, route_texts.get(value["key"]))
         )
         if reason is not None:
             refused.append((f"the route of {value['key']}", reason))
@@ -256,4 +258,4 @@ def _find_reason_open(
 def _has_same_chats(home: HomeContext, db: StateDatabase, session_id: str, undo: _StepUndo) -> bool:
     """Return True if only chats that were in a session when it was reopened are in it now."""
     chats_before = undo.result.get("routed", {}).get(session_id, ())
-    return set(routes.list_session_chats(db, home.store, session_id)) <= set(chats_before)
+    return set(route_removal.list_session_chats(db, home.store, session_id)) <= set(chats_before)

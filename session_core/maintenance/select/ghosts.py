@@ -8,7 +8,6 @@ of a conversation stays, since they would be separated without it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from session_core.maintenance.select import protection
@@ -16,7 +15,7 @@ from session_core.maintenance.select.conversations import Conversation, Conversa
 from session_core.maintenance.select.snapshot import MaintenanceSnapshot
 from session_core.maintenance.types import (
     PlanRequest,
-    ProtectionReason,
+    ProtectedItems,
     SelectedSessions,
     Selection,
 )
@@ -28,7 +27,7 @@ def select_ghosts(
 ) -> Selection[SelectedSessions]:
     """Select the empty sessions."""
     selected: list[SelectedSessions] = []
-    protected: Counter[ProtectionReason] = Counter()
+    protected = ProtectedItems()
     removable, between = _split_ghosts(snapshot.conversations)
     cutoff, matches = snapshot.get_cutoff(request), snapshot.build_session_filter(request.where)
     for root in _iter_roots(snapshot.conversations, removable):
@@ -36,12 +35,14 @@ def select_ghosts(
         if not all(_is_before(session, cutoff) and matches(session) for session in sessions):
             continue
         left_behind = snapshot.conversations.list_left_behind(sessions)
-        reason = protection.find_protection(sessions, snapshot.activity, removed=True)
+        reason = protection.find_protection(
+            sessions, snapshot.activity, removed=True, kept=snapshot.kept
+        )
         # Detaching a child writes its row, so that the child must not be in use.
         if reason is None and any(_is_in_use(child, snapshot) for child in left_behind):
             reason = "live"
         if reason is not None:
-            protected[reason] += 1
+            protected.add(reason, root.id)
             continue
         age = protection.format_age(root.started_at, snapshot.now)
         text = f"empty, {protection.describe_end(root)}, begun {age}"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from session_core.ledger.state_folder import translate_os_errors
-from session_core.maintenance.context import get_session_folder
-from session_core.maintenance.draft import PlanDraft
+from session_core.maintenance.home_context import get_session_folder
+from session_core.maintenance.members import PlanDraft
 from session_core.maintenance.select import protection
 from session_core.maintenance.select.snapshot import NO_FILTER, MaintenanceSnapshot
 from session_core.maintenance.types import (
@@ -202,7 +202,7 @@ def _add_links(draft: PlanDraft, request: PlanRequest) -> None:
         if link.id in draft.sessions or link.id in draft.left_behind:
             continue  # the session or its parent is removed
         parent = draft.snapshot.conversations.sessions[link.id].parent_id
-        draft.add_member("links", link.id, parent, link.why, link.title)
+        draft.add_member("links", link.id, parent, link.why, title=link.title)
     draft.protected.update(selected.protected)
 
 

@@ -26,16 +26,20 @@ def find_protection(
     *,
     removed: bool,
     exempt: Collection[ProtectionReason] = (),
+    kept: Collection[str] = (),
 ) -> ProtectionReason | None:
     """Return the reason to keep sessions that are removed together; None if there are none.
 
     One protected session protects all. If they are only ended, an open database does not count;
-    `exempt` are reasons to ignore.
+    `exempt` are reasons to ignore, `kept` the sessions that the request keeps.
     """
     reasons = {
         reason
         for session in sessions
-        for reason in _iter_reasons(session, activity, removed=removed)
+        for reason in (
+            *_iter_reasons(session, activity, removed=removed),
+            *(("kept",) if session.id in kept else ()),
+        )
     }
     return next(
         (reason for reason in _REASON_ORDER if reason in reasons and reason not in exempt), None
@@ -48,6 +52,7 @@ _REASON_ORDER: tuple[ProtectionReason, ...] = (
     "suspended",
     "routed",
     "pinned",
+    "kept",
     "no known age",
     "never ended",
     "ended lately",

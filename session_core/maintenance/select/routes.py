@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import Literal
 
 from session_core.errors import NotFound, SessionError
-from session_core.maintenance.draft import PlanDraft
+from session_core.maintenance.members import PlanDraft
 from session_core.maintenance.select import protection
 from session_core.maintenance.select.snapshot import NO_FILTER, MaintenanceSnapshot
 from session_core.maintenance.types import LostRoute, PlanRequest, ProtectionReason, Selection
 from session_core.routing import recovery
 from session_core.routing.entries import SessionEntry
 from session_core.routing.recovery import CONTINUABLE_REASONS
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.types import InventoryItem, SessionFilter
 
 LostState = Literal["stale", "dangling"]
@@ -73,7 +73,7 @@ def add_lost_routes(draft: PlanDraft, request: PlanRequest) -> None:
             "scope": route.scope,
             "stored": route.stored if route.entry is None else route.entry.stored,
         }
-        draft.add_member("routes", name, record, route.why, route.title)
+        draft.add_member("routes", name, record, route.why, title=route.title)
     draft.protected.update(selected.protected)
 
 

@@ -6,7 +6,6 @@ sessions that would be selected are counted by reason.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from session_core.maintenance.select import protection
@@ -14,6 +13,7 @@ from session_core.maintenance.select.conversations import Conversation
 from session_core.maintenance.select.snapshot import MaintenanceSnapshot
 from session_core.maintenance.types import (
     PlanRequest,
+    ProtectedItems,
     ProtectionReason,
     SelectedSessions,
     Selection,
@@ -29,11 +29,13 @@ def select_old_sessions(
 ) -> Selection[SelectedSessions]:
     """Select ended conversations without activity since the cutoff, or named ones."""
     selected: list[SelectedSessions] = []
-    protected: Counter[ProtectionReason] = Counter()
+    protected = ProtectedItems()
     for conversation in _find_candidates(snapshot, request):
-        reason = protection.find_protection(conversation.sessions, snapshot.activity, removed=True)
+        reason = protection.find_protection(
+            conversation.sessions, snapshot.activity, removed=True, kept=snapshot.kept
+        )
         if reason is not None:
-            protected[reason] += 1
+            protected.add(reason, conversation.id)
             continue
         left_behind = snapshot.conversations.list_left_behind(conversation.sessions)
         selected.append(
@@ -112,17 +114,17 @@ def select_expired(
 ) -> Selection[SelectedSessions]:
     """Select the sessions of chats that the reset policy would end at their next message."""
     selected: list[SelectedSessions] = []
-    protected: Counter[ProtectionReason] = Counter()
+    protected = ProtectedItems()
     allowed = {match.id for match in snapshot.iter_matching(request.where)}
     for session, updated_at, reason in _iter_expired(snapshot):
         conversation = snapshot.conversations.find_conversation(session.id)
         if conversation is None or conversation.id not in allowed:
             continue
         protection_reason = protection.find_protection(
-            (session,), snapshot.activity, removed=False, exempt=_ROUTED_REASONS
+            (session,), snapshot.activity, removed=False, exempt=_ROUTED_REASONS, kept=snapshot.kept
         )
         if protection_reason is not None:
-            protected[protection_reason] += 1
+            protected.add(protection_reason, session.id)
             continue
         age = protection.format_age(updated_at, snapshot.now)
         text = f"its chat was used last {age}, and its policy ends it ({reason})"
@@ -190,6 +192,7 @@ def _iter_named(snapshot: MaintenanceSnapshot, request: PlanRequest) -> Iterator
             continue
         conversation = snapshot.conversations.find_removed_together(session_id)
         if conversation is None:
+            # Raises for an unknown id, and passes one that was stored after the snapshot.
             snapshot.db.get_revision(session_id)
             continue
         named.append(conversation)
@@ -213,15 +216,18 @@ def _select_to_end(
     exempt: tuple[ProtectionReason, ...] = (),
 ) -> Selection[SelectedSessions]:
     selected: list[SelectedSessions] = []
-    protected: Counter[ProtectionReason] = Counter()
+    protected = ProtectedItems()
     for conversation, sessions, text in candidates:
         if not sessions:
             continue
         protection_reason = protection.find_protection(
-            conversation.sessions, snapshot.activity, removed=False, exempt=exempt
+            *(conversation.sessions, snapshot.activity),
+            removed=False,
+            exempt=exempt,
+            kept=snapshot.kept,
         )
         if protection_reason is not None:
-            protected[protection_reason] += 1
+            protected.add(protection_reason, conversation.id)
             continue
         selected.append(
             SelectedSessions(sessions[0].id, conversation.title, text, sessions, reason=reason)

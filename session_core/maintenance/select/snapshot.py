@@ -10,7 +10,7 @@ plan is used for four weeks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +18,10 @@ from session_core.activity import ActivitySnapshot
 from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance import disk
-from session_core.maintenance.context import HomeContext
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.select.conversations import Conversation, ConversationIndex
 from session_core.maintenance.types import PlanRequest
-from session_core.routing.store import SessionStore
+from session_core.routing.session_store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import InventoryItem, SessionFilter, Sizes
 
@@ -38,6 +38,8 @@ class MaintenanceSnapshot:
     conversations: ConversationIndex
     activity: ActivitySnapshot
     store: SessionStore | None = None
+    kept: Collection[str] = ()
+    """The sessions that the request keeps."""
 
     @property
     def now(self) -> float:
@@ -141,6 +143,7 @@ def measure_message_bytes(
     ledger: Ledger, snapshot: MaintenanceSnapshot, measure_sizes: Callable[[], Sizes | None]
 ) -> dict[str, Any]:
     """Return the bytes of an average message, and the time of the measurement."""
+    # A prune moves the average, so a new measurement after it would look like growth.
     recorded = ledger.find_recorded_value(MEASUREMENT_NAME)
     if recorded is not None and snapshot.now - recorded["at"] < _KEPT_S:
         return dict(recorded)

@@ -15,14 +15,14 @@ from session_core.errors import Conflict
 from session_core.ledger.execute import clear_marks, resume_steps
 from session_core.ledger.types import Batch, Step, StoredPlan
 from session_core.maintenance import planner
-from session_core.maintenance.apply import runner
-from session_core.maintenance.context import HomeContext
-from session_core.maintenance.draft import PlanDraft
+from session_core.maintenance.apply import run
+from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.kinds import UNDO_IMPORT
+from session_core.maintenance.members import PlanDraft
 from session_core.maintenance.select import protection
 from session_core.maintenance.select.conversations import Conversation
 from session_core.maintenance.select.snapshot import MaintenanceSnapshot, take_snapshot
-from session_core.maintenance.transfer.store import (
+from session_core.maintenance.transfer.import_writer import (
     IMPORT_KIND,
     MARK_PREFIX,
     collect_imported,
@@ -92,7 +92,7 @@ def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> Ap
     if batch.plan is not None:
         with suppress(Conflict):  # the import has ended
             home.ledger.close_plan(batch.plan)
-    result = runner.apply_plan(home, plan, request)
+    result = run.apply_plan(home, plan, request)
     note_undone_steps(home, batch.id)
     return result
 

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from session_core.errors import InvalidInput
-from session_core.maintenance.transfer import format as transfer_format
-from session_core.maintenance.transfer.format import FORMAT_KEY, MESSAGES_KEY, JsonLine
+from session_core.maintenance.transfer import export_format as transfer_format
+from session_core.maintenance.transfer.export_format import FORMAT_KEY, MESSAGES_KEY, JsonLine
 from session_core.state import content
 from session_core.state.validation import check_line
 from session_core.types import RowImages
@@ -83,6 +83,7 @@ class ScannedSession:
     def decode_progress(self, text: str | None) -> tuple[int, bool] | None:
         """Return the number of stored messages, and True if they have new ids."""
         mark = json.loads(text) if text else None
+        # The file may have changed since an earlier import was stopped.
         if not isinstance(mark, dict) or mark.get("of") != self.digest:
             return None
         return int(mark["stored"]), bool(mark["renumbered"])
@@ -124,6 +125,7 @@ def order_sessions(sessions: Iterable[ScannedSession]) -> Iterator[list[ScannedS
         finished.update(path)
         if current is not None and current.id in path:
             start_index = chain.index(current)
+            # Parents that form a circle cannot be stored one after another.
             yield chain[start_index:]
             chain = chain[:start_index]
         yield from ([session] for session in reversed(chain))
@@ -207,6 +209,7 @@ class _LineScan:
             if value is not None:
                 self._add_message(value)
             return
+        # A later read may stop at the messages only if they come last.
         self.has_late = self.has_late or self.seen > 0
         if name == _SEGMENTS_KEY:
             self._add_reason("it is a lineage in one line; export its sessions one by one")
@@ -236,6 +239,7 @@ class _LineScan:
         self.messages += 1
         self.message_columns.update(message)
         timestamp = message["timestamp"]
+        # Python's JSON may contain NaN, which has no order.
         if isinstance(timestamp, (int, float)) and math.isfinite(timestamp):
             self.began = timestamp if self.began is None else min(timestamp, self.began)
 

@@ -12,7 +12,7 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from session_core import _sqlite3, presence
+from session_core import _sqlite3, processes
 from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, usage
@@ -62,7 +62,7 @@ class SqliteAdmin(SqliteVacuum):
 
     def list_holders(self) -> list[Holder]:
         """Return the other processes that have the database open, if the system reports them."""
-        return presence.list_holders(self._store.path)
+        return processes.list_holders(self._store.path)
 
     def list_claims(self) -> list[Claim]:
         """Return the claims that processes have stored in the database, also old ones."""
@@ -79,6 +79,16 @@ class SqliteAdmin(SqliteVacuum):
         A row whose id is not text is left out, since no caller could refer to it.
         """
         return self._read(list_inventory)
+
+    def list_sources(self) -> list[str]:
+        """Return the sources of all sessions."""
+        return self._read(
+            lambda handle: [row[0] for row in handle.fetch_tuples(SQL["list_sources"])]
+        )
+
+    def list_folders(self) -> list[str]:
+        """Return the working folders and git roots of all sessions, each once."""
+        return self._read(_list_folders)
 
     def get_model_usage(self, session_id: str) -> list[dict[str, Any]]:
         """Return the usage of each model in a session."""
@@ -121,6 +131,7 @@ class SqliteAdmin(SqliteVacuum):
         """Return the problems of the file; `deep` also checks the search indexes, on a copy."""
         self._store.check_open()
         with self._store.translate_errors():
+            # Only a Hermes home brings an extension for its index.
             loads = self._store.loads_extension and self._store.kind == "hermes"
             folder = self._store.path.parent if loads else None
             return integrity.check_file(self._store.path, deep=deep, step=step, extension_of=folder)
@@ -164,6 +175,7 @@ _CHECKPOINT_RACE_WARNING = (
 
 
 def _list_claims(handle: Connection) -> Iterator[Claim]:
+    # Homes of older schemas lack some of these tables.
     if handle.has_column("compression_locks"):
         for session_id, holder, at, until in handle.fetch_tuples(SQL["list_compression_locks"]):
             yield Claim(
@@ -236,6 +248,7 @@ def _find_first_id_since(handle: Connection, since: float, low: int, high: int) 
     """Return approximately the first message id at or after a time."""
     while low < high:
         middle = (low + high) // 2
+        # The latest of several rows, since single messages may have an earlier time.
         time = handle.fetch_value(SQL["get_time_at"], {"id": middle, "run": _PROBE_ROWS})
         if time is not None and time >= since:
             high = middle
@@ -245,6 +258,7 @@ def _find_first_id_since(handle: Connection, since: float, low: int, high: int) 
 
 
 def _replace_infinite(total: float) -> float:
+    # A foreign value may be infinite, which JSON cannot hold.
     return total if isfinite(total) else 0.0
 
 
@@ -313,6 +327,13 @@ _LINK_MARKS = (
     " THEN model_config END"
 )
 _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+
+
+def _list_folders(handle: Connection) -> list[str]:
+    columns = [name for name in lineage.FOLDER_COLUMNS if handle.has_column("sessions", name)]
+    parts = [f"SELECT {name} AS folder FROM sessions" for name in columns]  # noqa: S608 -- fixed names
+    statement = SQL["list_folders"].format(folders=" UNION ".join(parts))
+    return [row[0] for row in handle.fetch_tuples(statement)] if parts else []
 
 
 @dataclass(slots=True)

@@ -135,3 +135,9 @@ SELECT session_id, active, count(*), max(id),
     ) ELSE 0 END,
     (SELECT max(timestamp) FROM messages WHERE session_id = counted.session_id AND timestamp < '')
 FROM messages AS counted GROUP BY session_id, active
+
+-- name: list_sources
+SELECT DISTINCT source FROM sessions WHERE typeof(source) = 'text' ORDER BY source
+
+-- name: list_folders
+SELECT DISTINCT folder FROM ({folders}) WHERE typeof(folder) = 'text' AND folder <> '' ORDER BY folder

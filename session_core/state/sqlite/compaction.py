@@ -225,6 +225,7 @@ def _count_rows(handle: Connection, session_id: str, ids: Sequence[int]) -> int:
 
 def _flip_flags(handle: Connection, block: str, session_id: str, ids: Sequence[int]) -> int:
     """Flip flags; the triggers of Hermes index each of these rows again."""
+    # Triggers remove and add the entries, so a NUL is blanked before and after.
     fts.repair_entries(handle, ids)
     flipped = handle.run_change(handle.expand_sql(SQL[block]), _make_bounds(session_id, ids))
     fts.repair_entries(handle, ids)

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from session_core import _sqlite3, home, presence
+from session_core import _sqlite3, home, processes
 from session_core.errors import (
     Busy,
     Denied,
@@ -275,7 +275,7 @@ class SqliteStore:
 
     def make_busy_error(self) -> SessionError:
         """Return the error for a database that others hold."""
-        holders = [str(holder) for holder in presence.list_holders(self.path)]
+        holders = [str(holder) for holder in processes.list_holders(self.path)]
         names = ", ".join(holders) or "another connection, possibly of this process"
         return Busy(
             f"the database {self.path} is held by {names}; let it finish, then try again",
@@ -353,7 +353,7 @@ class SqliteStore:
                     own=own,
                     patience_s=self._patience_s,
                     check=partial(self.pool.check_same_file, self.path),
-                    overdue=get_file_bytes(presence.get_sidecar_path(self.path, "-wal"))
+                    overdue=get_file_bytes(processes.get_sidecar_path(self.path, "-wal"))
                     > _LONG_WAL_BYTES,
                     leftovers=fts.index_batch,
                 )

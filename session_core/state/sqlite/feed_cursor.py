@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from session_core import _sqlite3
 from session_core.errors import InvalidInput
-from session_core.presence import get_sidecar_path
+from session_core.processes import get_sidecar_path
 from session_core.state import cursors
 from session_core.state.sqlite.connection import Connection, is_busy
 from session_core.state.sqlite.opening import get_file_bytes, get_file_identity, open_reader

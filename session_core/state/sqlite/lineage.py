@@ -163,6 +163,7 @@ def list_conversation_ancestors(handle: Connection, session_id: str) -> list[str
     """Return the earlier sessions of the conversation, nearest first."""
     ancestors: list[str] = []
     parent = find_continued_session(handle, session_id)
+    # Links of a damaged home may form a circle.
     seen = {session_id}
     while parent is not None and parent not in seen:
         seen.add(parent)
@@ -200,7 +201,7 @@ def find_root_cached(handle: Connection, session_id: str) -> str:
 
 
 def _cache_cycle_roots(roots: dict[str, str], path: list[str], entry: str) -> None:
-    """Cache the roots of a walk from child to parent that returned to `first`.
+    """Cache the roots of a walk from child to parent that returned to `entry`.
 
     In a cycle, the root of each session is the session that continues it.
     """

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 
 from session_core import _sqlite3
 from session_core.errors import Corrupt, Denied, NotFound, SessionError, StorageError, Unsupported
-from session_core.presence import get_sidecar_path
+from session_core.processes import get_sidecar_path
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import (
     Connection,

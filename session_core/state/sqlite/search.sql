@@ -39,6 +39,12 @@ FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
+-- name: list_sessions_of
+SELECT id, session_id FROM messages WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: list_titles
+SELECT id, title FROM sessions WHERE id IN (SELECT value FROM json_each(?))
+
 -- name: list_apart
 SELECT m.id, length(CAST(m.content AS BLOB))
 FROM messages m JOIN sessions s ON s.id = m.session_id
@@ -77,6 +83,16 @@ WHERE session_id IN (SELECT id FROM sessions WHERE parent_session_id = :session)
   AND timestamp = :at AND id > :id AND role = :role AND {visible}
   AND content IS (SELECT content FROM messages WHERE id = :id)
 ORDER BY id DESC LIMIT 1
+
+-- name: find_replies
+-- A reply stands close to its message; the bound keeps a message without one from reading on.
+SELECT j.value, (
+    SELECT r.id FROM messages r
+    WHERE r.id > j.value AND r.id <= j.value + :reach AND r.role = 'assistant'
+      AND +r.session_id = (SELECT session_id FROM messages WHERE id = j.value)
+      AND {visible} AND length(r.content) > 0
+    ORDER BY r.id LIMIT 1)
+FROM json_each(:ids) j
 
 -- name: get_session
 SELECT title, ended_at FROM sessions WHERE id = ?

@@ -261,6 +261,7 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
     if parent is not None and lineage.find_parent(handle, values["id"]) is None:
         lineage.check_parent(handle, values["id"], parent)
         require_session(handle, parent)
+    # Homes of older schemas lack some columns.
     names = [name for name in values if handle.has_column("sessions", name)]
     filled = [name for name in names if name in FILLED_COLUMNS]
     resolution = (
@@ -434,6 +435,7 @@ class SqliteTitles(SqliteOperations):
             return False
 
         def step(handle: Connection) -> bool:
+            # Checked in the transaction: a user may have set a title meanwhile.
             if handle.fetch_row(SQL["get_title"], (session_id,)) != {"title": None}:
                 return False
             _free_title(handle, session_id, cleaned)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.presence import get_sidecar_path
+from session_core.processes import get_sidecar_path
 from session_core.state import sql_blocks
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite.connection import Connection, quote_name

@@ -136,6 +136,7 @@ def _set_totals(handle: Connection, session_id: str, usage: UsageValues, *, abso
         return (usage[name] or 0) + (before if isinstance(before, (int, float)) else 0)
 
     values = {name: total(name) for name in (*_COUNT_COLUMNS, "estimated_cost_usd")}
+    # An unknown cost stays NULL; 0 would mean that the call was free.
     if usage["actual_cost_usd"] is not None:
         values["actual_cost_usd"] = total("actual_cost_usd")
     values |= {name: usage[name] for name in _PROVENANCE_COLUMNS if usage[name] is not None}

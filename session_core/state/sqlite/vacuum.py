@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from session_core.errors import Busy, InvalidInput, StorageFull
-from session_core.presence import get_sidecar_path, list_holders
+from session_core.processes import get_sidecar_path, list_holders
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import opening, vacuum_file
 from session_core.state.sqlite.connection import Connection, quote_name

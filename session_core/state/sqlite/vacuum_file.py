@@ -19,7 +19,7 @@ from pathlib import Path
 
 from session_core import _sqlite3
 from session_core.errors import Denied, StorageError, StorageFull
-from session_core.presence import get_sidecar_path, list_holders
+from session_core.processes import get_sidecar_path, list_holders
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite.connection import Connection, make_file_uri
 from session_core.state.sqlite.opening import open_reader

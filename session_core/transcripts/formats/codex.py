@@ -21,6 +21,7 @@ from session_core.transcripts.format import (
     ReaderState,
     Record,
     Rewind,
+    RowSelection,
     SessionFacts,
     SourceFile,
     ToolCall,
@@ -169,6 +170,7 @@ class CodexStateFormat:
 
     store = "codex"
     version = 1
+    row_selections = (RowSelection("threads", "id = ?", has_messages=False),)
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of Codex."""

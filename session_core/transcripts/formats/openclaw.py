@@ -20,6 +20,7 @@ from session_core.transcripts.format import (
     Query,
     ReaderState,
     Record,
+    RowSelection,
     SessionFacts,
     SourceFile,
     ToolCall,
@@ -108,6 +109,26 @@ class OpenClawDatabaseFormat:
 
     store = "openclaw"
     version = 1
+    row_selections = (
+        RowSelection("session_windows", "session_id = ?", has_messages=False),
+        RowSelection(
+            "session_nodes",
+            "session_key IN (SELECT session_key FROM session_windows WHERE session_id = ?)",
+            has_messages=False,
+        ),
+        *(
+            # The conversation of the parent, whose session is looked up by its key.
+            RowSelection(
+                "session_nodes",
+                f"session_key IN (SELECT n.{name} FROM session_nodes n JOIN session_windows w"  # noqa: S608 -- constants
+                " ON w.session_key = n.session_key WHERE w.session_id = ?)",
+                has_messages=False,
+                needs=(name,),
+            )
+            for name in ("spawned_by", "parent_session_key")
+        ),
+        RowSelection("transcript_events", "session_id = ?", has_messages=True),
+    )
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the folder of agents."""

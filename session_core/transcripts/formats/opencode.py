@@ -22,6 +22,7 @@ from session_core.transcripts.format import (
     Query,
     ReaderState,
     Record,
+    RowSelection,
     SessionFacts,
     ToolCall,
     Usage,
@@ -56,6 +57,13 @@ class OpenCodeFormat:
 
     store = "opencode"
     version = 1
+    row_selections = (
+        RowSelection("session", "id = ?", has_messages=False),
+        RowSelection("session_v2", "id = ?", has_messages=False),
+        RowSelection("message", "session_id = ?", has_messages=True),
+        RowSelection("part", "session_id = ?", has_messages=True),
+        RowSelection("session_message", "session_id = ?", has_messages=True),
+    )
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
         """Return the data folder of OpenCode."""

@@ -7,58 +7,32 @@ bounded.
 
 from __future__ import annotations
 
-import math
-import re
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nlargest
-from itertools import chain, combinations, islice
+from itertools import combinations, islice
 
-from session_core.state import query as queries
-from session_core.state import scoring, search_text
-from session_core.state.query import And, Leaf, LeafMatcher, Node, Or, compile_leaf
+from session_core.state import neighbours, scoring, search_text, sql_blocks
+from session_core.state import terms as search_terms
+from session_core.state.query import And, Node, Or
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search import blocks, candidates, index_plan
 from session_core.state.sqlite.search.blocks import MatchBlock
 from session_core.state.sqlite.search.candidates import CandidateQuery, Match, SearchTask
 from session_core.state.sqlite.search.index_plan import IndexPlan
+from session_core.state.terms import SearchTerm, weigh_term
 
-MAX_TERMS = 12
+SQL = sql_blocks.load_blocks("search")
+
 _LIST_ROWS = 4000
 _TOTAL_LIST_ROWS = 30_000
 _MAX_PROBED_TERMS = 5
 _PROBE_ROWS = 100
 _FILTERED, _MOST_FILTERED = 1000, 6000
 _MAX_READ_ROWS = 200
-_WORD_CHAR = rf"[^\W_{search_text.SPACELESS_CHARS}]"
-
-
-@dataclass(frozen=True, slots=True)
-class SearchTerm:
-    """One word of a question, with its other forms."""
-
-    node: Node
-    word: LeafMatcher
-    stem: str
-    """The common beginning of all forms."""
-    forms: re.Pattern[str] | None
-
-    def compute_match_weight(self, folded: str) -> float:
-        """Return 1 if a text has the word as typed, less for another form, 0 if it has neither."""
-        if self.stem not in folded:
-            return 0.0
-        if self.word.find(folded):
-            return 1.0
-        return 0.9 if self.forms and self.forms.search(folded) else 0.0
-
-    def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
-        """Return the bounds of the next occurrence of the word or another form of it."""
-        bounds = self.word.find(folded, start)
-        if bounds is None and self.forms and self.stem in folded:
-            form = self.forms.search(folded, start)
-            return None if form is None else form.span()
-        return bounds
+_MAX_TITLES = 500
 
 
 class _TermPostings:
@@ -89,18 +63,13 @@ class _TermPostings:
         self.ids.update(ids)
         self.newest = [*self.newest, *ids][:_MAX_READ_ROWS]
         looked_at = self._top - (self._task.low if self.done else self.floor)
-        # The weight is the inverse document share, as in BM25, estimated from the rows seen.
-        share = (len(self.ids) + 0.5) / (max(looked_at, len(self.ids)) + 1)
-        self.weight = 1 + 0.5 * -math.log(share)
+        self.weight = weigh_term(len(self.ids), looked_at)
 
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
     """Return the words of a question without stop words; all words if only stop words are left."""
     gram = index_plan.get_gram_length(handle)
-    pieces_by_leaf = (queries.split_pieces(leaf.text, gram) for leaf in queries.iter_leaves(node))
-    pieces = list(dict.fromkeys(chain.from_iterable(pieces_by_leaf)))
-    significant = [piece for piece in pieces if not queries.is_stop_word(piece)]
-    return tuple(_make_term(handle, piece) for piece in (significant or pieces)[:MAX_TERMS])
+    return search_terms.split_terms(node, gram, lambda leaf: index_plan.is_indexed(handle, leaf))
 
 
 def build_any_query(terms: Sequence[SearchTerm]) -> Node:
@@ -122,19 +91,69 @@ def gather_best(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> Matc
             postings.read_more()
             room -= _LIST_ROWS
     scores = dict(_iter_scored(task, lists, top))
-    matches = candidates.load_matches(
-        task, list(islice(_iter_passing(task, scores), _MAX_READ_ROWS))
-    )
+    added = dict(islice(_iter_passing(task, scores, lists), _MAX_READ_ROWS))
+    matches = candidates.load_matches(task, list(added))
     # There are too many rows above the index to keep them: the newest are scanned.
     if texts is None:
         matches += _gather_newest(task, terms, top).matches
     left_out = _gather_unindexed(task, terms, top)
     matches = list({match.id: match for match in (*matches, *left_out.matches)}.values())
     for match in matches:
-        match.score = _score_text(match.folded, lists)
+        match.score = _score_match(match, lists, added.get(match.id, 0.0))
     floor = max([left_out.floor, *(postings.floor for postings in lists if not postings.done)])
     best = nlargest(_MAX_READ_ROWS, matches, key=lambda match: (match.score, match.id))
-    return MatchBlock([match for match in best if match.score > 0], floor, done=floor <= task.low)
+    return MatchBlock(
+        [match for match in best if match.score > 0],
+        floor,
+        done=floor <= task.low,
+        found_terms=sum(bool(postings.ids) for postings in lists),
+    )
+
+
+def gather_conversations(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:
+    """Return messages of the sessions that have all terms in their messages and their title."""
+    texts = blocks.load_tail_texts(task) or {}
+    tail = {number: text for number, text in texts.items() if task.low <= number < top}
+    lists = [_TermPostings(task, term, top, tail) for term in terms]
+    passing = [candidates.filter_ids(task, list(postings.ids)) for postings in lists]
+    whole = _list_whole_sessions(task, terms, [set(found.values()) for found in passing])
+    scores: dict[int, float] = {}
+    counted: Counter[str] = Counter()
+    for postings, found in zip(lists, passing, strict=True):
+        for message_id in (number for number, session in found.items() if session in whole):
+            scores[message_id] = scores.get(message_id, 0.0) + postings.weight
+    chosen = []
+    for message_id in sorted(scores, key=lambda number: (scores[number], number), reverse=True):
+        session = next(found[message_id] for found in passing if message_id in found)
+        counted[session] += 1
+        if counted[session] <= blocks.MAX_SESSION_MATCHES:
+            chosen.append(message_id)
+    matches = candidates.load_matches(task, chosen[:_MAX_READ_ROWS])
+    for match in matches:
+        match.score = _score_match(match, lists, 0.0)
+    floor = max([task.low, *(postings.floor for postings in lists if not postings.done)])
+    return MatchBlock(matches, floor, done=floor <= task.low)
+
+
+def _list_whole_sessions(
+    task: SearchTask, terms: Sequence[SearchTerm], sessions: Sequence[set[str]]
+) -> set[str]:
+    """Return the sessions that have each term in a message or in the title."""
+    counted = Counter(session for found in sessions for session in found)
+    most = [session for session, _ in counted.most_common(_MAX_TITLES)]
+    titles = dict(task.handle.fetch_tuples(SQL["list_titles"], (json.dumps(most),)))
+    return {
+        session
+        for session in most
+        if all(
+            session in found or term.compute_match_weight(_fold_title(titles.get(session)))
+            for term, found in zip(terms, sessions, strict=True)
+        )
+    }
+
+
+def _fold_title(title: str | None) -> str:
+    return search_text.fold_text(title or "")
 
 
 def rank_matches(
@@ -185,27 +204,53 @@ def _iter_probes(lists: list[_TermPostings]) -> Iterator[tuple[_TermPostings, ..
             yield group
 
 
-def _iter_passing(task: SearchTask, scores: dict[int, float]) -> Iterator[int]:
-    """Yield ids that pass the filters, the best first, a few of each session."""
+def _iter_passing(
+    task: SearchTask, scores: dict[int, float], lists: Sequence[_TermPostings]
+) -> Iterator[tuple[int, float]]:
+    """Yield ids that pass the filters and what near messages add, the best first.
+
+    If hits are conversations, it yields a few messages of each session.
+    """
     ranked = sorted(scores, key=lambda number: (scores[number], number), reverse=True)
     counted: Counter[str] = Counter()
     for start in range(0, min(len(ranked), _MOST_FILTERED), _FILTERED):
         rows = candidates.read_sizes(task, ranked[start : start + _FILTERED])
-        rows.sort(
-            key=lambda row: scoring.discount_length(scores[row[0]], row[2] or 0), reverse=True
-        )
-        for message_id, session_id, _ in rows:
+        added = _sum_near_terms(task, {row[0]: row[1] for row in rows}, lists)
+
+        def score(row: tuple[int, str, int | None], added: dict[int, float] = added) -> float:
+            own = scoring.discount_length(scores[row[0]], row[2] or 0)
+            return own + added.get(row[0], 0.0)
+
+        for message_id, session_id, _ in sorted(rows, key=score, reverse=True):
             counted[session_id] += 1
             if not task.per_session or counted[session_id] <= blocks.MAX_SESSION_MATCHES:
-                yield message_id
+                yield message_id, added.get(message_id, 0.0)
 
 
-def _score_text(folded: str, lists: Iterable[_TermPostings]) -> float:
-    """Return the score of a text."""
-    return scoring.discount_length(
-        sum(postings.term.compute_match_weight(folded) * postings.weight for postings in lists),
-        len(folded),
-    )
+def _sum_near_terms(
+    task: SearchTask, sessions: dict[int, str], lists: Sequence[_TermPostings]
+) -> dict[int, float]:
+    """Return what near messages add to the score of messages of these sessions."""
+    postings = [(one.ids, one.weight) for one in lists]
+    near_terms = list(neighbours.iter_near_terms(sessions, postings))
+    others = json.dumps([near_id for _, near_id, _ in near_terms if near_id not in sessions])
+    rows = task.handle.fetch_tuples(SQL["list_sessions_of"], (others,))
+    return neighbours.sum_near_terms(near_terms, {**dict(rows), **sessions})
+
+
+def _score_match(match: Match, lists: Iterable[_TermPostings], added: float) -> float:
+    """Return the score of a match; the words of its title count in part."""
+    title = _fold_title(match.title)
+    own = titled = 0.0
+    for postings in lists:
+        weight = postings.term.compute_match_weight(match.folded)
+        own += weight * postings.weight
+        if title and not weight:
+            titled += postings.term.compute_match_weight(title) * postings.weight
+    if not own:
+        return 0.0
+    own = scoring.discount_length(own, len(match.folded))
+    return own + added + neighbours.TITLE_WEIGHT * titled
 
 
 def _gather_newest(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:
@@ -236,20 +281,3 @@ def _read_matches(
     return blocks.gather_block(
         replace(task, query=CandidateQuery(plan, test, apart=apart), per_session=False), top
     )
-
-
-def _make_term(handle: Connection, piece: str) -> SearchTerm:
-    forms = queries.list_word_forms(piece)
-    word = compile_leaf(Leaf(piece))
-    if len(forms) == 1:
-        return SearchTerm(word.leaf, word, word.longest_piece, None)
-    indexed_forms = [form for form in forms[1:] if index_plan.is_indexed(handle, Leaf(form))]
-    leaves = tuple(Leaf(form) for form in (piece, *indexed_forms))
-    pattern = re.compile(f"(?<!{_WORD_CHAR})(?:{'|'.join(forms)})(?!{_WORD_CHAR})")
-    shortest = min(forms, key=len)
-    stem = next(
-        shortest[:end]
-        for end in range(len(shortest), -1, -1)
-        if all(form.startswith(shortest[:end]) for form in forms)
-    )
-    return SearchTerm(leaves[0] if len(leaves) == 1 else Or(leaves), word, stem, pattern)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from session_core.state import search_text, sql_blocks
@@ -104,6 +104,7 @@ MAX_BLOCK_MATCHES = 200
 MAX_SESSION_MATCHES = 6
 """The number of matches of one session if hits are conversations."""
 
+_FIRST_WINDOW_IDS, _WINDOW_BLOCKS = 500, 4
 _MAX_LISTED_IDS = 4000
 _STEP_IDS = 1000
 _MAX_SPARSE_IDS = 300
@@ -119,6 +120,8 @@ class MatchBlock:
     done: bool = False
     read: bool = False
     """True if the block used the whole read budget of one call."""
+    found_terms: int = 0
+    """The number of words of a question that occur at all."""
 
 
 class _BlockBuilder:
@@ -195,6 +198,35 @@ def gather_block(task: SearchTask, below: int) -> MatchBlock:
     if below <= task.low or not plan.lookups:
         return MatchBlock(builder.matches, task.low, done=True)
     return _gather_from_lookups(builder, below)
+
+
+def gather_oldest(task: SearchTask, start: int, top: int) -> MatchBlock:
+    """Return the oldest block of matches from an id on; its `floor` is where the next begins."""
+    size = _FIRST_WINDOW_IDS
+    while start < top:
+        end = min(top, start + size)
+        matches = _gather_whole_window(task, start, end)
+        if matches is None:
+            size = max(1, size // 4)
+        elif matches or end == top:
+            return MatchBlock(matches, end, done=end == top)
+        else:
+            # Windows grow while they are empty, so a rare word takes few look-ups.
+            start, size = end, size * 4
+    return MatchBlock(floor=top, done=True)
+
+
+def _gather_whole_window(task: SearchTask, start: int, end: int) -> list[Match] | None:
+    """Return all matches between two ids, or None if they are too many for one block."""
+    window = replace(task, low=start)
+    matches: list[Match] = []
+    for _ in range(_WINDOW_BLOCKS):
+        block = gather_block(window, end)
+        matches += block.matches
+        if block.done:
+            return matches
+        end = block.floor
+    return matches if end - start <= 1 else None
 
 
 def _gather_from_lookups(builder: _BlockBuilder, below: int) -> MatchBlock:

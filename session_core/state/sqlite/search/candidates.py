@@ -14,7 +14,7 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.state import scoring, search_text, sql_blocks
 from session_core.state.query import LeafMatcher
-from session_core.state.snippet import TextFinder
+from session_core.state.search_text import TextFinder
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search.hermes import Lookup
 from session_core.state.sqlite.search.index_plan import IndexPlan

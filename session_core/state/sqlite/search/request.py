@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from session_core.errors import InvalidInput
-from session_core.state.sqlite import listing, sessions
+from session_core.state.sqlite import session_lists, sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.types import SearchMode, SearchUnit, SessionFilter, SessionStatus
+from session_core.types import SearchMode, SearchOrder, SearchUnit, SessionFilter, SessionStatus
+
+_TOOL_SQL = """
+(m.tool_name = :tool COLLATE NOCASE OR EXISTS (
+    SELECT 1 FROM json_each(iif(json_valid(m.tool_calls), m.tool_calls, '[]')) c
+    WHERE c.type = 'object' AND :tool = coalesce(
+        json_extract(c.value, '$.function.name'), json_extract(c.value, '$.name')
+    ) COLLATE NOCASE))
+"""
+"""A message that answers a tool or calls it."""
 
 _TIP_STATUS_SQL = {"open": "s.ended_at IS NULL", "ended": "s.ended_at IS NOT NULL"}
 
@@ -23,16 +32,19 @@ class SearchRequest:
     per: SearchUnit
     session: str | None
     source: tuple[str, ...] | None
-    project: str | None
+    exclude_source: tuple[str, ...] | None
+    project: tuple[str, ...] | None
     roles: tuple[str, ...] | None
+    tool: str | None
     status: str | None
     since: float | None
     until: float | None
+    order: SearchOrder = "relevance"
     moment: float | None = None
 
     def __post_init__(self) -> None:
         # Equal requests get equal values, so that a cursor fits each spelling of its search.
-        for name in ("source", "roles"):
+        for name in ("source", "exclude_source", "roles"):
             values = getattr(self, name)
             if values is not None:
                 object.__setattr__(self, name, tuple(sorted(set(values))))
@@ -41,11 +53,12 @@ class SearchRequest:
         """Refuse unknown values.
 
         Raises:
-            InvalidInput: `mode` or `per` is unknown.
+            InvalidInput: `mode`, `per` or `order` is unknown.
         """
         for name, values in (
-            ("mode", ("words", "substring")),
-            ("per", ("conversation", "message")),
+            ("mode", get_args(SearchMode)),
+            ("per", get_args(SearchUnit)),
+            ("order", get_args(SearchOrder)),
         ):
             value = getattr(self, name)
             if value not in values:
@@ -67,8 +80,13 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
     status = cast("SessionStatus | None", None if is_tip_status else request.status)
     if request.session is not None and request.status is None:
         status = "all"  # a session that is named is searched even if it is archived
-    where = SessionFilter(source=request.source, project=request.project, status=status)
-    text, values = listing.compose_condition(handle, where)
+    where = SessionFilter(
+        source=request.source,
+        exclude_source=request.exclude_source,
+        project=request.project,
+        status=status,
+    )
+    text, values = session_lists.compose_condition(handle, where)
     conditions = [text]
     if is_tip_status:
         conditions.append(
@@ -78,6 +96,7 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
         ("session", "m.session_id = :session"),
         ("since", "m.timestamp >= :since"),
         ("until", "m.timestamp < :until"),
+        ("tool", _TOOL_SQL),
     ):
         value = getattr(request, name)
         if value is not None:
@@ -90,5 +109,5 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
 
 def _add_roles(roles: Sequence[str], conditions: list[str], values: dict[str, Any]) -> None:
     names = [f"role_{number}" for number in range(len(roles))]
-    values |= dict(zip(names, roles, strict=True))
-    conditions.append(f"m.role IN ({', '.join(':' + name for name in names)})")
+    values |= dict(zip(names, map(str.lower, roles), strict=True))
+    conditions.append(f"lower(m.role) IN ({', '.join(':' + name for name in names)})")

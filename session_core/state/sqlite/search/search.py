@@ -7,13 +7,14 @@ are loosened in steps: all words, words as prefixes, any of them ranked by how m
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from session_core import _sqlite3
 from session_core.errors import InvalidInput
-from session_core.state import content, cursors, search_text, snippet, sql_blocks, validation
+from session_core.state import content, cursors, scoring, search_text, sql_blocks, validation
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
@@ -26,12 +27,22 @@ from session_core.state.sqlite.search.candidates import Match, SearchTask
 from session_core.state.sqlite.search.match_conversations import MatchConversations
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.stages import SearchStage
-from session_core.types import MatchMode, SearchHit, SearchMode, SearchResult, SearchUnit
+from session_core.types import (
+    MatchMode,
+    SearchHit,
+    SearchMode,
+    SearchOrder,
+    SearchResult,
+    SearchUnit,
+)
 
 SQL = sql_blocks.load_blocks("search")
 
 MAX_HITS = 100
 _MAX_BLOCKS = 6
+_REPLY_REACH = 300
+"""How many ids after a message its reply is searched for."""
+
 _CURSOR_FIELD_TYPES = (str, int, int, int, int)
 _MALFORMED_CURSOR = "malformed cursor; pass next_cursor of the previous page unchanged"
 
@@ -47,19 +58,23 @@ class Search(SqliteOperations):
         per: SearchUnit = "conversation",
         session: str | None = None,
         source: Sequence[str] | None = None,
-        project: str | None = None,
+        exclude_source: Sequence[str] | None = None,
+        project: str | Sequence[str] | None = None,
         roles: Sequence[str] | None = None,
+        tool: str | None = None,
         status: str | None = None,
         since: float | None = None,
         until: float | None = None,
+        order: SearchOrder = "relevance",
         limit: int = 20,
         cursor: str | None = None,
         moment: float | None = None,
     ) -> SearchResult:
-        """Find messages by words, phrases, prefixes, AND, OR, NOT, or by a substring.
+        """Find messages by words, phrases, prefixes, -words, AND, OR, NOT, or by a substring.
 
-        Without a status, archived conversations are left out, unless `session` names one. The age
-        of a message counts from `moment`, by default the newest match.
+        `tool` is the name of a tool that a message calls or answers. Without a status, archived
+        conversations are left out, unless `session` names one. The age of a message counts from
+        `moment`, by default the newest match.
 
         Raises:
             InvalidInput: an argument has an unknown value, or the cursor belongs to another search.
@@ -67,7 +82,7 @@ class Search(SqliteOperations):
         """
         validation.check_limit(limit)
         validation.check_text("query", query, needed=True)
-        for name, text in (("session", session), ("project", project)):
+        for name, text in (("session", session), ("tool", tool)):
             validation.check_text(name, text)
         for name, number in (("since", since), ("until", until), ("moment", moment)):
             validation.check_number(name, number)
@@ -77,11 +92,14 @@ class Search(SqliteOperations):
             per,
             session,
             validation.parse_texts("source", source),
-            project,
+            validation.parse_texts("exclude_source", exclude_source),
+            validation.parse_folders("project", project),
             validation.parse_texts("roles", roles),
+            tool,
             status,
             since,
             until,
+            order,
             moment,
         )
         request.check()
@@ -154,10 +172,12 @@ class SearchRun:
         self.query = queries.parse_query(request.query)
         self.filters, self.values = search_request.build_condition(handle, request)
         self.conversations = MatchConversations(handle, request)
-        self._literal = search_text.fold_text(request.query.strip())
+        self._literal = search_text.fold_text(self.query.text or request.query.strip())
         self.low, self.top = candidates.find_id_range(handle, request.session)
         self._texts: dict[Any, Any] = {}
         self._best: set[int | str] | None = None
+        self._least_score = 0.0
+        self._has_far_matches = False
 
     def read_page(self, position: SearchPosition | None, limit: int) -> SearchResult:
         """Return a page of hits."""
@@ -170,7 +190,7 @@ class SearchRun:
         hits: list[SearchHit] = []
         matched: MatchMode = stage.matched if stage else "text"
         while stage is not None:
-            stage_position = position or SearchPosition(stage.name, top, top)
+            stage_position = position or self._make_first_position(stage, top)
             page, next_position, oldest_at = self._read_stage_page(
                 stage, stage_position, limit - len(hits)
             )
@@ -180,17 +200,24 @@ class SearchRun:
                 return self._make_result(
                     hits, matched, oldest_at, replace(next_position, found=int(has_hits))
                 )
-            if has_hits and not stage.goes_on:
+            # What the next stage adds to matches far below the best one is weaker still.
+            if has_hits and (not stage.goes_on or self._has_far_matches):
                 return self._make_result(hits, matched, oldest_at, None)
             # The stage is exhausted, or only adds to others: continue with the next one.
             last_position, stage = next_position, next(stages, None)
             if stage is None:
                 return self._make_result(hits, matched, oldest_at, last_position)
             if len(hits) == limit:
-                return self._make_result(
-                    hits, matched, oldest_at, SearchPosition(stage.name, top, top, found=1)
-                )
+                first_position = replace(self._make_first_position(stage, top), found=1)
+                return self._make_result(hits, matched, oldest_at, first_position)
         return self._make_result(hits, matched, None, None)
+
+    def _make_first_position(self, stage: SearchStage, top: int) -> SearchPosition:
+        # The oldest matches come from blocks that rise from the lowest id.
+        return SearchPosition(stage.name, top, self.low if self._rises(stage) else top)
+
+    def _rises(self, stage: SearchStage) -> bool:
+        return self.request.order == "oldest" and not stage.terms
 
     def _make_result(
         self,
@@ -211,7 +238,15 @@ class SearchRun:
             cursor = cursors.encode_cursor("search", self.request.scope, fields)
         if self.query.kind == "text" and self.request.mode == "words":
             matched = "text"
-        return SearchResult(hits, matched, oldest_at, cursor)
+        return SearchResult(self._add_replies(hits), matched, oldest_at, cursor, self._least_score)
+
+    def _add_replies(self, hits: list[SearchHit]) -> list[SearchHit]:
+        """Return the hits, those of the user with the reply to them."""
+        asked = [hit.message_id for hit in hits if hit.role == "user"]
+        bounds = {"ids": json.dumps(asked), "reach": _REPLY_REACH}
+        block = self.handle.expand_sql(SQL["find_replies"])
+        replies = dict(self.handle.fetch_tuples(block, bounds)) if asked else {}
+        return [replace(hit, reply_id=replies.get(hit.message_id)) for hit in hits]
 
     def _read_stage_page(
         self, stage: SearchStage, position: SearchPosition, limit: int
@@ -222,9 +257,10 @@ class SearchRun:
         oldest_at: float | None = None
         for _ in range(_MAX_BLOCKS):
             block = self._gather_block(stage, below, position.top)
-            oldest_at = (
-                None if block.done else self.handle.fetch_value(SQL["get_time"], (block.floor,))
-            )
+            if not block.done and not self._rises(stage):
+                oldest_at = self.handle.fetch_value(SQL["get_time"], (block.floor,))
+            else:
+                oldest_at = None
             ranked = self._rank_block(stage, block)
             block_position = replace(position, below=below)
             for number, match in enumerate(ranked[skip:], skip):
@@ -240,6 +276,11 @@ class SearchRun:
                 break
         return hits, replace(position, below=below, skip=0), oldest_at
 
+    def _is_wanted(self, match: Match) -> bool:
+        # The step of any words knows only the words to find.
+        excluded = (queries.compile_leaf(leaf).find(match.folded) for leaf in self.query.excluded)
+        return self.conversations.has_wanted_status(match) and not any(excluded)
+
     def _make_task(self, stage: SearchStage) -> SearchTask:
         return SearchTask(
             self.handle,
@@ -248,13 +289,19 @@ class SearchRun:
             self.values,
             self.low,
             self._texts,
-            per_session=self.request.per == "conversation" and self.request.session is None,
-            passes=self.conversations.has_wanted_status,
+            per_session=self.request.per == "conversation"
+            and self.request.session is None
+            and not self._rises(stage),
+            passes=self._is_wanted,
         )
 
     def _gather_block(self, stage: SearchStage, below: int, top: int) -> MatchBlock:
+        if stage.adds_up:
+            return any_words.gather_conversations(self._make_task(stage), stage.terms, top)
         if stage.terms:
             return any_words.gather_best(self._make_task(stage), stage.terms, top)
+        if self._rises(stage):
+            return blocks.gather_oldest(self._make_task(stage), below, top)
         return blocks.gather_block(self._make_task(stage), below)
 
     def _rank_block(self, stage: SearchStage, block: MatchBlock) -> list[Match]:
@@ -266,6 +313,20 @@ class SearchRun:
         else:
             candidates.score_matches(block.matches, stage.words, self._literal, newest)
         ranked = candidates.sort_matches(block.matches)
+        if block.found_terms > 1:  # all matches of a single word are equal in their words
+            ranked = self._drop_far_matches(ranked)
+        if self.request.order != "relevance":
+            ranked.sort(key=lambda match: match.id, reverse=self.request.order == "newest")
+        return self._pick_best(ranked)
+
+    def _drop_far_matches(self, ranked: list[Match]) -> list[Match]:
+        scores = [match.score for match in self._pick_best(ranked)]
+        self._least_score = scoring.find_least_score(scores)
+        near = [match for match in ranked if match.score >= self._least_score]
+        self._has_far_matches = len(near) < len(ranked)
+        return near
+
+    def _pick_best(self, ranked: list[Match]) -> list[Match]:
         return ranked if self.request.per == "message" else self.conversations.pick_best(ranked)
 
     def _make_hit(
@@ -283,7 +344,7 @@ class SearchRun:
             message_id=shown_row.get("id", match.id),
             role=match.role,
             at=match.at,
-            snippet=snippet.cut_snippet(
+            snippet=search_text.cut_snippet(
                 match.text, stage.terms or stage.words, self._literal, folded=match.shown
             ),
             title=self.conversations.find_title(match),
@@ -303,6 +364,8 @@ class SearchRun:
         members = self.conversations.list_members(match)
         if any(self._has_match(before, members, self.low, block.top) for before in stage.before):
             return True
+        if self._rises(stage):
+            return self._has_match(stage, members, self.low, block.below)
         return block.below < block.top and self._has_match(stage, members, block.below, block.top)
 
     def _has_match(self, stage: SearchStage, sessions: list[str], low: int, below: int) -> bool:

@@ -17,6 +17,7 @@ from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search import any_words, index_plan
 from session_core.state.sqlite.search.candidates import CandidateQuery
 from session_core.state.sqlite.search.index_plan import IndexPlan, UnindexedRows
+from session_core.state.terms import SearchTerm
 from session_core.types import MatchMode, SearchMode
 
 _MAX_INNER_LEAVES = 2
@@ -30,8 +31,10 @@ class SearchStage:
     matched: MatchMode
     query: CandidateQuery
     words: tuple[queries.LeafMatcher, ...] = ()
-    terms: tuple[any_words.SearchTerm, ...] = ()
+    terms: tuple[SearchTerm, ...] = ()
     """If set, the best messages of the whole home are gathered instead of the newest."""
+    adds_up: bool = False
+    """True if the terms may be in different messages of a session."""
     goes_on: bool = False
     """True if the next stage adds to the matches of this one."""
     adds: bool = False
@@ -70,10 +73,20 @@ def _iter_strict_stages(handle: Connection, query: Query, node: Node) -> Iterato
     yield from _add_unindexed_stage(handle, _make_node_stage(handle, "all", "all", node))
     if query.kind == "syntax":
         return
+    if query.kind == "words":
+        yield from _iter_conversation_stages(handle, node)
     if len(set(queries.iter_leaves(node))) <= _MAX_INNER_LEAVES:
         yield from _iter_inner_stages(handle, node)
     prefixes = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
     yield from _add_unindexed_stage(handle, _make_node_stage(handle, "prefix", "prefix", prefixes))
+
+
+def _iter_conversation_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
+    """Yield the stage of sessions with all words, if there are several."""
+    terms = any_words.split_terms(handle, node)
+    if len(terms) > 1:
+        stage = _make_node_stage(handle, "conversation", "conversation", node)
+        yield replace(stage, terms=terms, adds_up=True, brief=True)
 
 
 def _iter_inner_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:

@@ -1,0 +1,160 @@
+"""`SessionDB`, the state database on SQLite, and its raw rows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from session_core.state import validation
+from session_core.state.sqlite import opening
+from session_core.state.sqlite.admin import SqliteAdmin
+from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompaction
+from session_core.state.sqlite.connections import SqliteStore
+from session_core.state.sqlite.deletion import SqliteDeletion
+from session_core.state.sqlite.feed import SqliteFeed
+from session_core.state.sqlite.lineage import SqliteLineage
+from session_core.state.sqlite.messages import SqliteMessages
+from session_core.state.sqlite.pages import SqliteWindows
+from session_core.state.sqlite.routes import SqliteRoutes
+from session_core.state.sqlite.rows.delete import RowDeleter
+from session_core.state.sqlite.rows.read import RowReader, SessionCopier
+from session_core.state.sqlite.rows.write import RowWriter
+from session_core.state.sqlite.search.search import Search
+from session_core.state.sqlite.session_lists import SqliteLists
+from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
+from session_core.state.sqlite.transaction import ReadSnapshot
+from session_core.state.sqlite.usage import SqliteUsage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from session_core.types import HomeKind
+
+
+class SqliteRows(RowReader, RowWriter, RowDeleter, SessionCopier, MessageCompactor):
+    """Rows of sessions, messages and all that belongs to them, as they are stored."""
+
+    def list_columns(self, table: str) -> tuple[str, ...]:
+        """Return the stored columns of a table; empty if the home lacks the table."""
+        validation.check_text("table", table, needed=True)
+        return self._read(lambda handle: handle.list_columns(table))
+
+    def check_rows_writable(self, tables: Collection[str]) -> None:
+        """Refuse a change of rows in these tables that would fail at a blocked search index."""
+        for index in self._read(opening.list_blocked_indexes):
+            if not set(tables).isdisjoint(index.tables):
+                raise opening.make_blocked_error(
+                    self._store.path, index, requested=self._store.loads_extension
+                )
+
+
+class SessionDB(
+    SqliteSessions,
+    SqliteTitles,
+    SqliteUsage,
+    SqliteMessages,
+    SqliteCompaction,
+    SqliteWindows,
+    SqliteLineage,
+    SqliteLists,
+    Search,
+    SqliteDeletion,
+    SqliteFeed,
+):
+    """Every conversation of a home in one SQLite file, which other processes may have open.
+
+    A Hermes database is read and written in its own format. A missing file is created at the first
+    write, as a home of our own. Instances are thread-safe and must not be used across a fork.
+
+    `rows` has the rows as they are stored, `routes` the sessions of chats, and `admin` upkeep and
+    reports; all use the same connections. `in_hermes_home` means that the folder was detected as a
+    Hermes home: if it has the marks of one and no database, no database is created in it.
+    `load_extension` loads the extension that the CJK index of a Hermes home needs, if no other user
+    can write that file.
+    """
+
+    def __init__(
+        self,
+        db_path: str | os.PathLike[str] | None = None,
+        *,
+        read_only: bool = False,
+        in_hermes_home: bool = False,
+        patience_s: float = 20.0,
+        clock: Callable[[], float] = time.time,
+        load_extension: bool = False,
+    ) -> None:
+        store = SqliteStore(
+            db_path,
+            read_only=read_only,
+            in_hermes_home=in_hermes_home,
+            patience_s=patience_s,
+            clock=clock,
+            load_extension=load_extension,
+        )
+        super().__init__(store)
+        self.path = store.path
+        self.rows = SqliteRows(store)
+        self.routes = SqliteRoutes(store)
+        self.admin = SqliteAdmin(store)
+
+    @property
+    def kind(self) -> HomeKind:
+        """The kind of this home; a missing file becomes a home of our own at the first write."""
+        return self._store.kind
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home."""
+        return self.path.parent
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the database was opened for reading only."""
+        return self._store.read_only
+
+    def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
+        """Run the changes of this task in the block as one transaction.
+
+        The transaction belongs to one task and one thread. A change by another task of the thread
+        is refused at once, a change by another thread waits, and both read the committed state. A
+        coroutine passes a function to `AsyncSessionDB.run` instead, which does not block the event
+        loop. Without `linked`, rows may refer to missing rows, as restored orphans do. Keep the
+        block short: run no hook, model call or file operation in it. On a path without a file, the
+        transaction begins with its first change.
+        """
+        return self._store.transaction(linked=linked)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all reads of this task in the block see one moment of the database.
+
+        They share one connection; other tasks and threads are not affected. A snapshot in a
+        snapshot or in a transaction is part of it. A change in the block is refused. The log of the
+        database cannot start again before the end, so keep the block short.
+        """
+        return ReadSnapshot(self._store)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this task has a transaction open in this thread."""
+        return self._store.in_transaction
+
+    def close(self) -> None:
+        """Close every connection; the last change that returned is durable."""
+        self._store.close()
+        self._watch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

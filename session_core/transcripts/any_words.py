@@ -1,0 +1,124 @@
+"""The messages with the most words of a question, as in a home: rare words first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from session_core.state import neighbours, query, scoring, search_text
+from session_core.state.query import And, Leaf, Node
+from session_core.state.terms import SearchTerm, split_terms, weigh_term
+from session_core.transcripts.index import Index
+from session_core.transcripts.words import build_expression
+
+_GRAM = 2
+_LIST_ROWS = 4000
+_MAX_TITLES = 500
+_EXCLUDED_SQL = "SELECT rowid FROM words WHERE words MATCH ?"
+_EXISTS_SQL = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+_LIST_SQL = "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
+
+
+@dataclass(frozen=True, slots=True)
+class TermPostings:
+    """A word of a question, the newest messages that have it, and its weight."""
+
+    term: SearchTerm
+    ids: frozenset[int]
+    weight: float
+
+
+def read_postings(index: Index, node: Node, top: int) -> list[TermPostings]:
+    """Return the postings of the words of a query below an id."""
+
+    def is_indexed(leaf: Leaf) -> bool:
+        expression = build_expression(leaf)
+        return expression is not None and bool(index.read(_EXISTS_SQL, (expression,)))
+
+    total = index.read("SELECT count(*) FROM messages")[0][0]
+    return [_read_term(index, term, top, total) for term in split_terms(node, _GRAM, is_indexed)]
+
+
+def _read_term(index: Index, term: SearchTerm, top: int, total: int) -> TermPostings:
+    expression = query.build_match_expression(term.node, build_expression)
+    rows = [] if expression is None else index.read(_LIST_SQL, (expression, top, _LIST_ROWS))
+    return TermPostings(term, frozenset(row[0] for row in rows), weigh_term(len(rows), total))
+
+
+class AnyWordScores:
+    """The scores of messages by their words, by those of near messages and of the title."""
+
+    def __init__(
+        self, postings: Sequence[TermPostings], index: Index, excluded: Sequence[str | None]
+    ) -> None:
+        self.postings = postings
+        self.own: dict[int, float] = {}
+        self.added: dict[int, float] = {}
+        for one in postings:
+            for message_id in one.ids:
+                self.own[message_id] = self.own.get(message_id, 0.0) + one.weight
+        for expression in filter(None, excluded):
+            for (message_id,) in index.read(_EXCLUDED_SQL, (expression,)):
+                self.own.pop(message_id, None)
+
+    def list_best(self, count: int) -> list[int]:
+        """Return the messages with the most words, of equals the newest first."""
+        ranked = sorted(self.own, key=lambda number: (self.own[number], number), reverse=True)
+        return ranked[:count]
+
+    def add_near_terms(self, index: Index, sessions: dict[int, int]) -> None:
+        """Count the words of near messages for messages of these sessions."""
+        postings = [(one.ids, one.weight) for one in self.postings]
+        near_terms = list(neighbours.iter_near_terms(sessions, postings))
+        others = list({near_id for _, near_id, _ in near_terms} - sessions.keys())
+        known = dict(sessions)
+        for start in range(0, len(others), 500):
+            part = others[start : start + 500]
+            marks = ", ".join("?" * len(part))
+            sql = f"SELECT id, session FROM messages WHERE id IN ({marks})"  # noqa: S608 -- marks only
+            known |= dict(index.read(sql, part))
+        self.added = neighbours.sum_near_terms(near_terms, known)
+
+    def list_whole_sessions(self, index: Index, sessions: Mapping[int, int]) -> set[int]:
+        """Return the sessions that have each term in a message or in the title."""
+        having = [
+            {sessions[message_id] for message_id in one.ids if message_id in sessions}
+            for one in self.postings
+        ]
+        counted = Counter(session for found in having for session in found)
+        most = [session for session, _ in counted.most_common(_MAX_TITLES)]
+        marks = ", ".join("?" * len(most))
+        titles = dict(index.read(f"SELECT id, title FROM sessions WHERE id IN ({marks})", most))  # noqa: S608 -- marks only
+        return {
+            session
+            for session in most
+            if all(
+                session in found or one.term.compute_match_weight(_fold_title(titles[session]))
+                for one, found in zip(self.postings, having, strict=True)
+            )
+        }
+
+    def build_expression(self, message_id: int) -> str | None:
+        """Return the expression of the words that a message has."""
+        nodes = tuple(one.term.node for one in self.postings if message_id in one.ids)
+        node = nodes[0] if len(nodes) == 1 else And(nodes)
+        return query.build_match_expression(node, build_expression)
+
+    def score(self, message_id: int, length: int) -> float:
+        """Return the score of a message with so many characters."""
+        own = scoring.discount_length(self.own[message_id], length)
+        return own + self.added.get(message_id, 0.0)
+
+    def score_title(self, message_id: int, title: str | None) -> float:
+        """Return what the title adds by words that the message lacks."""
+        folded = _fold_title(title)
+        return neighbours.TITLE_WEIGHT * sum(
+            one.weight * one.term.compute_match_weight(folded)
+            for one in self.postings
+            if message_id not in one.ids
+        )
+
+
+def _fold_title(title: str | None) -> str:
+    return search_text.fold_text(title or "")

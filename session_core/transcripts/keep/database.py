@@ -1,0 +1,155 @@
+"""The file of kept copies in the state folder, its schema and its transactions.
+
+The copies may be all that is left of a session, so each commit is synced, and a damaged file is
+reported and never replaced. Removed bytes are overwritten.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from session_core import _sqlite3
+from session_core.state import sql_blocks
+from session_core.transcripts.index import make_private_folder, translate_errors, truncate_log
+
+SQL = sql_blocks.load_blocks("kept", "session_core.transcripts.keep")
+
+LAYOUT = 1
+"""The version of the schema; a later one has to take over the copies of the earlier."""
+
+MUST_CLEAR, MUST_PURGE = 2, 1
+"""What is left to do after sessions were forgotten: empty the index, then overwrite."""
+
+_SCHEMA = [body for name, body in SQL.items() if name.startswith("create_")]
+_BUSY_TIMEOUT_S = 5.0
+_SUBJECT = "the file of kept transcripts"
+_REMEDY = "restore a backup of it, or move it away: forgotten sessions are then read again"
+
+
+class KeptDatabase:
+    """Two connections to the kept copies, opened when the file exists or the first time it is used.
+
+    Raises:
+        Denied: the folder cannot be created or written.
+        StorageFull: the disk is full.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / f"kept-{LAYOUT}.db"
+        self._lock = threading.RLock()
+        self._writing = threading.RLock()
+        self._reader: _sqlite3.Connection | None = None
+        self._writer: _sqlite3.Connection | None = None
+
+    def exists(self) -> bool:
+        """Return True if something was kept or forgotten, or the user was asked."""
+        return self._reader is not None or self.path.exists()
+
+    def close(self) -> None:
+        """Close both connections."""
+        with self._writing, self._lock:
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
+            self._reader = self._writer = None
+
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Run one SELECT; without a file it returns nothing."""
+        if not self.exists():
+            return []
+        with self._lock, translate_errors(_SUBJECT, _REMEDY):
+            return self._open_reader().execute(sql, parameters).fetchall()
+
+    def get_data_version(self) -> int:
+        """Return a number that changes with each commit of another connection."""
+        with self._lock, translate_errors(_SUBJECT, _REMEDY):
+            return int(self._open_reader().execute("PRAGMA data_version").fetchone()[0])
+
+    def get_setting(self, key: str) -> Any:
+        """Return a setting, or None."""
+        rows = self.read(SQL["get_setting"], (key,))
+        return rows[0][0] if rows else None
+
+    @contextmanager
+    def open_transaction(self) -> Iterator[_sqlite3.Connection]:
+        """Run the `with` block as one durable transaction; the file is created if need be.
+
+        Raises:
+            Busy: another process holds the write lock for too long.
+        """
+        with self._writing, translate_errors(_SUBJECT, _REMEDY):
+            writer = self._open_writer()
+            writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield writer
+                writer.execute("COMMIT")
+            finally:
+                # In this frame, so that no interrupt can come in between. No effect after COMMIT.
+                writer.rollback()
+
+    def purge(self, tries: int) -> bool:
+        """Give free pages back to the disk and empty the log, in which removed bytes may be."""
+        with self._writing, translate_errors(_SUBJECT, _REMEDY):
+            writer = self._open_writer()
+            writer.execute("PRAGMA incremental_vacuum").fetchall()
+            return truncate_log(writer, tries)
+
+    def _open_reader(self) -> _sqlite3.Connection:
+        if self._reader is None:
+            with self._writing:
+                self._open_writer()  # a file without a schema was left by a kill
+            self._reader = self._connect()
+            self._reader.execute("PRAGMA query_only=1")
+        return self._reader
+
+    def _open_writer(self) -> _sqlite3.Connection:
+        if self._writer is None:
+            make_private_folder(self.path.parent)
+            writer = self._connect()
+            try:
+                _prepare(writer)
+            except BaseException:
+                writer.close()
+                raise
+            self._writer = writer
+        return self._writer
+
+    def _connect(self) -> _sqlite3.Connection:
+        return _sqlite3.connect(f"{self.path.as_uri()}?mode=rwc", busy_timeout_s=_BUSY_TIMEOUT_S)
+
+
+def _prepare(writer: _sqlite3.Connection) -> None:
+    """Set how the file is written, and create its tables."""
+    # Before the first table, since it changes how pages are laid out.
+    writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.execute("PRAGMA synchronous=FULL")
+    writer.execute("PRAGMA secure_delete=ON")
+    if writer.execute("PRAGMA user_version").fetchone()[0] == LAYOUT:
+        return
+    writer.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in _SCHEMA:
+            writer.execute(statement)
+        writer.execute(f"PRAGMA user_version={LAYOUT}")
+        writer.execute("COMMIT")
+    finally:
+        writer.rollback()
+
+
+def request_clearing(db: _sqlite3.Connection) -> None:
+    """Note that the index has to be emptied, for this process or a later one."""
+    db.execute(SQL["put_setting"], ("unfinished", MUST_CLEAR))
+    advance(db, "clearing")
+
+
+def advance(db: _sqlite3.Connection, key: str) -> int:
+    """Return the next value of a counter that other processes watch."""
+    row = db.execute(SQL["get_setting"], (key,)).fetchone()
+    number = 1 if row is None else int(row[0]) + 1
+    db.execute(SQL["put_setting"], (key, number))
+    return number

@@ -1,0 +1,223 @@
+"""Plans to forget sessions, and the removal itself, which cannot be undone.
+
+The exclusion and the removal of the copies are one transaction. The index is emptied after it, and
+a note in the same transaction lets another process go on if this one is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from session_core import _sqlite3
+from session_core.errors import Busy, Changed, NotFound
+from session_core.transcripts.keep.changes import delete_copy
+from session_core.transcripts.keep.copies import WHOLE_STORE
+from session_core.transcripts.keep.database import (
+    MUST_CLEAR,
+    MUST_PURGE,
+    SQL,
+    advance,
+    request_clearing,
+)
+from session_core.transcripts.keep.types import ForgetPlan
+from session_core.transcripts.listing import Condition, SummaryRow
+from session_core.transcripts.places import AGENTS, forget_kept_store
+from session_core.transcripts.types import TranscriptSummary
+
+if TYPE_CHECKING:
+    from session_core.transcripts.index import Index
+    from session_core.transcripts.indexer import Indexer
+
+_PLAN_S = 86_400.0
+_HANDLE_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
+_HANDLE_LENGTH = 8
+_MAX_ROWS = 100_000
+_TRIES = 100
+_REFRESH_S = 0.3
+
+
+class SessionAccess(NamedTuple):
+    """How the sessions of a transcript store are found."""
+
+    select: Callable[[Sequence[Condition], int], list[SummaryRow]]
+    require: Callable[[str], SummaryRow]
+    summarize: Callable[[SummaryRow, float], TranscriptSummary]
+
+
+class _Target(NamedTuple):
+    """The sessions of a plan; without a first one it is a whole store."""
+
+    store: str
+    first: SummaryRow | None
+    rows: list[SummaryRow]
+    unlisted: list[str]
+    """The sessions of a store of which there are copies alone, and which are not served."""
+
+    @property
+    def key(self) -> str:
+        """The name under which the target is found again."""
+        return self.store if self.first is None else str(self.first["session_id"])
+
+    @property
+    def native_ids(self) -> list[str]:
+        """The ids that the agent gave the sessions."""
+        return sorted({row["native_id"] for row in self.rows}.union(self.unlisted))
+
+
+class Forgetting:
+    """Plans and applies the removal of sessions from the copies and the index."""
+
+    def __init__(self, index: Index, indexer: Indexer, access: SessionAccess) -> None:
+        self._index = index
+        self._indexer = indexer
+        self._access = access
+        self._copies = indexer.catalog.copies
+        self._database = self._copies.database
+
+    def make_plan(self, name: str) -> ForgetPlan:
+        """Return what forgetting a session or a store would remove."""
+        target = self._find_target(name)
+        handle = "p-" + "".join(secrets.choice(_HANDLE_LETTERS) for _ in range(_HANDLE_LENGTH))
+        expires_at = time.time() + _PLAN_S
+        with self._database.open_transaction() as db:
+            db.execute(SQL["delete_old_plans"], (time.time(),))
+            values = (handle, target.key, json.dumps(target.native_ids), expires_at)
+            db.execute(SQL["put_plan"], values)
+        return self._describe(target, handle, expires_at)
+
+    def load_plan(self, handle: str) -> ForgetPlan:
+        """Return a plan again, if its sessions are the same."""
+        target, expires_at = self._load_target(handle)
+        return self._describe(target, handle, expires_at)
+
+    def apply_plan(self, handle: str) -> ForgetPlan:
+        """Remove the sessions of a plan."""
+        target, expires_at = self._load_target(handle)
+        plan = self._describe(target, handle, expires_at)
+        first = "" if target.first is None else target.first["native_id"]
+        ids = [WHOLE_STORE] if target.first is None else target.native_ids
+        with self._database.open_transaction() as db:
+            if target.first is None and not _list_kept(db, target.store) <= {*target.native_ids}:
+                raise _make_changed(target)
+            for native_id in ids:
+                _remove_session(db, target.store, native_id)
+                exclusion = (target.store, native_id, "" if native_id == first else first)
+                db.execute(SQL["put_exclusion"], (*exclusion, time.time()))
+            db.execute(SQL["delete_plan"], (handle,))
+            request_clearing(db)
+            advance(db, "removal")
+        if target.first is None:
+            forget_kept_store(self._index.path.parent, target.store)
+        self._copies.load_changes()
+        if not self.finish(_TRIES):
+            raise Busy(
+                "the sessions are forgotten, but another process still reads the files that had "
+                "them; their bytes are overwritten with its next call"
+            )
+        return plan
+
+    def finish(self, tries: int) -> bool:
+        """Empty the index and overwrite what was removed; return False if it is read just now."""
+        # Before the state, which is then as new as this number or newer.
+        clearing = self._database.get_setting("clearing")
+        self._copies.load_changes()
+        if self._copies.unfinished == MUST_CLEAR:
+            self._indexer.clear()
+            self._set_unfinished(MUST_PURGE, clearing)
+        is_done = self._index.purge(tries) and self._database.purge(tries)
+        if is_done:
+            self._set_unfinished(0, clearing)
+        return is_done
+
+    def _set_unfinished(self, state: int, clearing: Any) -> None:
+        """Note what is left, unless another process has forgotten more in the meantime."""
+        with self._database.open_transaction() as db:
+            if db.execute(SQL["get_setting"], ("clearing",)).fetchone() in (None, (clearing,)):
+                db.execute(SQL["put_setting"], ("unfinished", state))
+        self._copies.load_changes()
+
+    def _load_target(self, handle: str) -> tuple[_Target, float]:
+        rows = self._database.read(SQL["get_plan"], (handle,))
+        if not rows or rows[0][2] < time.time():
+            raise NotFound(f"plan {handle!r:.40} does not exist, was applied or has expired")
+        key, native_ids, expires_at = rows[0]
+        target = self._find_target(key)
+        if target.native_ids != json.loads(native_ids):
+            raise _make_changed(target)
+        return target, expires_at
+
+    def _find_target(self, name: str) -> _Target:
+        if name in AGENTS:
+            self._indexer.refresh(_REFRESH_S)
+            in_store = Condition("s.store = ?", (name,))
+            rows = self._access.select([in_store], _MAX_ROWS)
+            kept = self._database.read(SQL["list_kept_sessions"], (name,))
+            unlisted = {row[0] for row in kept} - {row["native_id"] for row in rows}
+            if not rows and not unlisted:
+                raise NotFound(f"there is no session of {name}")
+            return _Target(name, None, rows, sorted(unlisted))
+        first = self._access.require(name)
+        return _Target(first["store"], first, self._add_delegates([first]), [])
+
+    def _add_delegates(self, rows: list[SummaryRow]) -> list[SummaryRow]:
+        """Return sessions with their subagents, and those of the subagents."""
+        known = {row["id"] for row in rows}
+        for row in rows:
+            condition = Condition(
+                "s.store = ? AND (s.native_id = ? OR (s.parent_id = ? AND s.link = 'delegate'))",
+                (row["store"], row["native_id"], row["native_id"]),
+            )
+            more = self._access.select([condition], _MAX_ROWS)
+            rows += [other for other in more if other["id"] not in known]
+            known |= {other["id"] for other in more}
+        return rows
+
+    def _find_forks(self, target: _Target) -> Iterable[str]:
+        """Return the sessions outside of the target that begin with a copy of one in it."""
+        if target.first is None:
+            return
+        for row in target.rows:
+            forks = Condition(
+                "s.store = ? AND s.parent_id = ? AND s.link = 'branch'",
+                (row["store"], row["native_id"]),
+            )
+            yield from (fork["session_id"] for fork in self._access.select([forks], _MAX_ROWS))
+
+    def _describe(self, target: _Target, handle: str, expires_at: float) -> ForgetPlan:
+        now = time.time()
+        sessions = [self._access.summarize(row, now) for row in target.rows]
+        ids = [WHOLE_STORE] if target.first is None else target.native_ids
+        sizes = [
+            self._database.read(SQL["count_session_bytes"], (target.store, name, name))[0][0]
+            for name in ids
+        ]
+        gone = sum(session.is_kept for session in sessions)
+        forks = list(self._find_forks(target))
+        counts = (sum(sizes), gone)
+        is_store, unlisted = target.first is None, target.unlisted
+        return ForgetPlan(
+            handle, expires_at, target.store, is_store, sessions, *counts, forks, unlisted
+        )
+
+
+def _make_changed(target: _Target) -> Changed:
+    return Changed(f"the sessions of {target.key!r:.80} are others now; make a new plan")
+
+
+def _list_kept(db: _sqlite3.Connection, store: str) -> set[str]:
+    return {row[0] for row in db.execute(SQL["list_kept_sessions"], (store,))}
+
+
+def _remove_session(db: _sqlite3.Connection, store: str, session_id: str) -> None:
+    """Remove the copies of a session, or of a store with the id of a whole one."""
+    for (copy,) in db.execute(
+        SQL["list_session_copies"], (store, session_id, session_id)
+    ).fetchall():
+        delete_copy(db, copy)
+    db.execute(SQL["delete_changed_sessions"], (store, session_id, session_id))
+    if session_id == WHOLE_STORE:
+        db.execute(SQL["delete_databases"], (store,))

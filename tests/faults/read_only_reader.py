@@ -1,0 +1,34 @@
+"""A reader of a home on a mount that cannot be written: it reports its results on request.
+
+That is the number of messages, of those that the feed has told since the last look, and whether
+the file is read as one that cannot change; or the error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from session_core.errors import SessionError
+from session_core.state.sqlite.session_db import SessionDB
+
+
+def main(path: Path) -> None:
+    """Look as often as a line comes in."""
+    db = SessionDB(path, read_only=True)
+    cursor = None
+    for _ in sys.stdin:
+        came_to: list[Any]
+        try:
+            seen = db.read_changes(cursor)
+            cursor = seen.cursor
+            came_to = [db.message_count(), len(seen.events), db.admin.immutable]
+        except SessionError as error:
+            came_to = [type(error).__name__]
+        print(json.dumps(came_to), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

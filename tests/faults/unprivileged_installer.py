@@ -1,0 +1,34 @@
+"""A user who runs verbs, with a configuration folder that belongs to another user.
+
+Takes that folder, one for a first try of each verb, and the verbs as JSON. Prints what came of
+each: its exit code, and what it said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+
+from mcp_serve.cli.main import main
+from tests.faults.unprivileged_ledger import NOBODY_UID
+
+
+def attempt_verb(home: str, arguments: list[str]) -> tuple[int, str]:
+    """Return what comes of a verb."""
+    os.environ["HOME"] = home
+    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
+        return main(arguments), said.getvalue()
+
+
+if __name__ == "__main__":
+    home, before, verbs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    os.chdir("/")
+    for verb in verbs:
+        attempt_verb(before, verb)  # what is imported late can be read now, and by nobody later
+    os.setgroups([])
+    os.setgid(NOBODY_UID)
+    os.setuid(NOBODY_UID)
+    print(json.dumps([attempt_verb(home, verb) for verb in verbs]))

@@ -1,0 +1,27 @@
+"""Shares of long tables of cases: the fast command runs a share, `-m thorough` the rest."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def take_share(cases: Iterable[Any], parts: int) -> list[Any]:
+    """Return the cases; all but about one in `parts` are marked `thorough`.
+
+    The text of a case decides, so that the share stays the same when others are added.
+    """
+    return [case if is_in_share(case, parts) else mark_thorough(case) for case in cases]
+
+
+def mark_thorough(case: Any) -> Any:
+    """Return a case that the fast command leaves out."""
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.thorough)
+
+
+def is_in_share(case: Any, parts: int) -> bool:
+    """Return True for about one case in `parts`."""
+    return zlib.crc32(repr(case).encode()) % parts == 0
