@@ -30,6 +30,7 @@ from tests.bench import (
     retention,
     rows,
     shapes,
+    transcript_rows,
     wire,
     working_sessions,
 )
@@ -37,7 +38,17 @@ from tests.bench.text import TextWriter
 
 ROW_NAMES = (
     *("list", "cold", "read", "search", "tokens", "questions"),
-    *("append", "size", "routes", "loop", "retention", "long_life", "maintenance", "wire"),
+    *(
+        "append",
+        "size",
+        "routes",
+        "loop",
+        "retention",
+        "long_life",
+        "maintenance",
+        "wire",
+        "transcripts",
+    ),
 )
 ROUTE_COUNTS = {
     False: {
@@ -50,7 +61,7 @@ ROUTE_COUNTS = {
 """How many updates among how many routes."""
 _READ_ROWS = ("list", "read", "search", "tokens", "questions")
 _HOMELESS_ROWS = {
-    *("append", "routes", "loop", "retention", "long_life", "maintenance", "wire"),
+    *("append", "routes", "loop", "retention", "long_life", "maintenance", "wire", "transcripts"),
 }
 """Rows that make homes of their own, or build them when they begin."""
 _NEEDED_BYTES = {False: 5_000_000_000, True: 300_000_000}
@@ -153,12 +164,19 @@ class BenchRun:
         if "long_life" in self.names:
             ratios = long_life_rows.RATIOS[: 1 if self.quick else None]
             yield from long_life_rows.measure_long_lives(ratios)
+        yield from self._measure_large_homes()
+
+    def _measure_large_homes(self) -> Iterator[rows.BenchRow]:
         if "maintenance" in self.names:
             yield from maintenance_rows.measure_maintenance(
                 self.folder, quick=self.quick, driver_name=self.driver
             )
         if "wire" in self.names:
             yield from self._measure_wire()
+        if "transcripts" in self.names:
+            yield from transcript_rows.measure_transcripts(
+                self.folder, quick=self.quick, driver=self.driver
+            )
 
     def _measure_wire(self) -> Iterator[rows.BenchRow]:
         for shape in shapes.HOME_SHAPES[self.quick]:

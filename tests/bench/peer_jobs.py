@@ -57,6 +57,11 @@ def start_maintenance(home: Path, job: dict[str, Any]) -> AnswerWaiter:
     return _start_own_job("on_maintenance.py", home, job)
 
 
+def run_transcripts(home: Path, job: dict[str, Any]) -> dict[str, Any]:
+    """Run a job on the transcripts below a home folder."""
+    return _start_own_job("on_transcripts.py", home, job)()
+
+
 def _start_own_job(script: str, home: Path, job: dict[str, Any]) -> AnswerWaiter:
     env = make_peer_environment(home, {"PYTHONPATH": str(ROOT)})
     return _start_job([sys.executable, str(_SCRIPTS / script)], job, env)

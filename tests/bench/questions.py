@@ -52,11 +52,12 @@ def _make_question(block: str, drawn: random.Random, writer: TextWriter) -> Plan
     (answer,) = (line for mark, line in lines if mark == "=")
     decoys = [line for mark, line in lines if mark == "~"]
     decoys.append(f"Remind me: {text} I could not find it.")
-    decoys += [_make_scattered_question(text, drawn, writer) for _ in range(SCATTERED_COUNT)]
+    decoys += [make_scattered_message(text, drawn, writer) for _ in range(SCATTERED_COUNT)]
     return PlantedQuestion(text, answer, tuple(decoys))
 
 
-def _make_scattered_question(text: str, drawn: random.Random, writer: TextWriter) -> str:
+def make_scattered_message(text: str, drawn: random.Random, writer: TextWriter) -> str:
+    """Return a long message with half of the words of a text."""
     words = re.findall(r"\w+", text.lower())
     inside = drawn.sample(words, max(2, len(words) // 2))
     sentences = [

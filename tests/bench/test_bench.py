@@ -75,6 +75,8 @@ def test_quick_bench_prints_every_row(tmp_path):
         "wire: read newest page of 3,000",
         "wire: search a rare word",
         "wire: a commit until it is heard",
+        "transcripts: first list without an index",
+        "wire, agentsview: common word",
     ):
         assert what in done.stdout
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 
@@ -49,9 +49,10 @@ _CHUNK_SIZE = 50_000
 class TextWriter:
     """Writes messages, one after the other, from one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, topics: Iterable[str] = ()) -> None:
+        """Prepare the vocabulary; `topics` are words that the text has, too."""
         self.random = random.Random(seed)
-        self.vocabulary = self._invent_word()
+        self.vocabulary = self._invent_word(topics)
         weights = [1 / (rank + 2.7) for rank in range(len(self.vocabulary))]
         self._weights = list(accumulate(weights))
         self._words = self._draw_words()
@@ -63,7 +64,7 @@ class TextWriter:
         if role == "tool":
             return self._write_tool_output(length)
         if kind < 0.03:
-            return self._write_cjk(length // 3)
+            return self.write_cjk(length // 3)
         if role == "assistant" and kind < 0.35:
             return self._add_code(length)
         return self.write_prose(length)
@@ -82,6 +83,11 @@ class TextWriter:
         """Return one sentence of 4 to 18 words."""
         words = [next(self._words) for _ in range(self.random.randint(4, 18))]
         return " ".join(words).capitalize() + self.random.choice((".", ".", ".", "?", ":"))
+
+    def write_cjk(self, length: int) -> str:
+        """Return Chinese and Japanese sentences."""
+        start = self.random.randrange(len(_CJK_TEXT))
+        return ((_CJK_TEXT + "。") * (length // len(_CJK_TEXT) + 2))[start : start + max(8, length)]
 
     def make_path(self) -> str:
         """Return the path of a source file."""
@@ -125,17 +131,13 @@ class TextWriter:
             return f'{{"{pair[0]}": {pair[1]}, "path": "{self.make_path()}"}}'
         return self.write_sentence()
 
-    def _write_cjk(self, length: int) -> str:
-        start = self.random.randrange(len(_CJK_TEXT))
-        return ((_CJK_TEXT + "。") * (length // len(_CJK_TEXT) + 2))[start : start + max(8, length)]
-
     def _draw_words(self) -> Iterator[str]:
         while True:
             yield from self.random.choices(
                 self.vocabulary, cum_weights=self._weights, k=_CHUNK_SIZE
             )
 
-    def _invent_word(self) -> list[str]:
+    def _invent_word(self, topics: Iterable[str]) -> list[str]:
         words = dict.fromkeys(COMMON_WORDS)
         while len(words) < VOCABULARY_SIZE:
             parts = (
@@ -144,7 +146,7 @@ class TextWriter:
             )
             words["".join(parts) + self.random.choice(_SYLLABLE_ENDS)] = None
         vocabulary = list(words)
-        for number, topic in enumerate(sorted(_list_topics() - words.keys())):
+        for number, topic in enumerate(sorted({*_list_topics(), *topics} - words.keys())):
             vocabulary.insert(_FIRST_TOPIC + number * _TOPIC_STEP, topic)
         return vocabulary
 

@@ -53,18 +53,18 @@ def test_lives_have_promised_size() -> None:
 
 
 def test_blind_lives_have_promised_size() -> None:
-    assert len(BLIND_LIVES) == 3
+    assert len(BLIND_LIVES) == 7
     for life in BLIND_LIVES:
         kinds = Counter(fact.kind for fact in list_facts(life))
         assert kinds.total() > 45
-        assert min(kinds["correction"], kinds["error_fix"]) == 3
+        assert min(kinds["correction"], kinds["error_fix"]) >= 3
         assert kinds["task_done"] >= 5
 
 
 @EACH_LIFE
 def test_part_sizes_stay_in_range(life: LongLife) -> None:
     sizes = [sum(len(get_message_text(m)) for m in part.messages) for part in life.parts]
-    assert len(life.parts) == (3 if life in BLIND_LIVES else 6)
+    assert len(life.parts) == 6 or (life in BLIND_LIVES and len(life.parts) == 3)
     assert all(25_000 <= size <= 60_000 for size in sizes)
     assert all(60 <= len(part.messages) <= 150 for part in life.parts)
     assert all(15 <= len(part.facts) <= 30 for part in life.parts)
