@@ -6,7 +6,7 @@ The question depends on the stored plan only, since newer clients answer in a se
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any
 
 from mcp.server.mcpserver import Context, Elicit
 from mcp.types import ClientCapabilities
@@ -18,8 +18,6 @@ from mcp_serve.progress import run_in_thread
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 from session_core.maintenance import PlanPreview
-
-Answer = Literal["agreed", "declined", "cancelled"]
 
 _MAX_EXAMPLES = 5
 
@@ -49,6 +47,14 @@ def build_consent_function(
         question = await run_in_thread(_build_question, served, store, spec, plan, summary)
         return Consent() if question is None else Elicit(question, Consent)
 
+    async def ask_unless_paged(
+        context: Context, plan: str | None, store: str | None, cursor: str | None
+    ) -> Consent | Elicit[Consent]:
+        # With a cursor the call only lists items.
+        return await ask_of_summary(context, None if cursor else plan, store, None)
+
+    if "cursor" in spec.allowed_with_plan:
+        return ask_unless_paged
     return ask_of_summary if "summary" in spec.allowed_with_plan else ask
 
 
@@ -58,7 +64,7 @@ def can_ask(capabilities: ClientCapabilities | None) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def read_answer(outcome: Any) -> Answer:
+def read_answer(outcome: Any) -> plans.Answer:
     """Return the answer of the user."""
     if outcome.action == "accept":
         return "agreed" if outcome.data.agree else "declined"

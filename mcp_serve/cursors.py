@@ -8,12 +8,14 @@ from __future__ import annotations
 import binascii
 import hashlib
 import json
+import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,7 +28,18 @@ FREE_ARGUMENTS = frozenset({"limit", "detail", "max_chars", "timeout_s", "cursor
 _UNSTORED_ARGUMENTS = frozenset({"timeout_s", "cursor"})
 
 _MAX_CHARS = 32_768
-_PART_COUNT = 5
+_PART_COUNT = 4
+_DIGEST_BYTES = 6
+_RAW = -15
+# Text of most cursors: a short one is hardly compressed without it.
+_COMMON_TEXT = (
+    b'"claude-code":"codex":"opencode":"hermes":"own":"transcripts":"substring","message","oldest",'
+    b'"newest","relevance","detailed","view":"full","exclude_source":"tool":"titled":true,"mode":'
+    b'"per":"order":"around":"roles":["user","assistant"],"until":"since":"status":"archived",'
+    b'"source":"project":"/home/","session":"sessions":"limit":50,"store":"view":"platform":'
+    b'"state":["events_wait",["sessions_prune",["sessions_restore",["routes_list",["sessions_list",'
+    b'["sessions_read",{"session":"["sessions_search",{"query":"},17{"":"_prefix._any._all."}]'
+)
 
 # No clock shows a later time.
 _MAX_TIME = 1e11
@@ -48,15 +61,12 @@ class PagedQuery:
         kept = {
             name: value for name, value in self.query.items() if name not in _UNSTORED_ARGUMENTS
         }
-        parts = [
-            self.tool,
-            _compute_digest(self.tool, kept, self.now, place),
-            kept,
-            self.now,
-            place,
-        ]
-        text = json.dumps(parts, separators=(",", ":"))
-        return urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+        now = int(self.now) if self.now.is_integer() else self.now
+        parts = [self.tool, kept, now, place]
+        packer = zlib.compressobj(9, wbits=_RAW, zdict=_COMMON_TEXT)
+        packed = packer.compress(_pack_uuids(json.dumps(parts, separators=(",", ":")).encode()))
+        digest = _compute_digest(self.tool, kept, now, place)
+        return urlsafe_b64encode(digest + packed + packer.flush()).decode().rstrip("=")
 
 
 def parse_cursor(tool: str, cursor: str, place: Any) -> PagedQuery:
@@ -68,7 +78,7 @@ def parse_cursor(tool: str, cursor: str, place: Any) -> PagedQuery:
     parts = _decode_parts(cursor)
     if parts is None:
         raise make_malformed_error()
-    owner, digest, query, now, packed = parts
+    digest, owner, query, now, packed = parts
     if owner != tool:
         raise InvalidInput(
             f"the cursor belongs to {owner!r:.40}; pass it to that tool, or call {tool} without it"
@@ -79,7 +89,7 @@ def parse_cursor(tool: str, cursor: str, place: Any) -> PagedQuery:
         position = _get_adapter(place).validate_json(json.dumps(packed), strict=True)
     except ValidationError as error:
         raise make_malformed_error() from error
-    return PagedQuery(tool, query, now, position)
+    return PagedQuery(tool, query, float(now), position)
 
 
 def make_malformed_error() -> InvalidInput:
@@ -104,23 +114,36 @@ def check_same_arguments(
             )
 
 
-def _decode_parts(cursor: str) -> tuple[str, str, dict[str, Any], float, Any] | None:
+def _decode_parts(cursor: str) -> tuple[bytes, str, dict[str, Any], float, Any] | None:
     if len(cursor) > _MAX_CHARS:
         return None
     try:
-        packed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        parts = json.loads(zlib.decompressobj().decompress(packed, _MAX_CHARS))
+        raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        unpacker = zlib.decompressobj(wbits=_RAW, zdict=_COMMON_TEXT)
+        parts = json.loads(_unpack_uuids(unpacker.decompress(raw[_DIGEST_BYTES:], _MAX_CHARS)))
     except (ValueError, binascii.Error, zlib.error, RecursionError):
         return None
     if not isinstance(parts, list) or len(parts) != _PART_COUNT:
         return None
-    tool, digest, query, now, place = parts
-    are_texts = isinstance(tool, str) and isinstance(digest, str)
-    if not (are_texts and isinstance(query, dict) and isinstance(now, (int, float))):
+    tool, query, now, place = parts
+    is_number = isinstance(now, (int, float)) and not isinstance(now, bool)
+    if not (isinstance(tool, str) and isinstance(query, dict) and is_number):
         return None
-    if not 0 <= now < _MAX_TIME:
-        return None
-    return tool, digest, query, now, place
+    return (raw[:_DIGEST_BYTES], tool, query, now, place) if 0 <= now < _MAX_TIME else None
+
+
+_UUID_PATTERN = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+# JSON has no such character.
+_PACKED_PATTERN = re.compile(rb"\x01(.{16})", re.DOTALL)
+
+
+def _pack_uuids(text: bytes) -> bytes:
+    """Return JSON with the ids of most agents as bytes: their digits cannot be compressed."""
+    return _UUID_PATTERN.sub(lambda match: b"\x01" + UUID(match[0].decode()).bytes, text)
+
+
+def _unpack_uuids(packed: bytes) -> bytes:
+    return _PACKED_PATTERN.sub(lambda match: str(UUID(bytes=match[1])).encode(), packed)
 
 
 @lru_cache
@@ -128,6 +151,6 @@ def _get_adapter(place: Any) -> TypeAdapter[Any]:
     return TypeAdapter(place)
 
 
-def _compute_digest(tool: str, query: Any, now: float, place: Any) -> str:
+def _compute_digest(tool: str, query: Any, now: float, place: Any) -> bytes:
     text = json.dumps([tool, query, now, place], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES]

@@ -8,11 +8,9 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp.types import CallToolResult
 from pydantic import ValidationError
 
 from mcp_serve import cursors, plans, render
-from mcp_serve.consent import Answer
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.locate import locate_store
 from mcp_serve.progress import CallContext, run_in_thread
@@ -30,8 +28,8 @@ class ToolDispatcher:
         self._served = served
 
     async def apply_plan(
-        self, spec: ToolSpec, answer: Answer, arguments: Mapping[str, Any], work: CallContext
-    ) -> CallToolResult:
+        self, spec: ToolSpec, answer: plans.Answer, arguments: Mapping[str, Any], work: CallContext
+    ) -> dict[str, Any]:
         """Call a tool that applies plans, if the user has agreed."""
         plan = arguments.get("plan")
         if plan is None or answer == "agreed":
@@ -39,23 +37,19 @@ class ToolDispatcher:
         located = await run_in_thread(locate_store, self._served, spec, arguments)
         home = self._served.get_home(located["store"])
         plan_preview = await run_in_thread(plans.render_unapplied, home, plan, answer)
-        return render.make_tool_result(_add_store(spec, plan_preview, home.store_name))
+        return _add_store(spec, plan_preview, home.store_name)
 
     async def run_change(
         self, spec: ToolSpec, arguments: Mapping[str, Any], work: CallContext
-    ) -> CallToolResult:
-        """Call a tool that changes data or takes long, and return its result."""
+    ) -> dict[str, Any]:
+        """Call a tool that changes data or takes long, and return its answer."""
         located = await run_in_thread(locate_store, self._served, spec, arguments)
         run = partial(_bind_tool(spec, located, self._served), work)
         store = None if spec.merges else self._served.get_store(located["store"]).store_name
-        return render.make_tool_result(_add_store(spec, await work.run(run), store))
+        return _add_store(spec, await work.run(run), store)
 
-    async def call_tool(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Call a tool with validated arguments and return its result."""
-        return render.make_tool_result(await self.get_answer(spec, arguments))
-
-    async def get_answer(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a tool and return its answer."""
+    async def call_tool(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool with validated arguments and return its answer."""
         if inspect.iscoroutinefunction(spec.run):
             result = await (await run_in_thread(bind_call, spec, arguments, self._served))()
         else:
@@ -84,7 +78,8 @@ def _bind_tool(
     if spec.merges:
         stores = served.get_stores() if store is None else [served.get_store(store)]
         return partial(spec.run, stores, validated, page_query)
-    home = served.get_home(store) if spec.changes else served.get_store(store)
+    is_home = spec.changes and not spec.takes_transcripts
+    home = served.get_home(store) if is_home else served.get_store(store)
     return partial(_run_in_snapshot, spec, home, validated, page_query)
 
 
@@ -97,9 +92,9 @@ def _run_in_snapshot(
 
 
 def _add_store(spec: ToolSpec, answer: dict[str, Any], store: str | None) -> dict[str, Any]:
-    """Return an answer with its store, if the answer type has that field."""
-    fields = getattr(spec.answers, "__annotations__", {})
-    return answer | render.drop_empty(store=store if "store" in fields else None)
+    """Return an answer with its store, if the answer type has that field and it has none."""
+    is_missing = "store" in getattr(spec.answers, "__annotations__", {}) and "store" not in answer
+    return answer | render.drop_empty(store=store if is_missing else None)
 
 
 def resolve_arguments(

@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import ValidationError
 
 from mcp_serve.redaction.redaction import redact
@@ -27,11 +26,6 @@ _NEXT_STEPS: tuple[tuple[type[SessionError], str], ...] = (
     (StorageFull, "free space on that disk, then try again"),
     (Corrupt, "call sessions_stats to see the damage"),
     (Denied, ""),
-)
-
-_UNANSWERED_MESSAGE = (
-    "the client did not answer the confirmation question, and nothing was changed; call again "
-    "with the same plan, or start the server with --confirm=never if the client cannot ask"
 )
 
 _EXPECTED_TYPES = {
@@ -69,8 +63,6 @@ def explain_error(error: BaseException, valid: Sequence[str] = ()) -> str | None
     if isinstance(error, SessionError):
         next_step = next((text for kind, text in _NEXT_STEPS if isinstance(error, kind)), "")
         return f"{_shorten_text(str(error))}{'; ' + next_step if next_step else ''}."
-    if isinstance(error, ToolError):  # ours raise none: the SDK rejects an answer to a question
-        return _UNANSWERED_MESSAGE
     return None
 
 

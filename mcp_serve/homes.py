@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcp_serve.feed import HomeFeed
 from mcp_serve.redaction import redaction
-from mcp_serve.served_store import Position, ResolvedSession, Summary
+from mcp_serve.served_store import (
+    EditedSessions,
+    EditValues,
+    Position,
+    ResolvedSession,
+    Summary,
+    ValueChange,
+    list_hit_places,
+)
 from session_core import (
     Corrupt,
     InvalidInput,
@@ -35,11 +43,15 @@ from session_core.types import (
 
 if TYPE_CHECKING:
     from session_core import Compressor, Maintenance
+    from session_core.ledger import AuditEntry, Batch
 
 T = TypeVar("T")
 
 # The name of this server in the audit log.
 CLIENT_NAME = "mcp-sessions"
+
+# The sources of sessions that Hermes continues in a terminal.
+_TERMINAL_SOURCES = ("cli", "tui")
 
 # Sorts after every id.
 _LAST_ID = "\U0010ffff"
@@ -88,6 +100,7 @@ class ServedHome:
         self.names: Sequence[str] = (name,)
         self.read_only = read_only
         self.redacts = redact
+        self.has_long_previews = False
         self._trash = trash
         self._load_extension = load_extension and not read_only
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
@@ -173,13 +186,31 @@ class ServedHome:
         """Return the row of a session."""
         return self.db.summarize_session(session_id)
 
+    def list_sources(self) -> Collection[str]:
+        """Return the sources of the sessions."""
+        return self.db.admin.list_sources()
+
+    def list_folders(self) -> Collection[str]:
+        """Return the folders and git roots of the sessions."""
+        return self.db.admin.list_folders()
+
+    def build_resume_command(self, summary: Summary) -> Sequence[str] | None:
+        """Return the command of Hermes for a session of its terminal; a chat continues itself."""
+        agent, _, profile = self.name.partition(":")
+        is_option = summary.id.startswith("-")
+        if agent != "hermes" or summary.source not in _TERMINAL_SOURCES or is_option:
+            return None
+        return ("hermes", *(("-p", profile) if profile else ()), "--resume", summary.id)
+
     def find_row_store(self, source: str) -> str | None:
         """Return the name of this home if several stores are served."""
         del source
         return self.store_name
 
-    def match_session(self, reference: str, *, exact: bool = False) -> ResolvedSession | None:
-        """Return the session for a reference, or None; `exact` allows an id or a session key."""
+    def match_session(
+        self, reference: str, *, exact: bool = False, titles: bool = True
+    ) -> ResolvedSession | None:
+        """Return the session for a reference, or None."""
         if self.db.get_session(reference) is not None:
             return ResolvedSession(reference, 0)
         keyed = None if reference.startswith("_") else self.store.peek_session_id(reference)
@@ -187,7 +218,7 @@ class ServedHome:
             return ResolvedSession(self.db.get_compression_tip(keyed), 1)
         if exact:
             return None
-        row = self.db.get_session_by_title(reference)
+        row = self.db.get_session_by_title(reference) if titles else None
         if row is not None:
             return ResolvedSession(self.db.get_compression_tip(row["id"]), 2)
         session_id = self.db.resolve_session_id(reference)
@@ -213,6 +244,11 @@ class ServedHome:
         parent_id: str | None = row["parent_session_id"] if row else None
         return parent_id if parent_id and self.db.get_session(parent_id) else None
 
+    def describe_relatives(self, session_id: str) -> str | None:
+        """Return None: the lineage of a home is in the rows."""
+        del session_id
+        return None
+
     def read_window(self, session_id: str, **options: Any) -> MessageWindow:
         """Return messages next to a message id, or the newest ones."""
         return self.db.read_window(session_id, **options)
@@ -231,8 +267,8 @@ class ServedHome:
         return 1.0
 
     def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
-        """Return the messages of hits by session and message id."""
-        ids = {hit.message_id: hit.session_id for hit in hits}
+        """Return the messages of hits, and the replies to them, by session and message id."""
+        ids = {number: session_id for session_id, number in list_hit_places(hits)}
         rows = self.db.find_messages(list(ids))
         return {(ids[number], number): row for number, row in rows.items()}
 
@@ -256,6 +292,28 @@ class ServedHome:
 
         clean = messages.make_summary_cleaner if self.redacts else messages.make_noop_cleaner
         return Compressor(self.db, self.ledger, store=self.store, clean=clean)
+
+    def edit_sessions(
+        self, session_ids: Sequence[str], values: EditValues, client: str
+    ) -> EditedSessions:
+        """Edit sessions in one batch."""
+        edited = self.maintenance.edit(session_ids, **values, client=client)
+        return EditedSessions(edited.sessions, edited.batch)
+
+    def preview_edit(self, session_ids: Sequence[str], values: EditValues) -> Sequence[ValueChange]:
+        """Return the values that an edit would change."""
+        return [
+            ValueChange(change.session_id, change.what, change.before, change.after)
+            for change in self.maintenance.preview_edit(session_ids, **values)
+        ]
+
+    def list_batches(self, limit: int, cursor: str | None) -> Page[Batch]:
+        """List the batches that can be undone, newest first."""
+        return self.maintenance.batches(limit, cursor, undone=False)
+
+    def list_audit_entries(self, limit: int, cursor: str | None) -> Page[AuditEntry]:
+        """List the recorded changes, newest first."""
+        return self.maintenance.log(limit, cursor)
 
     def close(self) -> None:
         """Close all that was opened."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, NotFound, SessionError, Unsupported
 
 _MAX_LISTED = 5
+_BY_PREFIX = 3
 
 
 def locate_store(
@@ -43,29 +45,33 @@ def _find_store(served: ServedStores, spec: ToolSpec, given: Mapping[str, Any]) 
     if handles:
         return served.find_store(**handles)
     if given.get("what") == "trash":
-        return _find_common_store(served, spec, given.get("sessions", ()), is_batch=True)
+        return _find_common_store(served, spec, given, is_batch=True)
     if "session" in given:
         return find_session_store(served.get_stores(), given["session"], spec)
-    return _find_common_store(served, spec, given.get("sessions", ()), is_batch=False)
+    return _find_common_store(served, spec, given, is_batch=False)
 
 
 def find_session_store(
     stores: Sequence[ServedStore], reference: str, spec: ToolSpec | None = None
 ) -> str | None:
-    """Return the name of the store that has a session; a change requires an exact reference.
+    """Return the name of the store that has a session.
 
     Raises:
-        InvalidInput: several stores have it.
+        InvalidInput: several sessions match.
         NotFound: no store has it.
         Unsupported: the tool would change a transcript.
     """
-    exact = spec is None or spec.changes
-    matches, failure = _match_session(stores, reference, exact=exact)
+    titles = _can_take_titles(spec)
+    matches, failure = _match_session(stores, reference, titles=titles)
     if not matches and failure is not None:
         raise failure
     if not matches:
-        raise _make_unknown_error(stores, reference, exact=exact)
+        raise _make_unknown_error(stores, reference, titles=titles)
     return _get_only_store(spec, reference, matches)
+
+
+def _can_take_titles(spec: ToolSpec | None) -> bool:
+    return spec is not None and (spec.takes_titles or not spec.changes)
 
 
 def _refuse_named_transcripts(
@@ -77,7 +83,8 @@ def _refuse_named_transcripts(
         Unsupported: the named store holds transcripts, or no home is served.
     """
     store = given.get("store")
-    if store in served.transcript_names or not served.home_names:
+    is_none_served = store is None and not served.home_names
+    if not spec.takes_transcripts and (store in served.transcript_names or is_none_served):
         raise Unsupported(
             f"{store or ', '.join(served.names)} holds transcripts of another agent, and "
             f"{spec.name} changes sessions of a home only; serve or name a home"
@@ -90,19 +97,40 @@ def _make_refusal(spec: ToolSpec, store: ServedStore, match: ResolvedSession) ->
     instead = f", or continue it with `{shlex.join(resume)}`" if resume else ""
     return Unsupported(
         f"session {match.id!r:.100} is a transcript of {match.transcript_of}, and {spec.name} "
-        f"changes sessions of a home only; read it with sessions_read{instead}"
+        f"changes sessions of a home only; read it with sessions_read, archive, pin or title it "
+        f"with sessions_edit{instead}"
     )
 
 
 def _match_session(
-    stores: Sequence[ServedStore], reference: str, *, exact: bool
+    stores: Sequence[ServedStore], reference: str, *, titles: bool
 ) -> tuple[list[tuple[ServedStore, ResolvedSession]], SessionError | None]:
-    """Return the best matches of a reference, and why a store could not be read."""
+    """Return the best matches of a reference, and why a store could not be read.
+
+    Raises:
+        InvalidInput: a prefix or title matches several sessions of a store.
+    """
+    # First by id and key, which are quick to look up.
+    matches, failure = _collect_matches(stores, reference, exact=True, titles=False)
+    if matches:
+        return matches, failure
+    matches, failure = _collect_matches(stores, reference, exact=False, titles=titles)
+    if matches and isinstance(failure, InvalidInput):
+        raise failure
+    if matches and matches[0][1].way == _BY_PREFIX:
+        _require_unique_prefix(stores, reference, [store for store, _ in matches])
+    return matches, failure
+
+
+def _collect_matches(
+    stores: Sequence[ServedStore], reference: str, *, exact: bool, titles: bool
+) -> tuple[list[tuple[ServedStore, ResolvedSession]], SessionError | None]:
+    """Return the best matches over all stores, and why a store could not be read."""
     matches: list[tuple[ServedStore, ResolvedSession]] = []
     failure: SessionError | None = None
     for store in stores:
         try:
-            match = store.match_session(reference, exact=exact)
+            match = store.match_session(reference, exact=exact, titles=titles)
         except SessionError as error:
             failure = failure or error
         else:
@@ -110,6 +138,21 @@ def _match_session(
                 matches.append((store, match))
     best = min((match.way for _, match in matches), default=0)
     return [(store, match) for store, match in matches if match.way == best], failure
+
+
+def _require_unique_prefix(
+    stores: Sequence[ServedStore], reference: str, matching: Sequence[ServedStore]
+) -> None:
+    """Refuse a prefix that names one session of a store and several of another one."""
+    for store in stores:
+        if store in matching:
+            continue
+        try:
+            error = resolve.make_unknown_error(store, reference)
+        except SessionError:  # this store cannot be read
+            continue
+        if isinstance(error, InvalidInput):
+            raise error
 
 
 def _get_only_store(
@@ -120,7 +163,8 @@ def _get_only_store(
         names = ", ".join(str(_get_name(*match)) for match in matches)
         raise InvalidInput(f"{reference!r:.100} exists in several stores: {names}; pass store")
     ((store, match),) = matches
-    if spec is not None and spec.changes and match.transcript_of is not None:
+    is_changed = spec is not None and spec.changes and not spec.takes_transcripts
+    if spec is not None and is_changed and match.transcript_of is not None:
         raise _make_refusal(spec, store, match)
     return _get_name(store, match)
 
@@ -130,27 +174,36 @@ def _get_name(store: ServedStore, match: ResolvedSession) -> str | None:
 
 
 def _find_common_store(
-    served: ServedStores, spec: ToolSpec, references: Sequence[str], *, is_batch: bool
+    served: ServedStores, spec: ToolSpec, given: Mapping[str, Any], *, is_batch: bool
 ) -> str | None:
     """Return the only store of these sessions or batches, or None if none of them is known.
 
     Raises:
         InvalidInput: they are in several stores.
     """
+    references: Sequence[str] = given.get("sessions", ())
     groups: dict[str | None, list[str]] = {}
     homes = served.get_stores() if references else []
     for reference in references:
         if is_batch:
             store = served.find_store(batch=reference)
         else:
-            matches, _ = _match_session(homes, reference, exact=True)
+            titles = _can_take_titles(spec)
+            matches, failure = _match_session(homes, reference, titles=titles)
+            if not matches and failure is None and spec.takes_transcripts:
+                raise _make_unknown_error(homes, reference, titles=titles)
             store = _get_only_store(spec, reference, matches) if matches else None
         groups.setdefault(store, []).append(reference)
     # The tool reports an unknown session.
     known = {store: group for store, group in groups.items() if store is not None}
     if len(known) > 1:
+        more = "".join(
+            f", {name}={json.dumps(value, ensure_ascii=False)}"
+            for name, value in given.items()
+            if name not in ("store", "sessions")
+        )
         calls = " and ".join(
-            f"{spec.name}(store={store!r}, sessions={_shorten_list(group)})"
+            f"{spec.name}(store={store!r}, sessions={_shorten_list(group)}{more})"
             for store, group in known.items()
         )
         raise InvalidInput(f"one call changes one store, got sessions of several; call {calls}")
@@ -164,16 +217,16 @@ def _shorten_list(references: Sequence[str]) -> str:
 
 
 def _make_unknown_error(
-    stores: Sequence[ServedStore], reference: str, *, exact: bool
+    stores: Sequence[ServedStore], reference: str, *, titles: bool
 ) -> InvalidInput | NotFound:
     """Return the error of the first store, with the nearest ids of all."""
-    errors = [resolve.make_unknown_error(store, reference, exact=exact) for store in stores]
+    errors = [resolve.make_unknown_error(store, reference, titles=titles) for store in stores]
     ambiguous = next((error for error in errors if isinstance(error, InvalidInput)), None)
     if ambiguous is not None:
         return ambiguous
     nearest = [id_ for error in errors for id_ in getattr(error, "nearest", ())]
     names = ", ".join(name for store in stores for name in store.names)
-    reason = resolve.EXACT_REASON if exact else ""
+    reason = "" if titles else resolve.EXACT_REASON
     return NotFound(
         f"no session {reference!r:.100} in {names}{reason}; "
         "call sessions_list or sessions_search for ids",

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
 
 from mcp_serve import render
+from mcp_serve.cursors import make_malformed_error
 from mcp_serve.served_store import ServedStore
 from session_core import InvalidInput, NotFound, SessionError
+from session_core.types import Page
+
+
+class TimedRow(Protocol):
+    """A row with a time."""
+
+    @property
+    def at(self) -> float:
+        """The time in UTC epoch seconds."""
+
 
 S = TypeVar("S", bound=ServedStore)
 T = TypeVar("T")
+R = TypeVar("R", bound=TimedRow)
 
 _MAX_REASON_CHARS = 200
 
@@ -27,9 +41,9 @@ class StoreParts(Generic[S, T]):
     def __iter__(self) -> Iterator[tuple[S, T]]:
         return iter(self.parts)
 
-    def render_note(self) -> dict[str, Any]:
-        """Return the note about stores that could not be read, as a field of an answer."""
-        return render.drop_empty(note=render_failures(self.failures) or None)
+    def explain_failures(self) -> str | None:
+        """Return the note about stores that could not be read, or None."""
+        return render_failures(self.failures) or None
 
 
 def read_stores(
@@ -57,6 +71,51 @@ def read_stores(
     if failures and not parts:
         raise failures[0][1]
     return StoreParts(parts, failures)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPage(Generic[S, R]):
+    """A page of rows of several stores, and where each store with more of them continues."""
+
+    rows: Sequence[tuple[S, R]]
+    places: Mapping[str, str]
+    """Positions by store; an empty one is the begin."""
+    parts: StoreParts[S, Page[R]]
+
+
+def merge_newest(
+    stores: Sequence[S],
+    read: Callable[[S, int, str | None], Page[R]],
+    limit: int,
+    places: Mapping[str, str] | None,
+) -> MergedPage[S, R]:
+    """Return the newest rows of the stores; a row has its time in `at`.
+
+    Each store keeps its own order and cursors.
+
+    Raises:
+        InvalidInput: the positions are not those of an earlier page.
+    """
+    names = [store.name for store in stores]
+    if places is None:
+        places = dict.fromkeys(names, "")
+    elif not places or not set(places) <= set(names):
+        raise make_malformed_error()
+    left = [store for store in stores if store.name in places]
+    parts = read_stores(left, lambda store: read(store, limit, places[store.name] or None))
+    listed = ([(store, row) for row in page.items] for store, page in parts)
+    rows = list(islice(heapq.merge(*listed, key=lambda entry: -entry[1].at), limit))
+    rest = {}
+    for store, page in parts:
+        count = sum(owner is store for owner, _ in rows)
+        place: str | None = places[store.name]
+        if count == len(page.items):
+            place = page.next_cursor
+        elif count:
+            place = read(store, count, place or None).next_cursor
+        if place is not None:
+            rest[store.name] = place
+    return MergedPage(rows, rest, parts)
 
 
 def render_failures(failures: Sequence[tuple[ServedStore, SessionError]]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Literal
 
 from mcp_serve import answer_size, render, resolve
 from mcp_serve.arguments import format_time, to_tuple
+from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
+from mcp_serve.served_store import ServedStore
 from session_core import InvalidInput, SessionFilter
 from session_core.compression import UndoResult
 from session_core.ledger import StoredPlan
@@ -20,7 +22,11 @@ from session_core.maintenance import (
     Bytes,
     PlanKind,
     PlanPreview,
+    PlanTotals,
 )
+
+Answer = Literal["agreed", "declined", "cancelled"]
+"""The answer of a user to the question about a plan."""
 
 NO_BYTES = asdict(Bytes())
 # The call that returns free space inside the database file to the disk.
@@ -29,11 +35,12 @@ SHRINK_CALL = "sessions_prune(what='index')"
 RESUMED_NOTE = "this call continued a change that an earlier call had started"
 
 _MAX_WARNING_CHARS = 500
+_MAX_SOURCES = 20
 # Characters of an answer for each list; the other fields are short.
 _FOR_ITEMS, _FOR_SKIPPED, _FOR_WARNINGS = 8_000, 6_000, 4_000
 
 
-def render_preview(home: ServedHome, preview: PlanPreview) -> dict[str, Any]:
+def render_preview(home: ServedStore, preview: PlanPreview) -> dict[str, Any]:
     """Return the preview of a plan."""
     items = [render_item(home, item) for item in preview.items]
     return {
@@ -41,9 +48,16 @@ def render_preview(home: ServedHome, preview: PlanPreview) -> dict[str, Any]:
         "plan": preview.plan,
         "expires_at": format_time(preview.expires_at),
         "count": preview.count,
+        **({} if preview.totals is None else {"totals": _render_totals(home, preview.totals)}),
         "items": answer_size.take_fitting_rows(items, _FOR_ITEMS),
         "protected": [
-            {"why": PROTECTION_REASONS[why], "count": count}
+            {
+                "why": PROTECTION_REASONS[why],
+                "count": count,
+                "ids": [
+                    render.render_id(item_id) for item_id in preview.protected_ids.get(why, ())
+                ],
+            }
             for why, count in preview.protected.items()
         ],
         "bytes": asdict(preview.bytes),
@@ -51,16 +65,30 @@ def render_preview(home: ServedHome, preview: PlanPreview) -> dict[str, Any]:
     }
 
 
-def render_item(home: ServedHome, item: Any) -> dict[str, Any]:
+def _render_ids(preview: PlanPreview, why: Any) -> list[str]:
+    return [render.render_id(item_id) for item_id in preview.protected_ids.get(why, ())]
+
+
+def _render_totals(home: ServedStore, totals: PlanTotals) -> dict[str, Any]:
+    sources = {
+        render.render_line(home, source, 80) or "": count
+        for source, count in list(totals.by_source.items())[:_MAX_SOURCES]
+    }
+    return asdict(totals) | {"by_source": sources}
+
+
+def render_item(home: ServedStore, item: Any) -> dict[str, Any]:
     """Return an item of a plan."""
     return {
         "id": render.render_id(item.id),
         "title": render.render_line(home, item.title),
         "why": render.render_line(home, item.why),
+        **({} if item.messages is None else {"messages": item.messages}),
+        **render.drop_empty(last_active_at=format_time(item.last_active_at)),
     }
 
 
-def render_warnings(home: ServedHome, warnings: Iterable[str]) -> list[str]:
+def render_warnings(home: ServedStore, warnings: Iterable[str]) -> list[str]:
     """Return warnings for an answer; they may contain stored titles, reasons and folders."""
     lines = [
         render.render_line(home, warning, _MAX_WARNING_CHARS) or ""
@@ -71,13 +99,37 @@ def render_warnings(home: ServedHome, warnings: Iterable[str]) -> list[str]:
     return [*shown, f"and {hidden_count:,} more warnings"] if hidden_count else shown
 
 
-def render_skipped(home: ServedHome, skipped: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
+def render_skipped(home: ServedStore, skipped: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
     """Return skipped items with the reason, as many as fit."""
     rows = [
         {"id": render.render_id(item_id), "why": render.render_line(home, reason)}
         for item_id, reason in skipped
     ]
     return answer_size.take_fitting_rows(rows, _FOR_SKIPPED)
+
+
+def render_first_items(
+    home: ServedHome, preview: PlanPreview, page_query: PagedQuery
+) -> dict[str, Any]:
+    """Return the preview of a new plan with the cursor of its further items."""
+    store = {} if home.store_name is None else {"store": home.store_name}
+    query = replace(page_query, query={"plan": preview.plan, **store})
+    return _add_cursor(render_preview(home, preview), query, 0)
+
+
+def render_more_items(home: ServedHome, plan: str, page_query: PagedQuery) -> dict[str, Any]:
+    """Return a plan with those of its items that a cursor stands for."""
+    start: int = page_query.place
+    # The store of a cursor is not known before it is opened.
+    store = render.drop_empty(store=home.store_name)
+    preview = home.maintenance.get_plan(plan, start=start)
+    return _add_cursor(render_preview(home, preview) | store, page_query, start)
+
+
+def _add_cursor(answer: dict[str, Any], page_query: PagedQuery, start: int) -> dict[str, Any]:
+    end = start + len(answer["items"])
+    has_more = answer["plan"] is not None and start < end < answer["count"]
+    return answer | {"next_cursor": page_query.make_cursor(end) if has_more else None}
 
 
 def apply_plan(
@@ -120,7 +172,7 @@ def render_applied(
     hidden_count = len(result.skipped) - len(skipped)
     hidden_note = [f"{hidden_count:,} more were skipped"] if hidden_count else []
     resumed_note = [RESUMED_NOTE] if plan.state == "applying" else []
-    return render_preview(home, preview) | {
+    return render_preview(home, replace(preview, items=())) | {
         "outcome": result.outcome,
         counted: count,
         "skipped": skipped,
@@ -134,7 +186,7 @@ def render_applied(
     }
 
 
-def render_unapplied(home: ServedHome, plan: str, outcome: str) -> dict[str, Any]:
+def render_unapplied(home: ServedHome, plan: str, outcome: Answer) -> dict[str, Any]:
     """Return a plan that was not applied; a declined plan is closed."""
     answer = render_preview(home, home.maintenance.get_plan(plan)) | {"outcome": outcome}
     if outcome == "declined":
@@ -189,10 +241,12 @@ def list_requestable_kinds(tool: str) -> list[PlanKind]:
 
 
 def find_sessions(home: ServedHome, sessions: list[str] | None) -> tuple[str, ...] | None:
-    """Return the ids of sessions given as full ids or session keys."""
+    """Return the ids of sessions given as ids, prefixes or session keys."""
     if sessions is None:
         return None
-    return tuple(dict.fromkeys(resolve.find_exact_session(home, session) for session in sessions))
+    return tuple(
+        dict.fromkeys(resolve.find_untitled_session(home, session) for session in sessions)
+    )
 
 
 def build_filter(arguments: Any) -> SessionFilter:

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import Context, ElicitationResult, MCPServer, Resolve
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import Completion, ListResourcesResult, ToolAnnotations
 
-from mcp_serve import consent, plans, prompts
+from mcp_serve import card, consent, plans, prompts
 from mcp_serve.completions import Completions
 from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.errors import explain_error
@@ -20,6 +20,7 @@ from mcp_serve.progress import CallContext
 from mcp_serve.resources import Resources
 from mcp_serve.sdk.disconnect import run_while_connected
 from mcp_serve.sdk.tools import make_strict_tool
+from mcp_serve.skills import SkillCatalog
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools import (
     compress,
@@ -67,11 +68,14 @@ class ServedSurface:
             _make_tool(spec, self._caller, consent.build_consent_function(served, spec))
             for spec in shown
         ]
+        self.skills = SkillCatalog(changes=not read_only)
         self._prompts = [spec for spec in prompts.PROMPTS if not (spec.changes and read_only)]
 
     def register(self, server: MCPServer[Any]) -> None:
-        """Register resources and prompts."""
+        """Register resources, skills, cards and prompts."""
         self._resources.register(server)
+        self.skills.register(server)
+        card.register_cards(server, [tool.name for tool in self.tools])
         for prompt in self._prompts:
             prompt.register(server)
 
@@ -151,6 +155,7 @@ def _make_tool(spec: ToolSpec, caller: ToolDispatcher, ask: Any) -> Tool:
             idempotent_hint=spec.idempotent,
             open_world_hint=False,
         ),
+        meta=card.make_tool_meta(spec.name),
         explain=explain_error,
         check=partial(plans.check_plan_alone, allowed=spec.allowed_with_plan),
     )

@@ -1,4 +1,4 @@
-"""Render values of the library for answers: list rows, messages, hits and tool results.
+"""Render values of the library for answers: list rows, messages and hits.
 
 Stored strings shown in one line lose terminal sequences, control characters and secrets. Message
 text keeps its characters, since JSON quotes them.
@@ -11,9 +11,6 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp.types import CallToolResult, TextContent
-
-from mcp_serve import answer_size
 from mcp_serve.arguments import format_time
 from mcp_serve.plain_text import shorten_text, to_plain_line, to_text
 from mcp_serve.redaction.redaction import redact, redact_cut
@@ -25,23 +22,20 @@ if TYPE_CHECKING:
     from mcp_serve.served_store import ServedStore, Summary
 
 
-def make_tool_result(data: Mapping[str, Any]) -> CallToolResult:
-    """Return a tool result; its text and its structured content hold the same data."""
-    # Some hosts show their model the text, others the structured content.
-    return CallToolResult(
-        content=[TextContent(type="text", text=answer_size.render_json(data))],
-        structured_content=dict(data),
-    )
-
-
 def drop_empty(**fields: Any) -> dict[str, Any]:
     """Return the fields that are neither None nor False."""
     return {name: value for name, value in fields.items() if value not in (None, False)}
 
 
+def render_note(*notes: str | None) -> dict[str, Any]:
+    """Return the note of an answer: those that are not empty, one after the other."""
+    return drop_empty(note=" ".join(filter(None, dict.fromkeys(notes))) or None)
+
+
 _MAX_ID_CHARS = 500
 _MAX_CALL_CHARS = 120
 _MAX_TOOL_CHARS = 200
+_MAX_NEXT_CHARS = 200
 # The beginning of a message that is searched for secrets that start in its preview.
 _OPENING_CHARS = 10_000
 
@@ -52,9 +46,10 @@ MAX_ROLE_CHARS = 40
 
 
 def render_session(
-    home: ServedStore, summary: Summary, pins: Collection[str] = ()
+    home: ServedStore, summary: Summary, pins: Collection[str] = (), *, detailed: bool = False
 ) -> dict[str, Any]:
     """Return the list row of a conversation; `pins` are the pins that no column holds."""
+    resume = home.build_resume_command(summary)
     return {
         "id": render_id(summary.id),
         **drop_empty(root_id=None if summary.root_id == summary.id else render_id(summary.root_id)),
@@ -66,16 +61,33 @@ def render_session(
         "last_active_at": format_time(summary.last_active_at),
         **_render_end(home, summary),
         **({} if summary.messages is None else {"messages": summary.messages}),
-        **drop_empty(project=render_line(home, summary.project, 1000)),
+        **drop_empty(
+            project=render_line(home, summary.project, 1000),
+            chat=render_line(home, getattr(summary, "chat", None)) or None,
+        ),
         "pinned": getattr(summary, "pinned", False) or summary.id in pins,
-        **drop_empty(store=home.find_row_store(summary.source)),
+        **drop_empty(
+            store=home.find_row_store(summary.source),
+            resume=resume and render_line(home, shlex.join(resume), _MAX_ID_CHARS),
+        ),
+        **(_render_details(home, summary) if detailed else {}),
     }
 
 
+def _render_details(home: ServedStore, summary: Summary) -> dict[str, Any]:
+    """Return what only a detailed row has."""
+    return drop_empty(
+        branch=render_line(home, summary.branch) or None,
+        model=render_line(home, summary.model) or None,
+        cost=round(summary.cost or 0, 6) or None,
+        tokens=summary.tokens or None,
+    )
+
+
 def _render_end(home: ServedStore, summary: Summary) -> dict[str, Any]:
-    """Return the end of a session, or how its agent resumes it: a transcript has no end."""
+    """Return the end of a session, or of a transcript whether its agent has deleted it."""
     if isinstance(summary, TranscriptSummary):
-        return drop_empty(resume=summary.resume and render_line(home, shlex.join(summary.resume)))
+        return drop_empty(kept=summary.is_kept)
     return drop_empty(
         ended_at=format_time(summary.ended_at), end_reason=render_line(home, summary.end_reason)
     )
@@ -87,16 +99,17 @@ def render_preview(store: ServedStore, summary: Summary) -> str:
         return to_plain_line(summary.preview)
     # The library cuts previews. If a preview may end within a secret, the message decides.
     redacted = redact_cut(summary.preview)
-    if redacted == redact(summary.preview) or summary.preview_id is None:
+    is_whole = redacted == redact(summary.preview) and not store.has_long_previews
+    if is_whole or summary.preview_id is None:
         return to_plain_line(redacted)
     row = store.get_message(summary.id, summary.preview_id)
     text = "" if row is None else extract_plain_text(row["content"]).lstrip()
     opening = text[:_OPENING_CHARS]
-    shown_chars = len(summary.preview) - len(_ELLIPSIS)
-    if " ".join(opening.split())[:shown_chars] != summary.preview[:shown_chars]:
+    shown = summary.preview.removesuffix(_ELLIPSIS)
+    if not " ".join(opening.split()).startswith(shown):
         return to_plain_line(redacted)  # the message has changed, or begins with blanks only
     line = to_plain_line(redact(opening))
-    return line if len(line) <= shown_chars else line[:shown_chars] + _ELLIPSIS
+    return line if len(line) <= len(shown) else line[: len(shown)] + _ELLIPSIS
 
 
 def render_id(value: Any) -> str:
@@ -109,7 +122,9 @@ def render_line(home: ServedStore, value: Any, most: int = 200) -> str | None:
     if value is None:
         return None
     # Redact first: a secret wrapped over several lines is not recognised in one line.
-    return shorten_text(to_plain_line(home.redact(to_text(value))), most)
+    # The library may have cut it, and the beginning of a secret then ends it.
+    redact_line = redact_cut if home.redacts else home.redact
+    return shorten_text(to_plain_line(redact_line(to_text(value))), most)
 
 
 def render_text(home: ServedStore, row: MessageRow, *, whole: bool) -> tuple[str, int]:
@@ -117,9 +132,9 @@ def render_text(home: ServedStore, row: MessageRow, *, whole: bool) -> tuple[str
 
     Tool output and the arguments of tool calls are cut short unless `whole` is true.
     """
-    body = "\n".join(
-        [*_list_nonempty(extract_plain_text(row["content"])), *_list_attachments(row["content"])]
-    )
+    # A label, so that a picture is not an empty message.
+    labels = [f"[{each['kind']}]" for each in list_attachments(home, row["content"])]
+    body = "\n".join([*_list_nonempty(extract_plain_text(row["content"])), *labels])
     body = home.redact(body)
     if row["role"] == "tool" and not whole:
         return body[:_MAX_TOOL_CHARS], max(0, len(body) - _MAX_TOOL_CHARS)
@@ -146,33 +161,73 @@ def render_message(
             compacted=bool(row.get("compacted")),
             session_id=None if session_id is None else render_id(session_id),
             cut_chars=cut_chars or None,
+            attachments=list_attachments(home, row["content"]) or None,
         ),
     }
 
 
-def render_hit(home: ServedStore, hit: SearchHit, snippet: str) -> dict[str, Any]:
-    """Return a search hit."""
+def render_hit(
+    home: ServedStore, hit: SearchHit, snippet: str, reply: MessageRow | None
+) -> dict[str, Any]:
+    """Return a search hit, with the beginning of the reply to it."""
+    reply_text = None if reply is None else extract_plain_text(reply["content"])
     return {
         "session_id": render_id(hit.session_id),
         "message_id": hit.message_id,
         "role": render_line(home, hit.role, MAX_ROLE_CHARS) or "",
         "at": format_time(hit.at),
         "snippet": snippet,
+        **drop_empty(next=render_line(home, reply_text, _MAX_NEXT_CHARS)),
         "title": render_line(home, hit.title),
         "source": render_line(home, hit.source) or "",
         **drop_empty(compacted=hit.compacted, store=home.find_row_store(hit.source)),
     }
 
 
-def _list_attachments(content: Any) -> list[str]:
-    """Return a label for each part without text, so that a picture is not an empty message."""
+_MAX_ATTACHMENTS = 20
+_NAME_KEYS = ("filename", "file_name", "name", "title", "path")
+_DATA_KEYS = ("data", "file_data", "url", "image_url", "base64")
+_TEXT_KINDS = ("tool_use", "tool_result", "thinking", "reasoning", "refusal")
+
+
+def list_attachments(home: ServedStore, content: Any) -> list[dict[str, Any]]:
+    """Return kind, name and size of each part without text, as far as they are known."""
     parts = content if isinstance(content, list) else []
-    kinds = (part.get("type") for part in parts if isinstance(part, Mapping))
-    return [
-        f"[{str(kind).removeprefix('input_').removesuffix('_url')}]"
-        for kind in kinds
-        if kind and "text" not in str(kind) and kind not in ("tool_use", "tool_result")
-    ]
+    found = [part for part in parts if isinstance(part, Mapping) and find_kind(part) is not None]
+    return [_describe_part(home, part) for part in found[:_MAX_ATTACHMENTS]]
+
+
+def find_kind(part: Mapping[str, Any]) -> str | None:
+    """Return the kind of a part without text, or None."""
+    kind = str(part.get("type") or "")
+    if not kind or "text" in kind or kind in _TEXT_KINDS:
+        return None
+    return kind.removeprefix("input_").removesuffix("_url")
+
+
+def _describe_part(home: ServedStore, part: Mapping[str, Any]) -> dict[str, Any]:
+    inner = [part, *(value for value in part.values() if isinstance(value, Mapping))]
+    name = _find_text(inner, _NAME_KEYS)
+    return {
+        "kind": render_line(home, find_kind(part), 40) or "",
+        **drop_empty(name=render_line(home, name) or None, bytes=_measure_data(inner) or None),
+    }
+
+
+def _find_text(mappings: list[Mapping[str, Any]], keys: tuple[str, ...]) -> str | None:
+    values = (mapping.get(key) for key in keys for mapping in mappings)
+    return next((value for value in values if isinstance(value, str) and value), None)
+
+
+def _measure_data(mappings: list[Mapping[str, Any]]) -> int:
+    """Return the stated size, or that of the data in base64; 0 if neither is there."""
+    sizes = (mapping.get(key) for key in ("size", "bytes") for mapping in mappings)
+    stated = next((size for size in sizes if type(size) is int and size > 0), 0)
+    data = _find_text(mappings, _DATA_KEYS)
+    if stated or data is None or data.startswith(("http:", "https:", "file:")):
+        return stated
+    encoded = data.partition(",")[2] if data.startswith("data:") else data
+    return len(encoded.rstrip("=")) * 3 // 4
 
 
 def _list_nonempty(text: str) -> list[str]:

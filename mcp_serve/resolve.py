@@ -7,7 +7,7 @@ from session_core import InvalidInput, NotFound
 
 _MAX_NEAREST = 5
 
-EXACT_REASON = "; a change requires a full id or a session key"
+EXACT_REASON = "; a change requires an id, a unique prefix or a session key"
 
 
 def find_session(store: ServedStore, reference: str) -> ResolvedSession:
@@ -23,29 +23,30 @@ def find_session(store: ServedStore, reference: str) -> ResolvedSession:
     return match
 
 
-def find_exact_session(store: ServedStore, reference: str) -> str:
-    """Return the id of the session for a full id or a session key, as changing tools require.
+def find_untitled_session(store: ServedStore, reference: str) -> str:
+    """Return the id of the session for an id, a prefix or a session key, as most changes require.
 
     Raises:
+        InvalidInput: several sessions match.
         NotFound: no session matches.
     """
-    match = store.match_session(reference, exact=True)
+    match = store.match_session(reference, titles=False)
     if match is None:
-        raise make_unknown_error(store, reference, exact=True)
+        raise make_unknown_error(store, reference, titles=False)
     return match.id
 
 
 def make_unknown_error(
-    store: ServedStore, reference: str, *, exact: bool = False
+    store: ServedStore, reference: str, *, titles: bool = True
 ) -> InvalidInput | NotFound:
     """Return the error for a reference that names no session of a home, or several."""
     location = f" in store {store.store_name}" if store.store_name else ""
-    reason = EXACT_REASON if exact else ""
+    reason = "" if titles else EXACT_REASON
     nearest = store.list_nearest_ids(reference)
     if nearest is None:
         return NotFound(f"session {reference!r:.100} was just created; try again")
     matches = [id_ for id_ in nearest if id_.startswith(reference)][:_MAX_NEAREST]
-    if len(matches) > 1 and not exact:
+    if len(matches) > 1:
         return InvalidInput(
             f"several sessions begin with {reference!r:.100}: {', '.join(matches)}; "
             "pass a longer prefix"

@@ -223,8 +223,8 @@ class Resources:
     async def _call_tool(self, spec: ToolSpec, arguments: dict[str, Any]) -> str:
         """Return the answer of a tool as the text of a resource."""
         try:
-            validated = spec.arguments.read(arguments).model_dump_one_level()
-            return answer_size.render_json(await self._caller.get_answer(spec, validated))
+            validated = dict(spec.arguments.read(arguments))
+            return answer_size.render_json(await self._caller.call_tool(spec, validated))
         except Exception as error:
             raise _make_protocol_error(error) from error
 

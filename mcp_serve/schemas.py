@@ -26,13 +26,24 @@ class SessionOutput(TypedDict):
     project: NotRequired[str]
     pinned: bool
     store: NotRequired[str]
+    chat: NotRequired[str]
     resume: NotRequired[str]
+    kept: NotRequired[bool]
+
+
+class ListedSessionOutput(SessionOutput):
+    """One conversation of a list, with what only `detail=detailed` adds."""
+
+    branch: NotRequired[str]
+    model: NotRequired[str]
+    cost: NotRequired[float]
+    tokens: NotRequired[int]
 
 
 class SessionsPage(TypedDict):
     """A page of conversations."""
 
-    sessions: list[SessionOutput]
+    sessions: list[ListedSessionOutput]
     next_cursor: str | None
     note: NotRequired[str]
 
@@ -42,6 +53,14 @@ class ReadSessionOutput(SessionOutput):
 
     continues: NotRequired[str]
     continued_by: NotRequired[str]
+
+
+class AttachmentOutput(TypedDict):
+    """A part of a message that is not text."""
+
+    kind: str
+    name: NotRequired[str]
+    bytes: NotRequired[int]
 
 
 class MessageOutput(TypedDict):
@@ -55,6 +74,7 @@ class MessageOutput(TypedDict):
     compacted: NotRequired[bool]
     session_id: NotRequired[str]
     cut_chars: NotRequired[int]
+    attachments: NotRequired[list[AttachmentOutput]]
 
 
 class MessagesPage(TypedDict):
@@ -64,6 +84,7 @@ class MessagesPage(TypedDict):
     messages: list[MessageOutput]
     next_cursor: str | None
     prev_cursor: NotRequired[str]
+    note: NotRequired[str]
 
 
 class HitOutput(TypedDict):
@@ -74,6 +95,7 @@ class HitOutput(TypedDict):
     role: str
     at: str | None
     snippet: str
+    next: NotRequired[str]
     title: str | None
     source: str
     compacted: NotRequired[bool]
@@ -81,7 +103,7 @@ class HitOutput(TypedDict):
 
 
 # From strict to loose.
-MatchMode = Literal["all", "prefix", "any", "substring", "text"]
+MatchMode = Literal["all", "conversation", "prefix", "any", "substring", "text"]
 
 
 class HitsPage(TypedDict):
@@ -155,6 +177,15 @@ class StoreOutput(TypedDict):
     coverage: NotRequired[float]
 
 
+class KeepOutput(TypedDict):
+    """The kept sessions of other agents."""
+
+    on: bool
+    sessions: int
+    bytes: int
+    source_gone: int
+
+
 class StatsOutput(TypedDict):
     """The report on the stores."""
 
@@ -170,6 +201,7 @@ class StatsOutput(TypedDict):
     sqlite: str
     gateway_live: bool
     estimated: bool
+    keep: NotRequired[KeepOutput]
 
 
 class EventOutput(TypedDict):
@@ -204,10 +236,11 @@ class EventsOutput(TypedDict):
 
 
 class EditOutput(TypedDict):
-    """An edited session."""
+    """Edited sessions."""
 
-    session: SessionOutput
+    sessions: list[SessionOutput]
     batch: str | None
+    note: NotRequired[str]
 
 
 class PlanItemOutput(TypedDict):
@@ -216,13 +249,24 @@ class PlanItemOutput(TypedDict):
     id: str
     title: str | None
     why: str
+    messages: NotRequired[int]
+    last_active_at: NotRequired[str]
+
+
+class PlanTotalsOutput(TypedDict):
+    """What a plan is about altogether."""
+
+    messages: int
+    bytes: int
+    by_source: dict[str, int]
 
 
 class ProtectedOutput(TypedDict):
-    """The number of protected sessions for one reason."""
+    """The protected sessions for one reason: their number, and the first ids."""
 
     why: str
     count: int
+    ids: list[str]
 
 
 class PlanBytesOutput(TypedDict):
@@ -241,34 +285,45 @@ class SkippedOutput(TypedDict):
     why: str
 
 
-class PlanOutput(TypedDict):
-    """A plan, or its result after applying."""
+class AnyPlanOutput(TypedDict):
+    """A plan of any tool, or its result after applying."""
 
-    outcome: Literal["planned", "nothing", "applied", "partial", "declined", "cancelled"]
+    # Its values are in the documentation: an enumeration in each schema costs too much.
+    outcome: str
     plan: str | None
     expires_at: str | None
     count: int
-    items: list[PlanItemOutput]
-    protected: list[ProtectedOutput]
     bytes: PlanBytesOutput
     warnings: list[str]
-    skipped: NotRequired[list[SkippedOutput]]
     remaining: NotRequired[int]
     batch: NotRequired[str | None]
     store: NotRequired[str]
 
 
+class PlanOutput(AnyPlanOutput):
+    """A plan about several items, or its result after applying."""
+
+    items: list[PlanItemOutput]
+    protected: list[ProtectedOutput]
+    skipped: NotRequired[list[SkippedOutput]]
+
+
 class PruneOutput(PlanOutput):
     """The plan or result of a prune."""
 
+    totals: NotRequired[PlanTotalsOutput]
+    next_cursor: NotRequired[str | None]
     removed: NotRequired[int]
     next: NotRequired[str]
+    note: NotRequired[str]
 
 
 class FinalizeOutput(PlanOutput):
     """The plan or result of a finalize."""
 
+    totals: NotRequired[PlanTotalsOutput]
     finalized: NotRequired[int]
+    note: NotRequired[str]
 
 
 class BatchOutput(TypedDict):
@@ -287,9 +342,8 @@ class RestoreOutput(TypedDict):
 
     batches: NotRequired[list[BatchOutput]]
     next_cursor: NotRequired[str | None]
-    outcome: NotRequired[
-        Literal["planned", "nothing", "applied", "partial", "declined", "cancelled"]
-    ]
+    note: NotRequired[str]
+    outcome: NotRequired[str]
     plan: NotRequired[str | None]
     expires_at: NotRequired[str | None]
     count: NotRequired[int]
@@ -324,7 +378,7 @@ class RetentionOutput(TypedDict):
     by_kind: dict[str, list[int]]
 
 
-class CompressOutput(PlanOutput):
+class CompressOutput(AnyPlanOutput):
     """The plan with its brief, or the result of a compression."""
 
     brief: NotRequired[BriefOutput]

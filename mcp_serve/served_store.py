@@ -1,12 +1,13 @@
-"""What the reading tools need of a store; homes and the transcripts of other agents have it."""
+"""What tools need of a store; homes and the transcripts of other agents have it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
+from session_core.ledger import AuditEntry, Batch
 from session_core.transcripts import TranscriptSummary
 from session_core.types import (
     MessageRow,
@@ -39,6 +40,33 @@ class ResolvedSession:
     """The store of another agent that has it; None in a home."""
 
 
+class EditValues(TypedDict, total=False):
+    """What an edit sets; None keeps a value."""
+
+    title: str | None
+    archived: bool | None
+    pinned: bool | None
+    reopen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EditedSessions:
+    """Edited sessions as a list shows them, and the batch of the edit; None if nothing changed."""
+
+    sessions: Sequence[Summary]
+    batch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """One value of a session that an edit would change."""
+
+    session_id: str
+    what: str
+    before: Any
+    after: Any
+
+
 class ServedStore(Protocol):
     """A store, or several that are read as one.
 
@@ -50,6 +78,8 @@ class ServedStore(Protocol):
     store_name: str | None
     names: Sequence[str]
     redacts: bool
+    has_long_previews: bool
+    """Whether a preview may contain a secret that only its message shows as one."""
     redact: Callable[[str], str]
     now: Callable[[], float]
 
@@ -77,14 +107,31 @@ class ServedStore(Protocol):
             NotFound: the session does not exist.
         """
 
+    def list_sources(self) -> Collection[str]:
+        """Return the sources of the sessions."""
+
+    def list_folders(self) -> Collection[str]:
+        """Return the folders of the sessions."""
+
+    def build_resume_command(self, summary: Summary) -> Sequence[str] | None:
+        """Return the command that continues a session in its agent, or None."""
+
     def find_row_store(self, source: str) -> str | None:
         """Return the store to show with a session, or None if only one store is served."""
 
     def list_own_pins(self) -> Collection[str]:
         """Return the sessions that are pinned in our state folder."""
 
-    def match_session(self, reference: str, *, exact: bool = False) -> ResolvedSession | None:
-        """Return the session for a reference, or None; `exact` allows an id or a session key."""
+    def match_session(
+        self, reference: str, *, exact: bool = False, titles: bool = True
+    ) -> ResolvedSession | None:
+        """Return the session for a reference, or None.
+
+        With `exact`, the reference is an id or a session key, without `titles` no title.
+
+        Raises:
+            InvalidInput: several sessions of a transcript store match.
+        """
 
     def list_nearest_ids(self, reference: str) -> Sequence[str] | None:
         """Return the ids that resemble an unknown one, or None if it exists by now."""
@@ -94,6 +141,9 @@ class ServedStore(Protocol):
 
     def find_parent(self, session_id: str) -> str | None:
         """Return the session that this one continues, or None."""
+
+    def describe_relatives(self, session_id: str) -> str | None:
+        """Return a note on the subagents and forks of a session, and on its parent."""
 
     def read_window(self, session_id: str, **options: Any) -> MessageWindow:
         """Return messages next to a message id, or the newest ones."""
@@ -107,5 +157,32 @@ class ServedStore(Protocol):
     def measure_share(self) -> float:
         """Return the share of the messages that a search sees; 1 in a home."""
 
+    def edit_sessions(
+        self, session_ids: Sequence[str], values: EditValues, client: str
+    ) -> EditedSessions:
+        """Edit sessions in one batch.
+
+        Raises:
+            InvalidInput: nothing is set, or a title on several sessions.
+            Unsupported: the store cannot do that.
+        """
+
+    def preview_edit(self, session_ids: Sequence[str], values: EditValues) -> Sequence[ValueChange]:
+        """Return the values that an edit would change."""
+
+    def list_batches(self, limit: int, cursor: str | None) -> Page[Batch]:
+        """List the batches that can be undone, newest first."""
+
+    def list_audit_entries(self, limit: int, cursor: str | None) -> Page[AuditEntry]:
+        """List the recorded changes, newest first."""
+
     def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
-        """Return the messages of hits by session and message id."""
+        """Return the messages of hits, and the replies to them, by session and message id."""
+
+
+def list_hit_places(hits: Iterable[SearchHit]) -> Iterator[tuple[str, int]]:
+    """Yield the sessions and ids of hits and of the replies to them."""
+    for hit in hits:
+        yield hit.session_id, hit.message_id
+        if hit.reply_id is not None:
+            yield hit.session_id, hit.reply_id

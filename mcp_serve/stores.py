@@ -182,6 +182,7 @@ class ServedStores:
                 self._views[store] = ServedTranscripts(
                     self._transcripts if store is None else [store],
                     index.open,
+                    index.labels,
                     is_one_of_several=len(self.names) > 1,
                     redact=self.options.redact,
                     clock=time.time,
@@ -200,7 +201,18 @@ class ServedStores:
         """Return the store that holds a plan or batch, or None."""
         if len(self.names) == 1:
             return None
-        return next((name for name in self._paths if self._has_handle(name, plan, batch)), None)
+        found = next((name for name in self._paths if self._has_handle(name, plan, batch)), None)
+        return self._find_label_store(batch) if found is None and batch is not None else found
+
+    def _find_label_store(self, batch: str) -> str | None:
+        """Return the transcript store whose labels a batch has edited, or None."""
+        if not self._transcripts:
+            return None
+        try:
+            store = self._get_index().labels.get_batch(batch).store
+        except SessionError:
+            return None
+        return store if store in self._transcripts else None
 
     def _has_handle(self, name: str, plan: str | None, batch: str | None) -> bool:
         try:

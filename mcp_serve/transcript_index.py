@@ -1,4 +1,4 @@
-"""The library of transcripts of a server, and the thread that indexes them."""
+"""The library of transcripts of a server, and the thread that indexes and keeps them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from session_core import SessionError
+from session_core.ledger import Labels
 from session_core.transcripts import TranscriptStore
 
 _SLICE_S = 0.1
 _LONG_SLICE_S = 0.5
+# A command that answers a question must not wait for the first copies of everything.
+_KEEP_S = 1.0
 _PAUSE_S = 0.01
 _PARTS = 1000
 # How often the thread looks for history again once everything is indexed; calls see what is new.
@@ -22,6 +25,7 @@ class TranscriptIndex:
     """Opens the transcripts on first use; `watch` lets the kernel report their changes."""
 
     def __init__(self, stores: Sequence[str], *, watch: bool) -> None:
+        self.labels = Labels()
         self._stores = stores
         self._watch = watch
         self._library: TranscriptStore | None = None
@@ -43,11 +47,15 @@ class TranscriptIndex:
             return self._library
 
     def index_all(self, report: Callable[[int, int], object] | None) -> None:
-        """Index until nothing is left; an error ends it, and the next call reports that."""
+        """Index until nothing is left, and keep what is new for a moment.
+
+        An error ends it, and the next call reports that.
+        """
         with suppress(SessionError):
             while self.open().work(_LONG_SLICE_S):
                 if report is not None:
                     report(int(self.open().measure_share() * _PARTS), _PARTS)
+            self.open().keep.work(_KEEP_S)
 
     def start_worker(self) -> None:
         """Start the thread that indexes."""
@@ -61,13 +69,14 @@ class TranscriptIndex:
         if self._worker is not None:
             self._worker.join(_JOIN_S)
         with self._lock:
+            self.labels.close()
             if self._library is not None:
                 self._library.close()
 
     def _work(self) -> None:
         while not self._stopped.is_set():
             try:
-                is_left = self.open().work(_SLICE_S)
+                is_left = self.open().work(_SLICE_S) or self.open().keep.work(_SLICE_S)
             except SessionError:  # the next call reports it
                 is_left = False
             self._stopped.wait(_PAUSE_S if is_left else _IDLE_S)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from mcp_serve.redaction import redaction
-from mcp_serve.served_store import Position, ResolvedSession, Summary
+from mcp_serve.served_store import (
+    EditedSessions,
+    EditValues,
+    Position,
+    ResolvedSession,
+    Summary,
+    ValueChange,
+    list_hit_places,
+)
 from mcp_serve.transcript_feed import TranscriptFeed
-from session_core import NotFound, SessionError, SessionFilter
-from session_core.transcripts import StoreCoverage, TranscriptStore
+from session_core import NotFound, SessionError, SessionFilter, Unsupported
+from session_core.ledger import AuditEntry, Batch, LabelChange, Labels
+from session_core.transcripts import Keep, StoreCoverage, TranscriptStore, TranscriptSummary
 from session_core.types import (
     MessageRow,
     MessageWindow,
@@ -25,6 +35,9 @@ INDEXING_S = 2.0
 """How long a search helps to index what is not indexed yet."""
 
 _SLICE_S = 0.2
+_BY_TITLE = 2
+_MAX_RELATIVES = 5
+_RELATIONS = {"branch": "Fork", "delegate": "Subagent", None: "Continuation"}
 
 GROUP_NAME = "transcripts"
 """The name of all transcript stores together, in notes and cursors."""
@@ -37,6 +50,7 @@ class ServedTranscripts:
         self,
         names: Sequence[str],
         open_library: Callable[[], TranscriptStore],
+        labels: Labels,
         *,
         is_one_of_several: bool,
         redact: bool,
@@ -46,9 +60,11 @@ class ServedTranscripts:
         self.name = names[0] if len(names) == 1 else GROUP_NAME
         self.store_name: str | None = self.name if is_one_of_several else None
         self.redacts = redact
+        self.has_long_previews = True
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
         self.now = clock
         self._open_library = open_library
+        self.labels = labels
         # Set once; what is written afterwards is read by the calls.
         self._is_indexed = False
         self.feed = TranscriptFeed(self)
@@ -61,6 +77,11 @@ class ServedTranscripts:
             Denied: the index cannot be written.
         """
         return self._open_library().select_stores(self.names)
+
+    @property
+    def keep(self) -> Keep:
+        """The kept copies, of all stores."""
+        return self._open_library().keep
 
     @contextmanager
     def open_snapshot(self) -> Iterator[None]:
@@ -81,7 +102,7 @@ class ServedTranscripts:
         page = self.library.list_sessions(where, order=order, limit=limit, below=below)
         return Page(list(page.items), page.next_cursor)
 
-    def summarize_session(self, session_id: str) -> Summary:
+    def summarize_session(self, session_id: str) -> TranscriptSummary:
         """Return the row of a session.
 
         Raises:
@@ -92,22 +113,38 @@ class ServedTranscripts:
             raise NotFound(f"session {session_id!r:.80} does not exist")
         return row
 
+    def list_sources(self) -> Collection[str]:
+        """Return the names of the stores, which are the sources of their sessions."""
+        return self.names
+
+    def list_folders(self) -> Collection[str]:
+        """Return the folders of the sessions."""
+        return self.library.list_folders()
+
+    def build_resume_command(self, summary: Summary) -> Sequence[str] | None:
+        """Return the command of the agent that continues a session, or None."""
+        return getattr(summary, "resume", None)
+
     def find_row_store(self, source: str) -> str | None:
         """Return the store of a session, which is its source, if several stores are served."""
         return None if self.store_name is None else source
 
     def list_own_pins(self) -> Collection[str]:
-        """Return nothing: transcripts are not pinned."""
+        """Return nothing: the rows themselves have the pins."""
         return ()
 
-    def match_session(self, reference: str, *, exact: bool = False) -> ResolvedSession | None:
+    def match_session(
+        self, reference: str, *, exact: bool = False, titles: bool = True
+    ) -> ResolvedSession | None:
         """Return the session for an id, a prefix of one or a title, or None."""
         row, way = self.library.get_session(reference), 0
         if row is None and not exact:
             session_id = self.library.resolve_session_id(reference)
             row = None if session_id is None else self.library.get_session(session_id)
-            way = 3 if session_id is not None and session_id.startswith(reference) else 2
-        return None if row is None else ResolvedSession(row.id, way, row.source)
+            way = 3 if session_id is not None and session_id.startswith(reference) else _BY_TITLE
+        if row is None or (way == _BY_TITLE and not titles):
+            return None
+        return ResolvedSession(row.id, way, row.source)
 
     def list_nearest_ids(self, reference: str) -> Sequence[str] | None:
         """Return no ids: those of agents are random."""
@@ -123,6 +160,19 @@ class ServedTranscripts:
         del session_id
         return None
 
+    def describe_relatives(self, session_id: str) -> str | None:
+        """Return a note on the subagents and forks of a session, and on its parent."""
+        row = self.summarize_session(session_id)
+        children = self.library.list_children(session_id)
+        parts = [
+            _list_relatives(name, [child.id for child in children if child.link == link])
+            for name, link in (("Subagents", "delegate"), ("Forks", "branch"))
+        ]
+        if row.parent_id:
+            parts.insert(0, f"{_RELATIONS[row.link]} of session {row.parent_id:.100}.")
+        note = " ".join(part for part in parts if part)
+        return f"{note} Read one with sessions_read." if note else None
+
     def read_window(self, session_id: str, **options: Any) -> MessageWindow:
         """Return messages next to a message id, or the newest ones."""
         return self.library.read_window(session_id, **options)
@@ -136,15 +186,20 @@ class ServedTranscripts:
         query: str,
         *,
         source: Sequence[str] | None = None,
-        project: str | None = None,
+        exclude_source: Sequence[str] | None = None,
+        project: str | Sequence[str] | None = None,
         status: Any = None,
         **options: Any,
     ) -> SearchResult:
         """Search the messages; conditions on sessions are those of a list."""
         if options.get("cursor") is None:
             self._wait_for_index()
-        sources = None if source is None else tuple(source)
-        where = SessionFilter(source=sources, project=project, status=status)
+        where = SessionFilter(
+            source=None if source is None else tuple(source),
+            exclude_source=None if exclude_source is None else tuple(exclude_source),
+            project=project if project is None or isinstance(project, str) else tuple(project),
+            status=status,
+        )
         return self.library.search(query, where=where, **options)
 
     def _wait_for_index(self) -> None:
@@ -155,13 +210,75 @@ class ServedTranscripts:
                 self._is_indexed = not self.library.work(_SLICE_S)
 
     def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
-        """Return the messages of hits by session and message id."""
-        return self.library.find_messages((hit.session_id, hit.message_id) for hit in hits)
+        """Return the messages of hits, and the replies to them, by session and message id."""
+        return self.library.find_messages(list_hit_places(hits))
 
     def measure_share(self) -> float:
         """Return the share of the bytes that a search sees."""
         return self.library.measure_share()
 
+    def edit_sessions(
+        self, session_ids: Sequence[str], values: EditValues, client: str
+    ) -> EditedSessions:
+        """Edit our labels of sessions in one batch."""
+        rows = self._require_editable(session_ids, values)
+        batch = self.labels.edit(rows, **_choose_labels(values), client=client)
+        return EditedSessions([self.summarize_session(row.id) for row in rows], batch)
+
+    def preview_edit(self, session_ids: Sequence[str], values: EditValues) -> Sequence[ValueChange]:
+        """Return the labels that an edit would change."""
+        rows = {row.id: row for row in self._require_editable(session_ids, values)}
+        changes = self.labels.preview_edit(list(rows.values()), **_choose_labels(values))
+        return [
+            part for change in changes for part in _list_values(rows[change.session_id], change)
+        ]
+
+    def _require_editable(
+        self, session_ids: Sequence[str], values: EditValues
+    ) -> list[TranscriptSummary]:
+        """Return the rows of sessions to edit; none of them can be reopened."""
+        rows = [self.summarize_session(session_id) for session_id in session_ids]
+        if values.get("reopen"):
+            instead = f"; continue it with `{shlex.join(rows[0].resume)}`" if rows[0].resume else ""
+            raise Unsupported(
+                f"session {rows[0].id!r:.100} is a transcript of {rows[0].source}, which has no "
+                f"end to remove{instead}"
+            )
+        return rows
+
+    def list_batches(self, limit: int, cursor: str | None) -> Page[Batch]:
+        """List the edits of labels that can be undone, newest first."""
+        return self.labels.list_batches(self.names, limit, cursor)
+
+    def list_audit_entries(self, limit: int, cursor: str | None) -> Page[AuditEntry]:
+        """List the recorded edits of labels, newest first."""
+        return self.labels.list_audit_entries(self.names, limit, cursor)
+
     def measure_coverage(self) -> list[StoreCoverage]:
         """Return how much of each store is indexed."""
         return self.library.measure_coverage()
+
+
+def _list_relatives(name: str, ids: Sequence[str]) -> str:
+    """Return a sentence with the newest ids, or nothing."""
+    more = [f"and {len(ids) - _MAX_RELATIVES:,} more"] if len(ids) > _MAX_RELATIVES else []
+    shown = [*(f"{each:.100}" for each in ids[-_MAX_RELATIVES:]), *more]
+    return f"{name}: {', '.join(shown)}." if ids else ""
+
+
+def _choose_labels(values: EditValues) -> dict[str, Any]:
+    return {name: values.get(name) for name in ("title", "archived", "pinned")}
+
+
+def _list_values(row: TranscriptSummary, change: LabelChange) -> Iterator[ValueChange]:
+    """Yield the values that a session shows now and will show."""
+    before, after = change.before, change.after
+    if after.title != before.title:
+        # The agent's own title is not known while ours is shown.
+        title = after.title if after.title is not None else f"(that of {row.source})"
+        yield ValueChange(row.id, "title", row.title, title)
+    if after.archived != before.archived:
+        is_archived = row.status == "archived"
+        yield ValueChange(row.id, "archived", is_archived, not is_archived)
+    if after.pinned != before.pinned:
+        yield ValueChange(row.id, "pinned", row.pinned, not row.pinned)

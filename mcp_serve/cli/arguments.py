@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import NoReturn
 
@@ -57,6 +58,18 @@ def parse_time_option(text: str) -> str:
     return value
 
 
+def parse_before_option(text: str) -> str:
+    """Return a time or an age, for a day the time of its beginning, since it is not before it."""
+    from mcp_serve.arguments import parse_time  # noqa: PLC0415 -- as above
+
+    value = parse_time_option(text)
+    now = time.time()
+    begin, end = (parse_time("it", value, now, is_end=is_end) for is_end in (False, True))
+    if begin is None or begin == end:
+        return value
+    return datetime.fromtimestamp(begin, timezone.utc).isoformat()
+
+
 def parse_text(text: str) -> str:
     """Return a text that is not empty."""
     # A script whose variable is unset passes "". As a path that is the current folder, and as a
@@ -64,6 +77,11 @@ def parse_text(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
+
+
+def parse_project(text: str) -> str:
+    """Return a folder; one that begins with a dot is below the current folder."""
+    return str(Path(text).resolve()) if parse_text(text).startswith(".") else text
 
 
 def parse_folder(text: str) -> Path:

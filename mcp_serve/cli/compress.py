@@ -36,7 +36,9 @@ _MAX_LINES = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", nargs="?", metavar="ID", help="full id or session key")
+    parser.add_argument(
+        "session", nargs="?", metavar="ID", help="id, prefix of an id or session key"
+    )
     parser.add_argument(
         "--summary",
         type=parse_text,

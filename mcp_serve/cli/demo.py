@@ -16,11 +16,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mcp_serve.cli import transcript_summary
 from mcp_serve.cli.demo_home.sample import SampleHome, create_sample_home
 from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import print_error
 from mcp_serve.cli.screen import DIM, Screen, format_milliseconds
+from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import find_home
 
 if TYPE_CHECKING:
@@ -60,9 +62,19 @@ def run(options: argparse.Namespace) -> int:
             _show_location(home, screen)
     if not options.serve:
         screen.write_line()
+        _show_own_sessions(screen)
         screen.write_block("", "Next, register the server with a client; this lists your clients:")
         screen.write_line("  mcp-sessions install")
     return code
+
+
+def _show_own_sessions(screen: Screen) -> None:
+    """Name the sessions of other agents that the user can ask about."""
+    served = ServedStores(ServerOptions())
+    if served.transcript_names:
+        transcript_summary.show_stores(screen, served)
+        screen.write_line()
+    served.close()
 
 
 def _run_tour(home: SampleHome, screen: Screen) -> int:

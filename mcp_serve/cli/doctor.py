@@ -18,7 +18,7 @@ from mcp import Client as Asking
 from mcp import StdioServerParameters
 
 from mcp_serve import render
-from mcp_serve.cli import missing_home, plan_output, transcript_summary
+from mcp_serve.cli import keep, missing_home, plan_output, transcript_summary
 from mcp_serve.cli.arguments import parse_amount
 from mcp_serve.cli.clients import files
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
@@ -389,11 +389,25 @@ def _check_transcripts(served: ServedStores) -> Iterator[Check]:
     except SessionError as error:
         yield Check("transcripts", "failure", f"cannot be read: {error}", _STATE_ADVICE)
         return
+    try:
+        served.get_transcripts(None).labels.list_batches((), 1)
+    except SessionError as error:
+        yield Check("labels", "warning", str(error))
     for store in found:
         yield Check(store.name, "ok", store.describe(), more={"total": store.sessions})
         if store.problem is not None:
             more = {"code": "unknown_layout", "count": 1}
             yield Check(store.name, "warning", store.problem, more=more)
+    try:
+        status = served.get_transcripts(None).keep.measure_status()
+    except SessionError as error:
+        yield Check("keep", "failure", str(error))
+        return
+    says, more = keep.describe_status(status), {"keep": keep.render_status(status)}
+    if status.problem is None:
+        yield Check("keep", "ok", says, None if status.mode == "on" else keep.TURN_ON, more)
+    else:
+        yield Check("keep", "warning", f"{says} {status.problem}", _STATE_ADVICE, more)
 
 
 def _check_home(
@@ -410,8 +424,8 @@ def _check_home(
         if health is None:
             if is_needless and not is_wrong:
                 yield Check(about, "ok", "no home of our own yet; transcripts need none")
-            else:
-                yield _check_missing_home(home, about, missing, is_wrong=is_wrong)
+                return
+            yield _check_missing_home(home, about, missing, is_wrong=is_wrong)
         else:
             yield from _check_health(home, about, health)
     yield _check_gateway(home, label)

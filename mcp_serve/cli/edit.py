@@ -1,18 +1,18 @@
-"""`mcp-sessions edit`: change the title; archive, pin or reopen a session."""
+"""`mcp-sessions edit`: change a title; archive, pin or reopen sessions."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mcp_serve import locate, plans, render, resolve
+from mcp_serve import locate, plans, render
 from mcp_serve.cli import plan_command
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.terminal import Terminal
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
-from mcp_serve.homes import ServedHome
+from mcp_serve.served_store import EditValues, ServedStore
 from mcp_serve.tools import edit
 from session_core import InvalidInput
 from session_core.maintenance import PlanPreview
@@ -27,8 +27,13 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", metavar="ID", help="full id or session key")
-    parser.add_argument("--title", help="new title; an empty one removes it")
+    parser.add_argument(
+        "session",
+        nargs="+",
+        metavar="ID",
+        help="id, prefix of an id, session key or title; several have one undo",
+    )
+    parser.add_argument("--title", help="new title of one session; an empty one removes it")
     for name, word, what in (
         ("archived", "archive", "hide the whole conversation from the list"),
         ("pinned", "pin", "protect the whole conversation from pruning"),
@@ -53,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
     change = plan_command.ChangeRequest(
         edit.SPEC,
         "edit",
-        {"session": options.session, **values},
+        {"sessions": options.session, **values},
         done=_show_result,
-        nothing="The session already has these values.",
+        nothing="The sessions already have these values.",
         look=partial(_preview_edit, options.session, values),
-        typed=(options.session, *_list_given_options(options)),
+        typed=(*options.session, *_list_given_options(options)),
     )
     return plan_command.run_change(options, change)
 
@@ -76,46 +81,49 @@ def _list_given_options(options: argparse.Namespace) -> Iterator[str]:
         yield "--reopen"
 
 
-def _preview_edit(session: str, values: Answer, tools: ToolCaller) -> Answer:
+def _preview_edit(sessions: Sequence[str], values: Answer, tools: ToolCaller) -> Answer:
     """Return the changes in the form of a plan."""
-    tools.validate_arguments(edit.SPEC, {"session": session, **values})
-    locate.locate_store(tools.served, edit.SPEC, {"session": session})  # refuses a transcript
-    home = tools.home
-    exact = resolve.find_exact_session(home, session)
+    given = {"sessions": sessions, **values}
+    tools.validate_arguments(edit.SPEC, given)
+    store = tools.served.get_store(locate.locate_store(tools.served, edit.SPEC, given)["store"])
+    ids = edit.find_edited_ids(store, sessions)
     altered: dict[str, dict[str, tuple[Any, Any]]] = {}
-    for change in home.maintenance.preview_edit(exact, **values):
+    for change in store.preview_edit(ids, EditValues(**values)):  # type: ignore[typeddict-item]
         altered.setdefault(change.session_id, {})[change.what] = change.before, change.after
     count = len(altered)
     planned = PlanPreview("planned" if count else "nothing", None, None, count, ())
-    shown = render.render_session(home, home.db.summarize_session(exact), home.list_own_pins())
+    pins = store.list_own_pins()
+    rows = [render.render_session(store, store.summarize_session(each), pins) for each in ids]
+    shown_titles = {row["id"]: row["title"] or row["preview"] for row in rows}
     items = [
         {
             "id": render.render_id(name),
-            "title": shown["title"],
-            "why": "; ".join(_describe_changes(home, columns)),
+            "title": shown_titles.get(name, rows[0]["title"]),
+            "why": "; ".join(_describe_changes(store, columns)),
         }
         for name, columns in altered.items()
     ]
-    return plans.render_preview(home, planned) | {"items": items, "session": shown, "batch": None}
+    return plans.render_preview(store, planned) | {"items": items, "sessions": rows, "batch": None}
 
 
-def _describe_changes(home: ServedHome, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+def _describe_changes(store: ServedStore, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
     """Yield each column with its value before and after."""
     if "title" in columns:
-        was, becomes = (render.render_line(home, title) or "none" for title in columns["title"])
+        was, becomes = (render.render_line(store, title) or "none" for title in columns["title"])
         yield f"title: {was} -> {becomes}"
     for name in ("archived", "pinned"):
         if name in columns:
             was, becomes = ("yes" if value else "no" for value in columns[name])
             yield f"{name}: {was} -> {becomes}"
     if columns.keys() & {"ended_at", "end_reason"}:
-        reason = render.render_line(home, columns.get("end_reason", (None,))[0])
+        reason = render.render_line(store, columns.get("end_reason", (None,))[0])
         yield f"status: ended{f' ({reason})' if reason else ''} -> open"
 
 
 def _show_result(out: Terminal, kind: str, found: Answer) -> None:
     del kind
-    session = found["session"]
-    pinned = " · pinned" if session["pinned"] else ""
-    out.write_line(session["title"] or session["preview"] or "(nothing in it)", "bold")
-    out.write_line(f"{session['id']} · {session['source']} · {session['status']}{pinned}", "dim")
+    for session in found["sessions"]:
+        pinned = " · pinned" if session["pinned"] else ""
+        out.write_line(session["title"] or session["preview"] or "(nothing in it)", "bold")
+        source = f"{session['id']} · {session['source']} · {session['status']}{pinned}"
+        out.write_line(source, "dim")

@@ -17,6 +17,9 @@ _REPLACEMENTS = {
     "pass the sessions to finalize": "pass the sessions to finalize with --session",
     "what='expired', 'orphaned' or 'abandoned'": "expired, orphaned or abandoned",
     "takes no sessions and no filter": "takes no --session and no filter",
+    "status='archived'": "--status archived",
+    "(query=…)": "",
+    "No exclude_source": "No source",
 }
 
 _VALUE_PATTERN = re.compile(r"\bwhat='(\w+)'")

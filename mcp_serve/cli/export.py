@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 from rich.filesize import decimal
@@ -24,23 +25,28 @@ from mcp_serve.cli.terminal import Terminal
 from mcp_serve.cli.tool_calls import ToolCaller
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
-from mcp_serve.plain_text import to_plain_text
+from mcp_serve.locate import find_session_store
+from mcp_serve.served_store import ServedStore
+from mcp_serve.stores import ServedStores
+from mcp_serve.tools import read
 from session_core import Conflict, Denied, InvalidInput, SessionFilter, StorageError
-from session_core.maintenance import ExportResult
+from session_core.maintenance import ExportResult, export_transcripts
 
 EXAMPLES = """\
 Exports contain everything stored: secrets, compressed and rewound messages. Files
 are readable by their owner only, and existing files are not overwritten. Without
-an ID or a filter, everything is exported, archived conversations included.
+an ID or a filter, everything is exported, archived conversations included. Sessions
+of other agents are exported by ID, or all of one --store, with their subagents.
 
 examples:
   mcp-sessions export --out sessions.jsonl      everything, as a backup
-  mcp-sessions export 20261118_09 --format md   one conversation, to read
+  mcp-sessions export 20261118_09 --format md --out 18.md   one conversation, to read
   mcp-sessions export --project ~/shop --since 30d --format md --out notes/
   mcp-sessions export --source cron | gzip > cron.jsonl.gz
+  mcp-sessions export 0190a3f2 --raw > session.jsonl   as its agent wrote it
 """
 
-_FORMATS = {"jsonl": "jsonl", "md": "markdown"}
+_FORMATS = ("jsonl", "md")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,14 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "session", nargs="*", metavar="ID", help="id, prefix of an id, session key or title"
     )
     parser.add_argument(
-        "--format", choices=tuple(_FORMATS), default="jsonl", help="file format (default: jsonl)"
+        "--format", choices=_FORMATS, default="jsonl", help="file format (default: jsonl)"
+    )
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="the bytes of another agent's session: its file, or its database rows as JSON",
     )
     parser.add_argument(
         "--out",
         type=parse_text,
         metavar="FILE",
         default="-",
-        help="new file, or folder for one file each (default: -, standard output)",
+        help="new file, or folder for one file each (default: -, standard output, in a pipe)",
     )
     filters.add_filter_options(parser)
     add_home_options(parser)
@@ -68,9 +79,12 @@ def run(options: argparse.Namespace) -> int:
     to = None if options.out == "-" else _prepare_target(options.out)
     if to is None and options.json:
         raise InvalidInput("--json needs a file; name it with --out")
-    with ToolCaller(options, transcripts=False) as tools:
-        if len(tools.served.home_names) != 1 or tools.served.transcript_names:
-            raise InvalidInput("an export covers one home; name it with one --store")
+    if to is None and sys.stdout.isatty():
+        raise InvalidInput("an export is not for a terminal; name a file with --out, or use a pipe")
+    if options.raw and options.format != "jsonl":
+        raise InvalidInput("--raw has the format of the agent; leave --format out")
+    with ToolCaller(options, transcripts=bool(options.session)) as tools:
+        store = _choose_store(options, tools.served)
         missing = (
             None
             if options.session or options.json
@@ -80,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             Terminal(sys.stderr).write_line(missing)
             return DONE
         try:
-            done = _export_sessions(options, tools.home, to or _choose_printer())
+            done = _export_sessions(options, store, to or sys.stdout.buffer.write)
         except Conflict as error:  # the file exists; a retry fails too
             raise Denied(str(error)) from error
     if options.json:
@@ -90,19 +104,55 @@ def run(options: argparse.Namespace) -> int:
     return PARTIAL if done.gone or done.changed or done.there else DONE
 
 
+def _choose_store(options: argparse.Namespace, served: ServedStores) -> ServedStore:
+    """Return the store of the named sessions, or the only one that is served.
+
+    Raises:
+        InvalidInput: there are several.
+    """
+    if not options.session:
+        if len(served.names) != 1:
+            raise InvalidInput("an export covers one store; name it with one --store")
+        return served.get_store(None)
+    stores = served.get_stores()
+    names = {find_session_store(stores, each, read.SPEC): each for each in options.session}
+    if len(served.names) > 1 and len(names) > 1:
+        groups = " and ".join(f"{each!r:.80} of {name}" for name, each in names.items())
+        raise InvalidInput(f"an export covers one store, got {groups}; export them one by one")
+    return served.get_store(next(iter(names)))
+
+
 def _export_sessions(
-    options: argparse.Namespace, home: ServedHome, to: Path | Callable[[bytes], object]
+    options: argparse.Namespace, store: ServedStore, to: Path | Callable[[bytes], object]
 ) -> ExportResult:
-    sessions = [resolve.find_session(home, each).id for each in options.session] or None
+    sessions = [resolve.find_session(store, each).id for each in options.session] or None
+    where, form = _build_filter(options), _choose_form(options)
+    if not isinstance(store, ServedHome):
+        from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
+
+        if not isinstance(store, ServedTranscripts):
+            raise TypeError(f"{store.name} cannot be exported")
+        with ProgressBar("Exporting") as bar:
+            return export_transcripts(
+                store.library, to, sessions, where=where, form=form, progress=bar.report_progress
+            )
+    if options.raw:
+        raise InvalidInput("--raw is for sessions of other agents; leave it out for a home")
     with ProgressBar("Exporting") as bar:
-        return home.maintenance.export_sessions(
+        return store.maintenance.export_sessions(
             to,
             sessions,
-            where=_build_filter(options),
-            form="markdown" if options.format == "md" else "jsonl",
+            where=where,
+            form=form,
             client=TerminalProgress.client,
             progress=bar.report_progress,
         )
+
+
+def _choose_form(options: argparse.Namespace) -> Literal["jsonl", "markdown", "raw"]:
+    if options.raw:
+        return "raw"
+    return "markdown" if options.format == "md" else "jsonl"
 
 
 def _build_filter(options: argparse.Namespace) -> SessionFilter | None:
@@ -140,13 +190,6 @@ def _prepare_target(name: str) -> Path:
         except OSError as error:
             raise StorageError(f"cannot create {path}: {error.strerror}") from error
     return path
-
-
-def _choose_printer() -> Callable[[bytes], object]:
-    """Return a function that prints the export, cleaned if standard output is a terminal."""
-    if sys.stdout.isatty():
-        return lambda part: sys.stdout.write(to_plain_text(part.decode()))
-    return sys.stdout.buffer.write
 
 
 def _show_result(options: argparse.Namespace, done: ExportResult) -> None:

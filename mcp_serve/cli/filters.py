@@ -9,7 +9,14 @@ from typing import Any
 
 from mcp_serve import arguments as given_as
 from mcp_serve.arguments import parse_time
-from mcp_serve.cli.arguments import make_integer_parser, parse_amount, parse_text, parse_time_option
+from mcp_serve.cli.arguments import (
+    make_integer_parser,
+    parse_amount,
+    parse_before_option,
+    parse_project,
+    parse_text,
+    parse_time_option,
+)
 from mcp_serve.tools.list import ListArguments
 from mcp_serve.tools.prune import PruneArguments
 from session_core import SessionFilter
@@ -27,7 +34,7 @@ _PATTERN_FIELDS = {
 _RANGE_FIELDS = ("tokens", "cost", "tool_calls")
 
 
-_OTHER_ARGUMENTS = ("store", "plan")
+_OTHER_ARGUMENTS = ("store", "plan", "cursor")
 """Arguments of the tools that are not filters."""
 
 _DAY_S = 86_400.0
@@ -37,6 +44,8 @@ class _ExtraFilters(given_as.StoreArguments):
     """Filters of the command that the tools do not offer to a model."""
 
     source: given_as.Sources | None = None
+    exclude_source: given_as.Sources | None = None
+    titled: bool | None = None
     title: given_as.Text | None = None
     cwd: given_as.Project | None = None
     model: given_as.Text | None = None
@@ -57,7 +66,8 @@ class _ExtraFilters(given_as.StoreArguments):
         patterns = {field: getattr(self, name) for name, field in _PATTERN_FIELDS.items()}
         bounds = [f"{side}_{what}" for what in _RANGE_FIELDS for side in ("min", "max")]
         ranges = {name: getattr(self, name) for name in bounds}
-        return replace(where, **patterns, **ranges)
+        excluded = given_as.to_tuple(self.exclude_source)
+        return replace(where, exclude_source=excluded, titled=self.titled, **patterns, **ranges)
 
 
 class ListFilterArguments(_ExtraFilters, ListArguments):  # type: ignore[misc]  # several sources
@@ -82,17 +92,23 @@ class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]
 
 
 def add_filter_options(
-    parser: argparse.ArgumentParser, until: str = "last active before: 30d, a date"
+    parser: argparse.ArgumentParser, before: str = "last active before: 30d, a date"
 ) -> None:
-    """Add the filters to a verb; `until` is the help of `--until`."""
+    """Add the filters to a verb; `before` is the help of `--older-than`."""
     group = parser.add_argument_group("which sessions")
     group.add_argument(
         "--project",
-        type=parse_text,
+        type=parse_project,
         metavar="FOLDER",
-        help="working folder is this one or below it",
+        help="working folder is this one or below it; also the last part of its path",
     )
     group.add_argument("--source", type=parse_text, action="append", help="such as cli; repeatable")
+    group.add_argument(
+        "--exclude-source", type=parse_text, action="append", metavar="SOURCE", help="not this one"
+    )
+    group.add_argument(
+        "--titled", action=argparse.BooleanOptionalAction, help="with a title, or without one"
+    )
     group.add_argument(
         "--status", choices=("open", "ended", "archived", "all"), help="state of the session"
     )
@@ -100,10 +116,20 @@ def add_filter_options(
         *("--since", "--newer-than", "--after"),
         type=parse_time_option,
         metavar="TIME",
-        help="active at or after: 7d, a date",
+        help="active at or after: 7d, yesterday, a date",
     )
     group.add_argument(
-        *("--until", "--older-than", "--before"), type=parse_time_option, metavar="TIME", help=until
+        "--until",
+        type=parse_time_option,
+        metavar="TIME",
+        help="last active at or before; includes the whole of a day",
+    )
+    group.add_argument(
+        *("--older-than", "--before"),
+        type=parse_before_option,
+        metavar="TIME",
+        dest="until",
+        help=before,
     )
     group.add_argument("--end-reason", type=parse_text, metavar="REASON", help="such as cli_close")
     for name in ("--title", "--model", "--branch"):
@@ -138,5 +164,5 @@ def read_given_options(
 def parse_age_days(text: str | None) -> float | None:
     """Return the age of a time in days, 0 for a time in the future."""
     now = time.time()
-    at = parse_time("older-than", text, now)
+    at = parse_time("older-than", text, now, is_end=True)
     return None if at is None else max((now - at) / _DAY_S, 0.0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from mcp_serve import arguments as given_as
 from mcp_serve import plans
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import parse_text, parse_time_option
+from mcp_serve.cli.arguments import parse_before_option, parse_project, parse_text
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.tools import finalize
 
@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which sessions")
     group.add_argument(
         "--project",
-        type=parse_text,
+        type=parse_project,
         metavar="FOLDER",
         help="working folder is this one or below it",
     )
     group.add_argument("--source", type=parse_text, action="append", help="such as cli; repeatable")
     group.add_argument(
         "--older-than",
-        type=parse_time_option,
+        type=parse_before_option,
         metavar="TIME",
         help="last active before: 30d, a date",
     )

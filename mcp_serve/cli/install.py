@@ -19,6 +19,7 @@ from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
 from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import add_home_options, choose_driver
 from mcp_serve.cli.output import print_error, print_json
+from mcp_serve.cli.plan_command import can_ask_user
 from mcp_serve.cli.screen import Screen
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import InvalidInput, SessionError
@@ -77,7 +78,9 @@ def run(options: argparse.Namespace) -> int:
     code = confirm_and_apply(options, change)
     if code == DONE and not (options.json or options.plan_only):
         _show_transcripts(screen, served)
+        _offer_keeping(screen, served, options)
         screen.write_uncut(f"Restart {client.label}, then ask it what you worked on last week.")
+    served.close()
     return code
 
 
@@ -88,7 +91,15 @@ def _show_transcripts(screen: Screen, served: ServedStores) -> None:
     with suppress(SessionError):  # doctor reports it
         for store in transcript_summary.summarize_stores(served):
             screen.write_line(f"It can ask about {store.name}: {store.describe()}")
-    served.close()
+
+
+def _offer_keeping(screen: Screen, served: ServedStores, options: argparse.Namespace) -> None:
+    """Ask once whether to keep copies of the sessions of other agents."""
+    if served.transcript_names and can_ask_user() and not options.yes:
+        from mcp_serve.cli import keep  # noqa: PLC0415 -- only if it is asked
+
+        with suppress(SessionError):  # doctor reports it
+            keep.offer_keeping(screen, served)
 
 
 def _warn_missing_home(served: ServedStores) -> None:
@@ -130,6 +141,15 @@ def _list_clients(screen: Screen, options: argparse.Namespace) -> None:
             }
         )
         return
+    served = ServedStores(
+        ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
+    )
+    if served.transcript_names:
+        choose_driver()  # before the first look at a home
+        transcript_summary.show_stores(screen, served)
+        screen.write_line()
+        screen.write_line("Clients")
+    served.close()
     for client in CLIENTS:
         screen.write_line(
             f"{client.name:<15} {_find_client_state(client, machine, name):<14} {client.label}"

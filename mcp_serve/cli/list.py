@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from typing import get_args
 
 from mcp_serve.cli import filters
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
 from mcp_serve.tools import list as tools_list
+from session_core.types import SessionOrder
 
 _COLUMNS = (
     TableColumn("active", right=True),
@@ -33,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in the title or name")
     filters.add_filter_options(parser)
     parser.add_argument(
-        "--order", choices=("recent", "started", "size"), help="sort order (default: recent)"
+        "--order",
+        choices=get_args(SessionOrder),
+        help="sort order (default: recent)",
     )
     add_page_options(parser, 20)
     add_home_options(parser)
@@ -70,5 +74,7 @@ def _format_row(each: Answer) -> list[str]:
     shown = each["title"] or each["preview"] or "(nothing in it)"
     # The messages of a transcript are counted when it was read to its end.
     count = f"{each['messages']:,}" if "messages" in each else "-"
-    row = [format_age(each["last_active_at"]), count, shown, each["source"]]
+    # The agent has deleted it, and the kept copy is shown.
+    source = f"{each['source']}, kept" if "kept" in each else each["source"]
+    row = [format_age(each["last_active_at"]), count, shown, source]
     return [*row, each["id"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from mcp_serve import arguments as given_as
@@ -12,8 +13,11 @@ from mcp_serve.cli.options import add_home_options, add_json_option, add_page_op
 from mcp_serve.cli.terminal import TableColumn, format_local_time
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
 from mcp_serve.cursors import PagedQuery
-from mcp_serve.homes import ServedHome
+from mcp_serve.merging import merge_newest
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
+from session_core.ledger import AuditEntry
+from session_core.types import Page
 
 _COLUMNS = (
     TableColumn("when"),
@@ -52,20 +56,24 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-def _list_entries(home: ServedHome, given: LogArguments, asked: PagedQuery) -> Answer:
-    page = home.maintenance.log(given.limit, asked.place)
+def _list_entries(stores: Sequence[ServedStore], given: LogArguments, asked: PagedQuery) -> Answer:
+    page = merge_newest(stores, _read_entries, given.limit, asked.place)
     lines = [
         {
             "at": format_time(entry.at),
-            "who": render.render_line(home, entry.client),
-            "what": render.render_line(home, entry.what),
+            "who": render.render_line(store, entry.client),
+            "what": render.render_line(store, entry.what),
             "plan": entry.plan,
             "counts": entry.counts,
-            **({"store": home.store_name} if home.store_name else {}),
+            **({"store": entry.store or store.name} if store.store_name else {}),
         }
-        for entry in page.items
+        for store, entry in page.rows
     ]
-    return {"lines": lines, "next_cursor": asked.make_cursor(page.next_cursor)}
+    return {"lines": lines, "next_cursor": asked.make_cursor(page.places or None)}
+
+
+def _read_entries(store: ServedStore, limit: int, cursor: str | None) -> Page[AuditEntry]:
+    return store.list_audit_entries(limit, cursor)
 
 
 _SPEC = ToolSpec(
@@ -75,13 +83,15 @@ _SPEC = ToolSpec(
     arguments=LogArguments,
     answers=None,
     run=_list_entries,
+    merges=True,
+    place=dict[str, str],
 )
 
 
 def _show_entries(found: Answer) -> None:
     out = get_terminal()
     if not found["lines"]:
-        out.write_line("No changes are recorded for this home.")
+        out.write_line("No changes are recorded.")
         return
     show_list(_COLUMNS, found["lines"], _format_row)
     if found["next_cursor"] is not None:

@@ -38,6 +38,7 @@ VERBS = {
     ),
     "watch": ("mcp_serve.cli.watch", "print new messages and session changes as they happen"),
     "resume": ("mcp_serve.cli.resume", "continue a session of another agent in its agent"),
+    "keep": ("mcp_serve.cli.keep", "keep copies of sessions that their agents may delete"),
     "prune": ("mcp_serve.cli.prune", "move old and unused data to the trash"),
     "finalize": ("mcp_serve.cli.finalize", "end sessions"),
     "compress": (

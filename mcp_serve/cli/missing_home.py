@@ -61,6 +61,13 @@ def format_missing_note(served: ServedStores) -> str | None:
     return f"There is no home yet in {path}: {missing}; {suggest_remedy(path)}."
 
 
+def list_needless_homes(served: ServedStores) -> list[str]:
+    """Return the homes that do not exist and that nothing has named, next to transcripts."""
+    if not served.transcript_names or explain_wrong_name(served) is not None:
+        return []
+    return [name for name in served.home_names if find_missing_reason(served.get_path(name))]
+
+
 def find_missing_reason(path: Path) -> str | None:
     """Return why a path is not a home, None if it is one."""
     database = find_home(path).db_path

@@ -25,9 +25,9 @@ from mcp_serve.plain_text import HIDDEN
 
 def clean_text(text: str, passed: Sequence[str] = ()) -> str:
     """Return a text without terminal escapes and secrets; `passed` are command-line words."""
-    from mcp_serve.redaction import outgoing  # noqa: PLC0415 -- loaded after the first answer of a server
+    from mcp_serve.redaction import redaction  # noqa: PLC0415 -- loaded after the first answer of a server
 
-    return outgoing.clean_text(text, passed)
+    return redaction.clean_text(text, passed)
 
 
 def print_error(text: str, *, end: str = "\n") -> None:

@@ -158,7 +158,8 @@ def add_plan_arguments(
 
 def run_change(options: argparse.Namespace, change: ChangeRequest) -> int:
     """Make a change; return the exit code."""
-    with ToolCaller(options, changes=True) as tools:
+    needs_home = not change.spec.takes_transcripts
+    with ToolCaller(options, changes=True, needs_home=needs_home) as tools:
         runner = _ChangeRunner(options, change, tools)
         try:
             return runner.run()

@@ -36,7 +36,7 @@ def describe_plan(kind: str, count: int) -> str:
 def show_plan(out: Terminal, kind: str, found: Answer) -> None:
     """Show the items, protection, space and warnings of a plan."""
     out.write_line(describe_plan(kind, found["count"]), "bold")
-    if found["items"]:
+    if found.get("items"):
         out.write_line()
         show_items(out, found)
     show_protected(out, found)
@@ -61,7 +61,7 @@ def show_items(out: Terminal, found: Answer) -> None:
 
 def show_protected(out: Terminal, found: Answer) -> None:
     """Show how many items are protected, by reason."""
-    if found["protected"]:
+    if found.get("protected"):
         out.write_line()
         out.write_line("Protected:", "bold")
         out.write_table(
@@ -137,7 +137,7 @@ def show_result(out: Terminal, kind: str, found: Answer) -> None:
 _UNCOUNTED_FINDINGS = (
     *("unreadable", "broken_entries", "free_pages", "long_log", "no_database"),
     *("engine_fault", "damaged", "search_index_damaged", "search_index_incomplete"),
-    "blocked_index",
+    *("blocked_index", "unknown_layout"),
 )
 """Findings about a single object, shown without a count."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mcp_serve import plans
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import parse_folder
+from mcp_serve.cli.arguments import parse_folder, parse_text
 from mcp_serve.cli.options import add_extension_option, add_home_options, add_json_option
 from mcp_serve.tools import prune
 
@@ -23,6 +23,7 @@ examples:
   mcp-sessions prune                          show the plan and ask
   mcp-sessions prune ghosts --yes             apply without asking
   mcp-sessions prune --older-than 30d --source cron
+  mcp-sessions prune --older-than 30d --keep invoice --keep "tax return"
   mcp-sessions prune all --plan-only          show the plan and exit
 """
 
@@ -33,8 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trash", type=parse_folder, metavar="DIR", help="folder for the removed data"
     )
+    parser.add_argument(
+        "--keep",
+        action="append",
+        type=parse_text,
+        metavar="TEXT",
+        help="protect conversations: an id, or words in a message or the title; repeatable",
+    )
     plan_command.add_plan_arguments(parser, limit=True)
-    filters.add_filter_options(parser, until="last active before: 30d, a date (default: 90d)")
+    filters.add_filter_options(parser, before="last active before: 30d, a date (default: 90d)")
     add_extension_option(parser)
     add_home_options(parser)
     add_json_option(parser)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from functools import partial
 
-from mcp_serve import plans, render
+from mcp_serve import locate, plans, render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli import plan_command, plan_output
 from mcp_serve.cli.options import (
@@ -15,14 +15,14 @@ from mcp_serve.cli.options import (
     add_json_option,
     add_page_options,
 )
-from mcp_serve.cli.progress import TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer, show_list
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools import restore
 from session_core import InvalidInput
 from session_core.compression import UndoPlan
+from session_core.ledger import LabelChange
 from session_core.maintenance import PlanPreview
 
 _COLUMNS = (
@@ -79,7 +79,41 @@ def run(options: argparse.Namespace) -> int:
 
 def _preview_restore(batch: str, tools: ToolCaller) -> Answer:
     """Return the preview of an undo; an undo that drops data has a plan."""
-    home = tools.home
+    located = locate.locate_store(tools.served, restore.SPEC, {"batch": batch})["store"]
+    store = tools.served.get_store(located)
+    if not isinstance(store, ServedHome):
+        return _preview_labels(store, batch)
+    return _preview_in_home(store, batch)
+
+
+def _preview_labels(store: ServedStore, batch: str) -> Answer:
+    """Return the sessions of another agent whose labels an undo changes."""
+    labels = restore.get_labels(store)
+    undone = labels.get_undoable_batch(batch)
+    changes = labels.list_changes(batch)
+    planned = PlanPreview("planned", None, undone.expires_at, len(changes), ())
+    items = [
+        {"id": render.render_id(change.session_id), "title": None, "why": _describe_label(change)}
+        for change in changes
+    ]
+    return plans.render_preview(store, planned) | {
+        "items": items,
+        "batch": undone.id,
+        "at": format_time(undone.at),
+        "tool": undone.what,
+    }
+
+
+def _describe_label(change: LabelChange) -> str:
+    names = ("title", "archived", "pinned")
+    return ", ".join(
+        f"{name} as before"
+        for name in names
+        if getattr(change.before, name) != getattr(change.after, name)
+    )
+
+
+def _preview_in_home(home: ServedHome, batch: str) -> Answer:
     preview = home.maintenance.preview_restore(batch)
     if isinstance(preview, UndoPlan):
         preview = home.maintenance.get_plan(preview.plan)
@@ -108,14 +142,7 @@ def _show_plan(out: Terminal, kind: str, found: Answer) -> None:
         plan_output.show_items(out, found)
 
 
-def _list_batches(home: ServedHome, given: restore.RestoreArguments, asked: PagedQuery) -> Answer:
-    answer: Answer = restore.SPEC.run(home, given, asked, TerminalProgress("Looking"))
-    if home.store_name:
-        answer["batches"] = [batch | {"store": home.store_name} for batch in answer["batches"]]
-    return answer
-
-
-_LIST_SPEC = replace(restore.SPEC, run=_list_batches)
+_LIST_SPEC = replace(restore.SPEC, run=restore.list_batches)
 """The tool, used only to list batches."""
 
 

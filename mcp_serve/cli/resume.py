@@ -42,6 +42,11 @@ def run(options: argparse.Namespace) -> int:
     with ToolCaller(options) as tools:
         answer = tools.call_tool(read.SPEC, {"session": options.session, "limit": 1})
     session = answer["session"]
+    if "kept" in session:
+        raise Unsupported(
+            f"{session['source']} has deleted session {session['id']}; its kept copy can be read: "
+            f"mcp-sessions show {session['id']}"
+        )
     if "resume" not in session:
         raise Unsupported(f"no command continues session {session['id']} of {session['source']}")
     words, folder = shlex.split(session["resume"]), session.get("project")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from typing import get_args
 
 from mcp_serve import arguments as given_as
-from mcp_serve.cli.arguments import parse_text, parse_time_option
+from mcp_serve.cli.arguments import parse_project, parse_text, parse_time_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import format_age
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.tools import search
 from session_core import InvalidInput
+from session_core.types import SearchOrder
 
 EXAMPLES = """\
 examples:
@@ -20,13 +22,17 @@ examples:
   mcp-sessions search flush_batch --every --project ~/shop
 """
 
-_PASSED_OPTIONS = ("session", "project", "source", "status", "since", "until")
+_PASSED_OPTIONS = (
+    *("session", "project", "source", "exclude_source", "status", "since", "until"),
+    *("tool", "order"),
+)
 
 
 class SearchCommandArguments(search.SearchArguments):
     """The arguments of the search, with several sources."""
 
     source: given_as.Sources | None = None  # type: ignore[assignment]
+    exclude_source: given_as.Sources | None = None  # type: ignore[assignment]
 
 
 _SPEC = replace(search.SPEC, arguments=SearchCommandArguments)
@@ -39,17 +45,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=_parse_word,
         metavar="WORD",
-        help='words, "a phrase", prefix*, OR, NOT',
+        help='words, "a phrase", prefix*, OR, NOT; after -- also -word to exclude',
     )
     parser.add_argument("--session", metavar="ID", help="only this session")
     parser.add_argument(
         "--project",
-        type=parse_text,
+        type=parse_project,
         metavar="FOLDER",
         help="working folder is this one or below it",
     )
     parser.add_argument(
         "--source", type=parse_text, action="append", help="such as cli; repeatable"
+    )
+    parser.add_argument(
+        "--exclude-source",
+        type=parse_text,
+        action="append",
+        metavar="SOURCE",
+        help="not this one; repeatable",
     )
     parser.add_argument(
         "--status", choices=("open", "ended", "archived", "all"), help="state of the session"
@@ -58,13 +71,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=parse_time_option,
         metavar="TIME",
-        help="messages at or after: 7d, 12h, a date",
+        help="messages at or after: 7d, yesterday, a date",
     )
     parser.add_argument(
-        "--until", type=parse_time_option, metavar="TIME", help="messages before: 7d, 12h, a date"
+        "--until",
+        type=parse_time_option,
+        metavar="TIME",
+        help="messages at or before; includes a whole day",
     )
     parser.add_argument(
         "--role", action="append", help="only this role: user, assistant or tool; repeatable"
+    )
+    parser.add_argument(
+        "--tool", type=parse_text, metavar="NAME", help="only calls and answers of this tool"
+    )
+    parser.add_argument(
+        "--order",
+        choices=get_args(SearchOrder),
+        help="sort order (default: relevance)",
     )
     parser.add_argument(
         "--substring", action="store_true", help="match the exact characters instead of words"
@@ -107,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_hits(found: Answer) -> None:
     out = get_terminal()
-    if not found["hits"]:
+    if not found["hits"] and "note" not in found:
         out.write_line("Nothing found; try fewer words, or a prefix such as sched*.")
     for hit in found["hits"]:
         store = f" · {hit['store']}" if "store" in hit else ""
@@ -118,7 +142,9 @@ def _show_hits(found: Answer) -> None:
             "dim",
         )
         out.write_text(hit["snippet"])
-    if found["matched"] in ("prefix", "any"):
+        if "next" in hit:
+            out.write_text(f"→ {hit['next']}", "dim")
+    if found["matched"] in _MATCH_LABELS:
         out.write_hint(
             f"Matched {_MATCH_LABELS[found['matched']]}; no message has all of the words."
         )
@@ -126,4 +152,8 @@ def _show_hits(found: Answer) -> None:
         out.write_hint(f"Searched back to {found['searched_back_to']}; narrow it with --since.")
 
 
-_MATCH_LABELS = {"prefix": "prefixes", "any": "any of the words"}
+_MATCH_LABELS = {
+    "conversation": "words in different messages of a conversation",
+    "prefix": "prefixes",
+    "any": "any of the words",
+}

@@ -79,6 +79,8 @@ def _show_session(found: Answer) -> None:
     )
     if "resume" in session:
         out.write_line(f"resume: {session['resume']}", "dim")
+    if "kept" in session:
+        out.write_line(f"{session['source']} has deleted it; this is the kept copy", "dim")
     for message in found["messages"]:
         _show_message(out, message)
     if found["next_cursor"] is not None:

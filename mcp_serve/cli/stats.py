@@ -10,8 +10,10 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from rich.filesize import decimal
 from rich.text import Text
 
+from mcp_serve.cli import missing_home
 from mcp_serve.cli.arguments import parse_text
 from mcp_serve.cli.errors import DECLINED, DONE
 from mcp_serve.cli.options import add_home_options, add_json_option
@@ -20,7 +22,13 @@ from mcp_serve.cli.plan_command import format_declined
 from mcp_serve.cli.progress import TerminalProgress
 from mcp_serve.cli.report import charts, html
 from mcp_serve.cli.report.html import PageTarget
-from mcp_serve.cli.report.report import ChartPoint, HomeReport, SuggestedFix, build_report
+from mcp_serve.cli.report.report import (
+    ChartPoint,
+    HomeReport,
+    SuggestedFix,
+    build_report,
+    format_count,
+)
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.cursors import PagedQuery
@@ -38,6 +46,10 @@ examples:
   mcp-sessions stats --json | jq .findings
 """
 
+_STORE_COLUMNS = (
+    TableColumn("store", copied=True),
+    *(TableColumn(name, right=True) for name in ("sessions", "messages", "size", "tokens", "cost")),
+)
 _FIGURE_COLUMNS = (TableColumn("what"), TableColumn("how much", wraps=True))
 _LAST_LABEL = "this week"
 _ESTIMATED_NOTE = "estimated"
@@ -96,6 +108,9 @@ def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
         found = tools.call_tool(spec, {"deep": options.deep}, work)
     if work.is_cancelled():
         raise KeyboardInterrupt
+    if not is_plain:
+        for name in missing_home.list_needless_homes(tools.served):
+            found.pop(name, None)
     return found
 
 
@@ -110,7 +125,8 @@ def _load_chart_data(
             reports[store.name] = _load_report(store, given, work)
             continue
         for answer in stats.examine_transcripts(store):
-            reports[answer["stores"][0]["name"]] = answer | {"weeks": [], "tables": {}}
+            more: dict[str, Any] = {"weeks": [], "tables": {}, "is_transcripts": True}
+            reports[answer["stores"][0]["name"]] = answer | more
     return reports
 
 
@@ -122,6 +138,7 @@ def _load_report(
     return answer | {
         "weeks": [] if health is None else [asdict(week) for week in health.weeks],
         "tables": {} if sizes is None else dict(sizes.tables),
+        "is_transcripts": False,
     }
 
 
@@ -132,10 +149,22 @@ def _build_reports(options: argparse.Namespace, found: Answer) -> Iterator[HomeR
 
 def _show_reports(options: argparse.Namespace, found: Answer) -> None:
     out = get_terminal()
+    if len(found) > 1:
+        rows = [_format_store(answer) for answer in found.values()]
+        out.write_table(_STORE_COLUMNS, rows)
+        out.write_line()
     for number, report in enumerate(_build_reports(options, found)):
         if number:
             out.write_line()
         _show_report(out, report)
+
+
+def _format_store(answer: Answer) -> list[str]:
+    (store,) = answer["stores"]
+    counts = (f"{store['sessions']:,}", f"{store['messages']:,}", decimal(store["bytes"]))
+    cost = f"${answer['cost']:,.2f}" if answer["cost"] else ""
+    tokens = sum(answer["tokens"].values())
+    return [store["name"], *counts, format_count(tokens) if tokens else "", cost]
 
 
 def _show_report(out: Terminal, report: HomeReport) -> None:

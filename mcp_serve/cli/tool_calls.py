@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mcp_serve import plans
 from mcp_serve.cli import missing_home
-from mcp_serve.cli.errors import DONE, translate_arguments
+from mcp_serve.cli.errors import DONE, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import page_output, print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
@@ -36,6 +36,7 @@ Answer = dict[str, Any]
 class ToolCaller:
     """The served homes and calls of tools on them; read-only unless `changes`.
 
+    A change needs a home unless it also takes transcripts (`needs_home`).
     With `new` the home may be missing, for an import or for `watch`. Without `transcripts` those of
     other agents are left out.
 
@@ -49,6 +50,7 @@ class ToolCaller:
         options: argparse.Namespace,
         *,
         changes: bool = False,
+        needs_home: bool = True,
         new: bool = False,
         transcripts: bool = True,
     ) -> None:
@@ -66,7 +68,7 @@ class ToolCaller:
                 load_extension=getattr(options, "load_extension", False),
             )
         )
-        if changes and not self._served.home_names:
+        if changes and needs_home and not self._served.home_names:
             raise InvalidInput(
                 f"{', '.join(options.store)} holds transcripts of another agent, which are never "
                 "changed; name a home with --store"
@@ -175,14 +177,16 @@ def show_answer(
     else:
         with page_output(off=getattr(options, "no_pager", True)):
             show(answer)
+            if answer.get("note"):
+                get_terminal().write_line(translate_tool_text(answer["note"]), "dim")
     return DONE
 
 
 def show_list(
     columns: Sequence[TableColumn], entries: Sequence[Answer], row: Callable[[Answer], list[str]]
 ) -> None:
-    """Write entries as a table, with a store column if there are several stores."""
-    several = any("store" in entry for entry in entries)
+    """Write entries as a table, with a store column if their sources do not name the stores."""
+    several = any("store" in entry and entry["store"] != entry.get("source") for entry in entries)
     rows = [[entry["store"], *row(entry)] if several else row(entry) for entry in entries]
     get_terminal().write_table(
         [TableColumn("store", copied=True), *columns] if several else columns, rows

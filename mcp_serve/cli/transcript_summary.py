@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 
 from mcp_serve import render
-from mcp_serve.cli.screen import format_elapsed
+from mcp_serve.cli.screen import Screen, format_elapsed
 from mcp_serve.stores import ServedStores
+from session_core import SessionError
 
 _MAX_TITLE_CHARS = 60
 
@@ -52,3 +53,17 @@ def summarize_stores(served: ServedStores) -> list[StoreSummary]:
             None if coverage is None else coverage.problem,
         )
     return list(found.values())
+
+
+def show_stores(screen: Screen, served: ServedStores) -> None:
+    """Write the stores of other agents with counts and newest titles, if there are any."""
+    if not served.transcript_names:
+        return
+    screen.write_line("Sessions of other agents on this machine")
+    try:
+        for store in summarize_stores(served):
+            screen.write_line(f"  {store.name:<12} {store.describe()}")
+            if store.problem is not None:
+                screen.write_block("    ! ", store.problem)
+    except SessionError as error:
+        screen.write_uncut(f"  cannot be read: {error}")

@@ -11,7 +11,7 @@ from mcp_serve import arguments as given_as
 from mcp_serve import render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import parse_time_option
+from mcp_serve.cli.arguments import parse_before_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age, format_time_left
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         else:
             action.add_argument(
                 "--older-than",
-                type=parse_time_option,
+                type=parse_before_option,
                 metavar="TIME",
                 help="older than this, expired or not: 7d, a date; 0 is all",
             )

@@ -91,7 +91,7 @@ class _Watcher:
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         while True:
             try:
-                return await self._caller.get_answer(events.SPEC, chosen)
+                return await self._caller.call_tool(events.SPEC, chosen)
             except Busy:
                 await anyio.sleep(_BUSY_DELAY_S)
 

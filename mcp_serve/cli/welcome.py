@@ -38,8 +38,7 @@ def run(options: argparse.Namespace) -> int:
     screen = Screen(sys.stdout)
     if served.home_names:
         _show_home(screen, served)
-    if served.transcript_names:
-        _show_transcripts(screen, served)
+    transcript_summary.show_stores(screen, served)
     served.close()
     screen.write_line()
     for command, does in _list_next_commands(options.home):
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 def _show_home(screen: Screen, served: ServedStores) -> None:
     """Show the newest sessions of the home; one of our own that is needless is left out."""
     path = served.get_path()
-    if served.transcript_names and _is_needless(served, path):
+    if missing_home.list_needless_homes(served):
         return
     screen.write_uncut(f"Sessions in {path} ({missing_home.find_naming_source(served)})")
     try:
@@ -73,24 +72,6 @@ def _show_home(screen: Screen, served: ServedStores) -> None:
         screen.write_line(f"  {'active':>7}  title")
     for line in newest:
         screen.write_line(line)
-
-
-def _is_needless(served: ServedStores, path: Path) -> bool:
-    """Return True for a home that does not exist and that no option has named."""
-    is_missing = missing_home.find_missing_reason(path) is not None
-    return is_missing and missing_home.explain_wrong_name(served) is None
-
-
-def _show_transcripts(screen: Screen, served: ServedStores) -> None:
-    """Show what was found of other agents."""
-    screen.write_line("Sessions of other agents on this machine")
-    try:
-        for store in transcript_summary.summarize_stores(served):
-            screen.write_line(f"  {store.name:<12} {store.describe()}")
-            if store.problem is not None:
-                screen.write_block("    ! ", store.problem)
-    except SessionError as error:
-        screen.write_uncut(f"  cannot be read: {error}")
 
 
 def _list_next_commands(home: str | None) -> Iterator[tuple[str, str]]:

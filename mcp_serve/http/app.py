@@ -1,4 +1,7 @@
-"""Build one app for Streamable HTTP, SSE and `/health` with access checks, and serve it."""
+"""Build one app for Streamable HTTP, SSE and `/health` with access checks, and serve it.
+
+The time for a request and the number of unauthenticated connections are bounded.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import h11
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
@@ -18,11 +22,96 @@ from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
-from mcp_serve.http import limits
-from mcp_serve.http.auth import HEALTH, MCP, AccessRules, App, Guard, Scope
+from mcp_serve.http.auth import HEALTH, KNOWN_KEY, MCP, AccessRules, App, Guard, Scope
 from mcp_serve.sdk.messages import CheckedBodies
 from session_core import Denied
+
+# A new connection replaces the oldest unauthenticated one, so that a client with a token always
+# gets a connection.
+_MAX_CONNECTIONS = 256
+
+# Time for the head of a request, and again for its body.
+_REQUEST_TIMEOUT_S = 10.0
+
+
+class UnauthenticatedConnections:
+    """Connections without an authenticated request, oldest first."""
+
+    def __init__(self) -> None:
+        self._connections: dict[TimedConnection, None] = {}
+
+    def add(self, connection: TimedConnection) -> None:
+        """Add a connection and abort the oldest if there are too many."""
+        self._connections[connection] = None
+        if len(self._connections) > _MAX_CONNECTIONS:
+            oldest = next(iter(self._connections))
+            self.forget(oldest)
+            oldest.transport.abort()
+
+    def forget(self, connection: TimedConnection) -> None:
+        """Remove a connection that is authenticated or closed."""
+        self._connections.pop(connection, None)
+
+
+class TimedConnection(H11Protocol):
+    """A uvicorn connection with a time limit for each part of a request."""
+
+    unauthenticated: UnauthenticatedConnections
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        connection_state = {KNOWN_KEY: lambda: self.unauthenticated.forget(self)}
+        super().__init__(config, server_state, app_state | connection_state, _loop)
+        self._part: Any = None
+        self._closing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start waiting for the first request."""
+        super().connection_made(transport)
+        self.unauthenticated.add(self)
+        self._start_timeout()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self.unauthenticated.forget(self)
+        self._close_after_timeout(None)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Process received data and wait for the rest of the request."""
+        super().handle_events()
+        self._start_timeout()
+
+    def _start_timeout(self) -> None:
+        part = self.conn.their_state
+        unfinished = part in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
+        self._close_after_timeout(part if unfinished else None)
+
+    def _close_after_timeout(self, part: Any) -> None:
+        """Abort the connection unless this part of a request completes in time."""
+        if part is self._part:
+            return
+        self._part = part
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        if part is not None:
+            self._closing = self.loop.call_later(_REQUEST_TIMEOUT_S, self.transport.abort)
+
+
+def make_protocol() -> type[TimedConnection]:
+    """Return the connection class of one server, with its own unauthenticated connections."""
+    return type("Served", (TimedConnection,), {"unauthenticated": UnauthenticatedConnections()})
+
 
 SSE, MESSAGES = "/sse", "/messages/"
 
@@ -73,7 +162,7 @@ def serve_app(
     print(f"listening on http://{shown}:{port}{MCP}", file=sys.stderr, flush=True)  # noqa: T201 -- programs that start the server wait for this line
     config = uvicorn.Config(
         guard,
-        http=limits.make_protocol(),
+        http=make_protocol(),
         ws="none",
         log_config=None,
         access_log=False,

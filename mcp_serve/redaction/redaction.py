@@ -1,18 +1,22 @@
 """Redaction: remove secrets of known shapes from outgoing text.
 
 The whole text is searched, also in its normalized view, and cut afterwards. In a text that was cut
-before, the beginning of a secret at its end is removed too.
+before, the beginning of a secret at its end is removed too. `clean_text` and `clean_value` also
+remove terminal escapes, and what an error quotes of the arguments of the caller.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import takewhile
+from typing import Any, NamedTuple
 
+from mcp_serve.plain_text import to_plain_line, to_plain_text
 from mcp_serve.redaction.normalized_text import NormalizedText, has_escapes, is_disguised
-from mcp_serve.redaction.patterns import PHRASE, SHAPES, TOKENS, SecretShape
+from mcp_serve.redaction.secret_kinds import PHRASE, SHAPES, TOKENS, SecretShape
 
 MARK = "[redacted"
 
@@ -40,8 +44,9 @@ _MAX_PASSES = 4
 _SIGNS = "JAKWQGD$/dpc2_-."
 
 _MIN_BODY_CHARS = 12
-# Characters that may occur within a disguised or wrapped token.
-_BROKEN = r"[\\%&\x00-\x1f\x7f-\U0010ffff]"
+# Characters that may occur within a disguised or wrapped token: all but printable ASCII, and \ % &.
+# A set of ASCII characters compiles fast.
+_BROKEN = r"[^ -$'-\[\]-~]"
 
 
 class _Prefix(NamedTuple):
@@ -125,14 +130,11 @@ _compiled = lru_cache(maxsize=None)(re.compile)
 _TAIL_CHARS = 400
 
 
-def _build_open_pattern(prefix: str) -> str:
-    """Return the pattern of the beginning of a token, however short."""
-    return rf"(?<![A-Za-z0-9]){re.escape(prefix)}[\w\-.+/=%!$]*"
-
-
-_OPEN_PATTERN = re.compile(
-    "(?:"
-    + "|".join(_build_open_pattern(prefix.text) for prefix in _PREFIXES)
+# The beginning of a secret, however short, at the end of a text.
+_OPEN_PATTERN = (
+    "(?:(?<![A-Za-z0-9])(?:"
+    + "|".join(re.escape(prefix.text) for prefix in _PREFIXES)
+    + r")[\w\-.+/=%!$]*"
     + r"|\bsk-[\w\-]*"
     + r"|\b[0-9a-f]{9,}(?:-(?:u(?:s\d?)?)?)?"
     + r"|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[A-Za-z0-9]{9,}[\w.\-]*"
@@ -187,9 +189,10 @@ def _find_open_end(text: str) -> int | None:
     begin = max(0, len(text) - _TAIL_CHARS)
     view = NormalizedText(text[begin:])
     view.join_lines()
-    opened = [_OPEN_PATTERN.search(text, begin)]
+    pattern = _compiled(_OPEN_PATTERN)
+    opened = [pattern.search(text, begin)]
     if view.text != text:
-        opened.append(_OPEN_PATTERN.search(view.text))
+        opened.append(pattern.search(view.text))
     starts = [
         match.start() if number == 0 else begin + view.locate(match.start(), match.end())[0]
         for number, match in enumerate(opened)
@@ -312,3 +315,70 @@ def _blank_secrets(text: str, secrets: Iterable[Secret]) -> str:
         pieces += (text[place : secret.start], "[", "]" * (secret.stop - secret.start - 1))
         place = secret.stop
     return "".join((*pieces, text[place:]))
+
+
+# Characters between a secret and its name.
+_SEPARATORS = re.compile(r"[\s=:@\"'`\\/]+")
+
+# The shortest beginning of a secret that is removed.
+_MIN_PART_CHARS = 8
+
+
+def clean_text(text: str, passed: Any = None) -> str:
+    """Return a text without terminal escapes and secrets.
+
+    `passed` holds the arguments of the caller. An error may quote a secret of them cut short, which
+    no pattern recognises any more: beginnings of these secrets are removed too.
+    """
+    shown = redact(to_plain_text(text))
+    for secret in _list_secrets(passed):
+        start = shown.find(secret[:_MIN_PART_CHARS])
+        while start >= 0:
+            pairs = zip(shown[start:], secret, strict=False)
+            length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            shown = f"{shown[:start]}{MARK}]{shown[start + length :]}"
+            start = shown.find(secret[:_MIN_PART_CHARS], start + len(MARK) + 1)
+    return shown
+
+
+def clean_value(value: Any, passed: Any = None) -> Any:
+    """Return a JSON value with all its texts cleaned."""
+    if isinstance(value, str):
+        return clean_text(value, passed)
+    if isinstance(value, Mapping):
+        return {clean_text(key, passed): clean_value(item, passed) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean_value(item, passed) for item in value]
+    return value
+
+
+def _list_secrets(passed: Any) -> Iterator[str]:
+    """Yield the secrets in arguments and their parts, as an error may quote them."""
+    for text in {form for value in _list_texts(passed) for form in _list_forms(value)}:
+        for start, stop in find_spans(text):
+            parts = _SEPARATORS.split(text[start:stop])
+            if stop - start >= _MIN_PART_CHARS:
+                yield text[start:stop]
+            for part in parts:
+                if len(part) >= _MIN_PART_CHARS and (
+                    part is parts[-1] or any(map(str.isdigit, part))
+                ):
+                    yield part
+
+
+def _list_forms(text: str) -> Iterator[str]:
+    yield from (text, to_plain_text(text), to_plain_line(text))
+    if not (text.isascii() and text.isprintable() and "\\" not in text):
+        yield from (repr(text)[1:-1], json.dumps(text)[1:-1])
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _list_texts(key)
+            yield from _list_texts(item)
+    elif isinstance(value, Iterable):
+        for item in value:
+            yield from _list_texts(item)

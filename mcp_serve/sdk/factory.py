@@ -18,6 +18,7 @@ from mcp.types import (
 )
 
 from mcp_serve.sdk import private
+from mcp_serve.sdk.extensions import AppsExtension, SkillsExtension
 from mcp_serve.sdk.lazy import LazySurface, Surface
 from mcp_serve.sdk.messages import clean_failures
 from mcp_serve.subscriptions import Subscriptions
@@ -53,6 +54,7 @@ def create_lazy_server(
         middleware=[clean_failures, lazy.__call__],
         log_level="WARNING",
         subscriptions=subscriptions.bus,
+        extensions=[SkillsExtension(lazy.get_skills), AppsExtension()],
         **options,
     )
     lazy.server = server

@@ -14,6 +14,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.types import INVALID_PARAMS, Completion, ListResourcesResult
 
 from mcp_serve.sdk import private
+from mcp_serve.sdk.extensions import SkillSource
 from mcp_serve.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class Surface(Protocol):
     """The tools, resources, prompts and completions of a server."""
 
     tools: Sequence[Tool]
+
+    @property
+    def skills(self) -> SkillSource:
+        """The skills that the server offers."""
 
     def register(self, server: MCPServer[Any]) -> None:
         """Register resources and prompts."""
@@ -83,6 +88,12 @@ class LazySurface:
                 private.add_tools(self.server, surface.tools)
                 surface.register(self.server)
                 self.surface, self._loaded = surface, True
+
+    def get_skills(self) -> SkillSource:
+        """Return the skills; a request is delayed until they are loaded."""
+        if self.surface is None:
+            raise RuntimeError("the surface is not loaded")
+        return self.surface.skills
 
     async def load_after_answer(self) -> None:
         """Load the surface after the first answer was sent."""

@@ -1,22 +1,28 @@
-"""Tools with strict arguments, our own error messages and short JSON schemas."""
+"""Tools and results of the SDK, with our own argument models, errors and short JSON schemas."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resolve import build_resolver_plans, find_resolved_parameters
 from mcp.server.mcpserver.tools import Tool
-from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
-from mcp.types import ToolAnnotations
-from pydantic import ConfigDict, Field, TypeAdapter, model_validator
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from pydantic import Field, TypeAdapter
+
+from mcp_serve.answer_size import render_json
+from mcp_serve.arguments import ToolArguments
 
 Explain = Callable[[BaseException, Sequence[str]], str | None]
 Run = Callable[..., Awaitable[Any]]
+
+_UNANSWERED_MESSAGE = (
+    "the client did not answer the confirmation question, and nothing was changed; call again "
+    "with the same plan, or start the server with --confirm=never if the client cannot ask"
+)
 
 
 class StrictTool(Tool):
@@ -36,12 +42,17 @@ class StrictTool(Tool):
             return await super().run(arguments, context, convert_result)
         except ToolError as error:
             cause = error.__cause__ or error
-            message = self.explain(cause, tuple(self.fn_metadata.arg_model.model_fields))
+            message = self._explain_cause(cause)
             if message is None:
                 raise UnexpectedToolError(
                     f"{self.name} failed because of a defect of this server; see its log on stderr"
                 ) from cause
             raise ToolError(message) from cause
+
+    def _explain_cause(self, cause: BaseException) -> str | None:
+        if isinstance(cause, ToolError):  # ours raise none: the SDK rejects an answer to a question
+            return _UNANSWERED_MESSAGE
+        return self.explain(cause, tuple(self.fn_metadata.arg_model.model_fields))
 
 
 def make_strict_tool(
@@ -53,6 +64,7 @@ def make_strict_tool(
     arguments: type[ToolArguments],
     answers: Any,
     annotations: ToolAnnotations,
+    meta: dict[str, Any] | None,
     explain: Explain,
     check: Callable[[Any], None],
 ) -> Tool:
@@ -66,7 +78,7 @@ def make_strict_tool(
         name=name,
         title=title,
         description=description,
-        parameters=arguments.schema_of_input(),
+        parameters=make_input_schema(arguments),
         fn_metadata=ToolMetadata(
             arg_model=arguments,
             output_schema=slim_schema(TypeAdapter(answers).json_schema()),
@@ -77,84 +89,45 @@ def make_strict_tool(
         resolved_params=dict(resolved),
         resolver_plans=build_resolver_plans(resolved, set(arguments.model_fields)),
         annotations=annotations,
+        meta=meta,
         explain=explain,
     )
 
 
-class ToolArguments(ArgModelBase):
-    """The arguments of a tool; unknown names are an error, null means not given.
-
-    Types are strict, but a number without a fraction is an integer, as in JSON.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
-
-    # Arguments that a call without a cursor needs; a cursor contains them.
-    required: ClassVar[tuple[str, ...]] = ()
-
-    @model_validator(mode="after")
-    def _check_required(self) -> ToolArguments:
-        for name in self.required:
-            if getattr(self, name) is None and getattr(self, "cursor", None) is None:
-                raise ValueError(f"{name} is required")
-        return self
-
-    @classmethod
-    def schema_of_input(cls) -> dict[str, Any]:
-        """Return the JSON schema for the tool list."""
-        schema: dict[str, Any] = slim_schema(cls.model_json_schema(by_alias=True), is_input=True)
-        schema.pop("description", None)
-        return schema | ({"required": list(cls.required)} if cls.required else {})
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Any:
-        """Validate the arguments of a client."""
-        return cls.model_validate(
-            {
-                name: _parse_list(value)
-                if name in cls._find_list_fields()
-                else _to_whole_number(value)
-                for name, value in values.items()
-                if value is not None
-            }
-        )
-
-    @classmethod
-    @cache
-    def _find_list_fields(cls) -> frozenset[str]:
-        fields = cls.model_fields.items()
-        return frozenset(name for name, field in fields if "list" in str(field.annotation))
-
-
 class ToolMetadata(FuncMetadata):
-    """Validates arguments with the model alone; the tests validate results."""
+    """Validates arguments with the model alone, and makes results; the tests validate these."""
 
+    arg_model: Any
     check: Callable[[Any], None] = Field(exclude=True)
 
     def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments for the function: those that were given, and None for the rest."""
-        model: Any = self.arg_model
+        model: type[ToolArguments] = self.arg_model
         validated = model.read(arguments_to_validate)
         self.check(validated)
         return {
             name: value
-            for name, value in validated.model_dump_one_level().items()
+            for name, value in dict(validated).items()
             if name in validated.model_fields_set or value is None
         }
 
+    def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
+        """Return the result of an answer; a question to the user is one already.
 
-def _to_whole_number(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        Its text and its structured content hold the same data.
+        """
+        if isinstance(result, InputRequiredResult):
+            return result
+        # Some hosts show their model the text, others the structured content.
+        text = TextContent(type="text", text=render_json(result))
+        return CallToolResult(content=[text], structured_content=result)
 
 
-def _parse_list(value: Any) -> Any:
-    """Return a list sent as JSON text, as some hosts do."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return [value] if isinstance(value, str) else value
+def make_input_schema(arguments: type[ToolArguments]) -> dict[str, Any]:
+    """Return the JSON schema of arguments for the tool list."""
+    schema = slim_schema(arguments.model_json_schema(by_alias=True), is_input=True)
+    schema.pop("description", None)
+    return schema | ({"required": list(arguments.required)} if arguments.required else {})
 
 
 _MAX_SHOWN_LIMIT = 99_999

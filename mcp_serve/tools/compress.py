@@ -25,7 +25,7 @@ _PLAN_CHARS = 1_000  # the fields around the brief
 class CompressArguments(arguments.StoreArguments):
     """The arguments of `sessions_compress`."""
 
-    session: arguments.ExactSession | None = None
+    session: arguments.UntitledSession | None = None
     plan: Annotated[arguments.Handle, Field(description="From call 1.")] | None = None
     summary: (
         Annotated[str, Field(max_length=400_000, description="Your summary, with plan.")] | None
@@ -54,7 +54,7 @@ def compress_session(
         )
     try:
         planned = home.compressor.plan(
-            resolve.find_exact_session(home, arguments.session),
+            resolve.find_untitled_session(home, arguments.session),
             shape=arguments.shape,
             keep_last=arguments.keep_last,
             method=arguments.method,
@@ -115,8 +115,6 @@ def _render_plan(plan: str | None, expires_at: float | None, count: int) -> dict
         "plan": plan,
         "expires_at": format_time(expires_at),
         "count": count,
-        "items": [],
-        "protected": [],
         "bytes": plans.NO_BYTES,
         "warnings": [],
     }
@@ -136,7 +134,6 @@ def _render_result(plan: str, count: int, result: CompressionResult, trash: int)
             "kept": retention.kept,
             "by_kind": {kind: list(counts) for kind, counts in retention.by_kind.items()},
         },
-        "skipped": [],
         "remaining": 0,
         "batch": result.batch,
     }

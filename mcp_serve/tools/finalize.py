@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import arguments, plans, schemas
+from mcp_serve import arguments, known_values, plans, render, schemas
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
-from session_core.maintenance import PlanRequest
+from session_core.maintenance import PlanPreview, PlanRequest
 
 if TYPE_CHECKING:
     FinalizeWhat = str
@@ -44,16 +44,21 @@ def finalize_sessions(
         raise InvalidInput(
             "pass the sessions to finalize, or what='expired', 'orphaned' or 'abandoned'"
         )
+    matched = known_values.match_arguments([home], arguments)
+    if matched.is_unknown:
+        nothing = PlanPreview("nothing", None, None, 0, ())
+        return plans.render_preview(home, nothing) | render.render_note(*matched.notes)
     request = PlanRequest(
         arguments.what,
         verb="finalize",
         ids=plans.find_sessions(home, arguments.sessions),
-        where=plans.build_filter(arguments),
+        where=plans.build_filter(matched.arguments),
         older_than_days=arguments.older_than_days,
         reason=arguments.reason,
         start_new=arguments.start_new,
     )
-    return plans.render_preview(home, home.maintenance.plan(request))
+    preview = home.maintenance.plan(request)
+    return plans.render_preview(home, preview) | render.render_note(*matched.notes)
 
 
 SPEC = ToolSpec(

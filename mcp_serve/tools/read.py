@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from mcp_serve import answer_size, arguments, render, resolve, schemas
+from mcp_serve import answer_size, arguments, known_values, render, resolve, schemas
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.plain_text import shorten_text
 from mcp_serve.render import drop_empty
@@ -208,6 +208,9 @@ def _check_centre(home: ServedStore, session_id: str, message_id: int | None) ->
         )
 
 
+# A home may have others.
+_USUAL_ROLES = ("user", "assistant", "tool", "system")
+
 # With less room for messages, the session row is shortened.
 _MIN_ROOM = 400
 
@@ -215,6 +218,7 @@ _MIN_ROOM = 400
 _LONG_ID = 2**40
 
 _MAX_TRIES = 3
+_MAX_NOTE_CHARS = 700
 _ROOM_STEP = 500
 
 
@@ -247,14 +251,38 @@ class ReadArguments(arguments.PageArguments):
 def read_session(
     home: ServedStore, arguments: ReadArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
-    """Return a window of messages that fits.
+    """Return a window of messages that fits; without any it has a note with the reason.
 
     Raises:
         InvalidInput: there is no room for a message next to the session row.
     """
+    arguments = known_values.match_arguments([home], arguments).arguments
+    answer = _read_page(home, arguments, page_query)
+    if answer["messages"] or page_query.place is not None:
+        return answer
+    explained = answer | render.render_note(answer.get("note"), _explain_empty(home, arguments))
+    return explained if answer_size.count_chars(explained) <= arguments.max_chars else answer
+
+
+def _explain_empty(home: ServedStore, arguments: ReadArguments) -> str:
+    """Return why a page has no messages, and the next call."""
+    if arguments.roles is not None:
+        shown = render.render_line(home, ", ".join(arguments.roles), 100)
+        return f"No message here has the role {shown}; usual roles: {', '.join(_USUAL_ROLES)}."
+    if arguments.before is not None or arguments.after is not None:
+        return "There are no messages in this direction; call without before and after."
+    return "This session has no messages yet."
+
+
+def _read_page(
+    home: ServedStore, arguments: ReadArguments, page_query: PagedQuery
+) -> dict[str, Any]:
     arguments, page_query = _include_compacted(home, arguments, page_query)
     position = _get_position(home, arguments, page_query)
-    session_id = position.session if page_query.place is None else page_query.place[0]
+    is_first = page_query.place is None
+    session_id = position.session if is_first else page_query.place[0]
+    note = home.describe_relatives(session_id) if is_first else None
+    note = render.render_line(home, note, _MAX_NOTE_CHARS)
 
     def build_answer(
         row: dict[str, Any], builder: PageBuilder, *places: ReadPosition | None
@@ -266,7 +294,7 @@ def read_session(
             "session": row,
             "messages": sorted(builder.messages, key=lambda message: message["id"]),
             "next_cursor": next_cursor,
-            **drop_empty(prev_cursor=prev_cursor),
+            **drop_empty(prev_cursor=prev_cursor, note=note),
         }
 
     row, longest = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,13 +12,16 @@ from mcp_serve import answer_size, arguments, plans, render, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
+from mcp_serve.merging import merge_newest
 from mcp_serve.progress import CallContext
 from mcp_serve.render import drop_empty
+from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.compression import UndoPlan, UndoResult
-from session_core.ledger import StoredPlan
+from session_core.ledger import Batch, Labels, StoredPlan
 from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
+from session_core.types import Page
 
 
 class RestoreArguments(arguments.PageArguments):
@@ -29,18 +33,54 @@ class RestoreArguments(arguments.PageArguments):
 
 
 def restore_changes(
-    home: ServedHome, arguments: RestoreArguments, page_query: PagedQuery, work: CallContext
+    stores: Sequence[ServedStore],
+    arguments: RestoreArguments,
+    page_query: PagedQuery,
+    work: CallContext,
 ) -> dict[str, Any]:
-    """List undoable changes, or undo one."""
-    if arguments.plan is not None:
-        return _apply_plan(home, plans.load_plan(home, arguments.plan, SPEC.asks), work)
-    if arguments.batch is None:
-        return answer_size.fit_answer(
-            lambda limit: _list_batches(home, limit, page_query), "batches", arguments.limit
-        )
+    """List the undoable changes of the stores, or undo one of the first store."""
+    if arguments.plan is None and arguments.batch is None:
+        return list_batches(stores, arguments, page_query)
     if arguments.cursor is not None:
         raise InvalidInput("pass a batch or a cursor, not both")
-    return _restore_batch(home, arguments.batch, work)
+    store = stores[0]
+    if isinstance(store, ServedHome):
+        answer = _restore_in_home(store, arguments, work)
+    else:
+        answer = _restore_labels(store, arguments.batch or arguments.plan or "", work)
+    return answer | drop_empty(store=answer.get("store", store.store_name))
+
+
+def _restore_in_home(
+    home: ServedHome, arguments: RestoreArguments, work: CallContext
+) -> dict[str, Any]:
+    if arguments.plan is not None:
+        return _apply_plan(home, plans.load_plan(home, arguments.plan, SPEC.asks), work)
+    return _restore_batch(home, arguments.batch or "", work)
+
+
+def _restore_labels(store: ServedStore, batch: str, work: CallContext) -> dict[str, Any]:
+    """Undo an edit of labels; it is done at once."""
+    labels = get_labels(store)
+    restored = labels.restore(batch, client=work.client)
+    reason = "was edited again since"
+    return _render_result(
+        outcome="applied",
+        restored=len(restored.restored),
+        skipped=[{"id": render.render_id(each), "why": reason} for each in restored.skipped],
+        remaining=0,
+        batch=batch,
+        warnings=[],
+    ) | drop_empty(store=store.find_row_store(restored.store))
+
+
+def get_labels(store: ServedStore) -> Labels:
+    """Return the labels of a transcript store."""
+    from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
+
+    if not isinstance(store, ServedTranscripts):
+        raise TypeError(f"{store.name} has no labels")
+    return store.labels
 
 
 def _apply_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> dict[str, Any]:
@@ -81,20 +121,36 @@ def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str,
     )
 
 
-def _list_batches(home: ServedHome, limit: int, page_query: PagedQuery) -> dict[str, Any]:
-    page = home.maintenance.batches(limit, page_query.place, undone=False)
-    rows = [
-        {
-            "batch": batch.id,
-            "at": format_time(batch.at),
-            "tool": render.render_line(home, batch.what) or "",
-            "count": batch.count,
-            "expires_at": format_time(batch.expires_at),
-            **drop_empty(store=home.store_name),
+def list_batches(
+    stores: Sequence[ServedStore], arguments: RestoreArguments, page_query: PagedQuery
+) -> dict[str, Any]:
+    """Return the newest batches of the stores; each store has a position in the cursor."""
+
+    def fetch(limit: int) -> dict[str, Any]:
+        page = merge_newest(stores, _read_batches, limit, page_query.place)
+        return {
+            "batches": [_render_batch(store, batch) for store, batch in page.rows],
+            "next_cursor": page_query.make_cursor(page.places or None),
+            **render.render_note(page.parts.explain_failures()),
         }
-        for batch in page.items
-    ]
-    return {"batches": rows, "next_cursor": page_query.make_cursor(page.next_cursor)}
+
+    return answer_size.fit_answer(fetch, "batches", arguments.limit)
+
+
+def _read_batches(store: ServedStore, limit: int, cursor: str | None) -> Page[Batch]:
+    return store.list_batches(limit, cursor)
+
+
+def _render_batch(store: ServedStore, batch: Batch) -> dict[str, Any]:
+    name = store.store_name if batch.store is None else store.find_row_store(batch.store)
+    return {
+        "batch": batch.id,
+        "at": format_time(batch.at),
+        "tool": render.render_line(store, batch.what) or "",
+        "count": batch.count,
+        "expires_at": format_time(batch.expires_at),
+        **drop_empty(store=name),
+    }
 
 
 def _render_undone(home: ServedHome, result: Any, **handle: str) -> dict[str, Any]:
@@ -136,6 +192,9 @@ SPEC = ToolSpec(
     answers=schemas.RestoreOutput,
     run=restore_changes,
     changes=True,
+    takes_transcripts=True,
+    merges=True,
     destructive=True,
     asks="restore",
+    place=dict[str, str],
 )

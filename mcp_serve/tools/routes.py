@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from mcp_serve import answer_size, arguments, render, schemas
+from mcp_serve import answer_size, arguments, known_values, render, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
@@ -33,12 +33,21 @@ class RoutesArguments(arguments.PageArguments):
 
 
 _NO_ROUTES_NOTE = "Only homes have chats; list the sessions of this store with sessions_list."
+_EMPTY_NOTE = (
+    "No route matches; sessions_list(query=…) also finds chats that have no route any more."
+)
 
 
 def list_routes(
     stores: Sequence[ServedStore], arguments: RoutesArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return as many routes of the stores as fit, the last used first."""
+    homes = [store for store in stores if isinstance(store, ServedHome)]
+    if not homes:
+        return {"routes": [], "next_cursor": None, "note": _NO_ROUTES_NOTE}
+    notes = _check_platform(homes, arguments.platform)
+    if notes:
+        return {"routes": [], "next_cursor": None, **render.render_note(*notes)}
     last_key = None if page_query.place is None else tuple(page_query.place)
 
     def read(home: ServedHome) -> list[tuple[_SortKey, dict[str, Any]]]:
@@ -48,21 +57,36 @@ def list_routes(
             for entry, state in routes
         ]
 
-    homes = [store for store in stores if isinstance(store, ServedHome)]
-    if not homes:
-        return {"routes": [], "next_cursor": None, "note": _NO_ROUTES_NOTE}
     parts = read_stores(homes, read)
     routes = list(heapq.merge(*(rows for _, rows in parts), key=lambda route: route[0]))
+    is_filtered = arguments.query is not None or arguments.state is not None
+    empty_note = _EMPTY_NOTE if is_filtered and not routes else None
 
     def fetch(limit: int) -> dict[str, Any]:
         next_key = routes[limit - 1][0] if limit < len(routes) else None
         return {
             "routes": [row for _, row in routes[:limit]],
             "next_cursor": page_query.make_cursor(next_key),
-            **parts.render_note(),
+            **render.render_note(parts.explain_failures(), empty_note),
         }
 
     return answer_size.fit_answer(fetch, "routes", arguments.limit)
+
+
+def _check_platform(homes: Sequence[ServedHome], platform: str | None) -> list[str]:
+    """Return the note about a platform that no route has."""
+    if platform is None:
+        return []
+    existing = known_values.collect_values(homes, _list_platforms)
+    _, unknown = known_values.match_values([platform], existing)
+    if not unknown:
+        return []
+    return [known_values.explain_unknown(homes[0], "platform", unknown, sorted(existing))]
+
+
+def _list_platforms(store: ServedStore) -> list[str]:
+    entries = store.store.load_entries().values() if isinstance(store, ServedHome) else ()
+    return [str(entry.platform) for entry in entries if entry.platform]
 
 
 _SortKey = tuple[float, str, str]
@@ -81,7 +105,8 @@ def _list_after(
 def _find_matching(home: ServedHome, arguments: RoutesArguments) -> Iterator[SessionEntry]:
     words = [] if arguments.query is None else arguments.query.casefold().split()
     for entry in sorted(home.store.load_entries().values(), key=partial(_get_sort_key, home)):
-        if arguments.platform is not None and str(entry.platform or "") != arguments.platform:
+        platform = str(entry.platform or "").casefold()
+        if arguments.platform is not None and platform != arguments.platform.casefold():
             continue
         text = f"{entry.key} {entry.display_name or ''}".casefold()
         if all(word in text for word in words):

@@ -27,6 +27,10 @@ class ToolSpec:
     # Covers all served stores unless a call names one.
     merges: bool = False
     changes: bool = False
+    # Changes also what is ours of transcripts: their labels.
+    takes_transcripts: bool = False
+    # A change accepts the title of a session, not only its id or key.
+    takes_titles: bool = False
     destructive: bool = False
     idempotent: bool = True
     # The verb of the plans that this tool applies; the user is asked before. Empty: no plans.

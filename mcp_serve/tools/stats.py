@@ -16,7 +16,7 @@ from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import StorageError, describe_sqlite, find_gateway
 from session_core.maintenance import HealthReport
-from session_core.transcripts import StoreCoverage
+from session_core.transcripts import KeepStatus, StoreCoverage
 
 _MAX_SOURCES = 50
 _OTHERS_LABEL = "(others)"
@@ -57,6 +57,9 @@ def merge_reports(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "gateway_live": any(report["gateway_live"] for report in reports),
         "estimated": any(report["estimated"] for report in reports),
     }
+    kept = [report["keep"] for report in reports if "keep" in report]
+    if kept:
+        merged["keep"] = _add_counts(kept) | {"on": any(keep["on"] for keep in kept)}
     sums = ("messages", "growth_per_week", "cost")
     return first | merged | {name: sum(report[name] for report in reports) for name in sums}
 
@@ -92,7 +95,19 @@ def examine_transcripts(store: ServedStore) -> list[dict[str, Any]]:
     if not isinstance(store, ServedTranscripts):
         raise TypeError(f"{store.name} has no transcripts")
     with store.open_snapshot():
-        return [_render_coverage(store, part) for part in store.measure_coverage()]
+        parts = store.measure_coverage()
+    status = store.keep.measure_status()
+    return [_render_coverage(store, part) | _render_keep(status, part.store) for part in parts]
+
+
+def _render_keep(status: KeepStatus, store: str) -> dict[str, Any]:
+    """Return what is kept of a store; nothing unless the user has decided to keep."""
+    counts = status.stores.get(store)
+    if status.mode is None and counts is None:
+        return {}
+    sessions, size, gone = counts or (0, 0, 0)
+    keep = {"on": status.mode == "on", "sessions": sessions, "bytes": size, "source_gone": gone}
+    return {"keep": keep}
 
 
 def _render_coverage(store: ServedStore, part: StoreCoverage) -> dict[str, Any]:
@@ -118,7 +133,7 @@ def _render_coverage(store: ServedStore, part: StoreCoverage) -> dict[str, Any]:
         "tokens": dict(part.tokens),
         "cost": round(part.cost, 6),
         "findings": findings,
-        "sqlite": describe_sqlite().version,
+        "sqlite": f"SQLite {describe_sqlite().version}",
         "gateway_live": False,
         "estimated": False,
     }
@@ -163,7 +178,7 @@ def _render_unreadable(home: ServedHome, error: StorageError) -> dict[str, Any]:
         "tokens": {},
         "cost": 0.0,
         "findings": [_make_finding(home, "unreadable", str(error))],
-        "sqlite": describe_sqlite().version,
+        "sqlite": f"SQLite {describe_sqlite().version}",
         "gateway_live": find_gateway(home.db_path.parent) is not None,
         "estimated": True,
     }

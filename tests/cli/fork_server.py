@@ -47,6 +47,26 @@ class CommandResult:
     err: str
 
 
+_COMMAND = """\
+#!{python} -IS
+import json, os, socket, sys
+try:
+    jobs = socket.socket(fileno={jobs})
+except OSError:
+    os.execv(sys.executable, [sys.executable, "-m", "mcp_serve.cli.main", *sys.argv[1:]])
+reading, writing = os.pipe()
+job = {{"arguments": sys.argv[1:], "env": {{**os.environ}}, "folder": os.getcwd()}}
+job["terminal"] = False
+socket.send_fds(jobs, [json.dumps(job).encode()], [0, 1, 2, writing])
+for inherited in 0, 1, 2, writing:
+    os.close(inherited)
+with open(reading) as answer:
+    pid, code = answer
+os._exit(int(code) % 256)
+"""
+"""A command that lets the fork server run its verb, or runs it itself without that descriptor."""
+
+
 def build_environment(folder: Path | str) -> dict[str, str]:
     """Return an environment with this home directory."""
     named = {"LANG": "C.UTF-8", "TERM": "xterm", "PAGER": "cat"}
@@ -138,6 +158,16 @@ class ForkServer:
                 said.append(each.read().decode())
         return CommandResult(code, *said)
 
+    @property
+    def jobs(self) -> int:
+        """The descriptor that a shell must inherit for its commands."""
+        return self._jobs.fileno()
+
+    def write_command(self, path: Path) -> None:
+        """Write the command for shells."""
+        path.write_text(_COMMAND.format(python=sys.executable, jobs=self.jobs), encoding="utf-8")
+        path.chmod(0o755)
+
 
 # -- the process -------------------------------------------------------------------------------
 
@@ -145,7 +175,7 @@ class ForkServer:
 def _import_verbs() -> None:
     for module, _ in import_module("mcp_serve.cli.main").VERBS.values():
         import_module(module)
-    for name in ("maintenance.maintenance", "compression.compressor", "state.sqlite.database"):
+    for name in ("maintenance.maintenance", "compression.compressor", "state.sqlite.session_db"):
         import_module(f"session_core.{name}")
 
 

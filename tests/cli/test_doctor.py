@@ -169,6 +169,7 @@ def test_findings_name_fixing_command(look_in, sick):
     assert read_tree(sick.parent) == before
 
 
+@pytest.mark.thorough  # a client waits 10 seconds for an answer
 @pytest.mark.requirement("terminal:handshake")
 def test_handshake_failures_are_distinguished(look, sick, user):
     write_client_configuration(user, "cursor", *SERVE_ARGUMENTS, "--home", str(sick))

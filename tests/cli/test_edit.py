@@ -49,7 +49,7 @@ def test_combined_edits_share_undo(answer, run, home):
 
 
 def test_edit_json_has_session_and_batch(answer, run):
-    assert set(answer("edit", FRESH_SESSION_ID, "--archive", "--yes")) == {"session", "batch"}
+    assert set(answer("edit", FRESH_SESSION_ID, "--archive", "--yes")) == {"sessions", "batch"}
     assert answer("edit", FRESH_SESSION_ID, "--archive")["outcome"] == "nothing"
     assert run("edit", FRESH_SESSION_ID, "--archive").out == "Nothing to do.\n"
 
@@ -58,4 +58,4 @@ def test_edit_reopens_ended_session_after_yes(answer):
     old = "20260701_090000_0ld000"
     (item,) = answer("edit", old, "--reopen", "--plan-only")["items"]
     assert (item["id"], item["why"]) == (old, "status: ended (cli_close) -> open")
-    assert answer("edit", old, "--reopen", "--yes")["session"]["status"] == "open"
+    assert answer("edit", old, "--reopen", "--yes")["sessions"][0]["status"] == "open"

@@ -14,7 +14,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from tests.docs.pages import PAGES, find_code_blocks
 from tests.homes import add_message, connect
 from tests.readme import home
 from tests.readme.parts import README
+from tests.serve.test_transcripts import write_codex
 from tests.transcripts.trees import ClaudeTree
 
 CONTINUOUS_COMMANDS = ("serve --http", "watch")
@@ -73,16 +73,14 @@ EXAMPLES = sorted(
 
 
 @pytest.fixture(name="person")
-def _person(tmp_path):
+def _person(tmp_path, forks):
     """A user with a Hermes home, a project and the command on the path."""
     user = tmp_path / "person"
     home.build_home(user / ".hermes")
     (user / "shop").mkdir()
     commands = tmp_path / "bin"
     commands.mkdir()
-    command = commands / "mcp-sessions"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mcp_serve.cli.main "$@"\n')
-    command.chmod(0o755)
+    forks.write_command(commands / "mcp-sessions")
     path = f"{commands}{os.pathsep}{os.environ['PATH']}"
     return {"HOME": str(user), "PATH": path, "PYTHONIOENCODING": "utf-8", "TMPDIR": str(tmp_path)}
 
@@ -120,7 +118,9 @@ def _prepare_example(line, person, answer):
             (folder / name).write_text(text)
     for written in re.findall(r"> *(\S+)", line):
         Path(written.replace("~", person["HOME"])).parent.mkdir(parents=True, exist_ok=True)
-    if " resume " in line:
+    if " keep forget codex" in line:
+        write_codex(folder, "019a0000-0000-7000-8000-000000000001", "rename the ledger table")
+    if "0190a3f2" in line:
         ClaudeTree(folder).write("0190a3f2-1111-4222-8333-444455556666", ["which database"])
     if " import " in line:
         answer("mcp-sessions export --out sessions.jsonl")
@@ -146,9 +146,9 @@ def _is_continuous(line):
 
 @pytest.mark.requirement("project:examples")
 @pytest.mark.parametrize("line", [one for one in EXAMPLES if not _is_continuous(one)])
-def test_example_runs_as_described(line, person, shell, answer):
+def test_example_runs_as_described(line, person, shell, answer, forks):
     ready = _remove_missing_tools(_prepare_example(line, person, answer))
-    process = shell(ready, stdin=subprocess.DEVNULL)
+    process = shell(ready, stdin=subprocess.DEVNULL, pass_fds=[forks.jobs])
     said, error = process.communicate(timeout=100)
     # Nobody is there who could say yes: what asks has shown its plan, and stops.
     expected = (DONE,) if "--yes" in line or "--plan-only" in line else (DONE, DECLINED)

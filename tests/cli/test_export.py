@@ -9,7 +9,7 @@ import pytest
 from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB
 from tests.cli.command_user import CommandUser
-from tests.maintenance.carried import differences, rows
+from tests.maintenance.transfer_homes import differences, rows
 
 
 @pytest.fixture(name="home", scope="module")
@@ -101,12 +101,13 @@ def test_export_reports_result_as_json(person):
     }
 
 
-def test_printed_export_strips_terminal_escapes(person):
-    seen = person.sees(80, "export", "tip", "--format", "md")[1]
-    assert "on" in seen
-    assert "\x1b]0" not in seen
-    assert "\x07" not in seen
-    assert "\u202e" not in seen
+def test_export_at_terminal_needs_out(person):
+    code, seen = person.sees(80, "export", "tip")
+    assert code == 2
+    assert "name a file with --out" in seen
+    code, seen = person.sees(80, "export", "tip", "--out", "tip.jsonl")
+    assert code == 0
+    assert "Wrote 2 sessions" in seen
 
 
 @pytest.mark.parametrize(
@@ -116,6 +117,8 @@ def test_printed_export_strips_terminal_escapes(person):
         (("export", "--since", "soon"), 2, "such as '7d'"),
         (("export", "--title", "x" * 3000), 2, "--title must have at most"),
         (("export", "--json"), 2, "--out"),
+        (("export", "tip", "--raw"), 2, "--raw is for sessions of other agents"),
+        (("export", "tip", "--raw", "--format", "md"), 2, "--format"),
         (("export", "--out", ""), 2, "must not be empty"),
         (("export", "--format", "pdf"), 2, "--format"),
         (("export", "--out", "nowhere/file"), 1, "nowhere"),

@@ -7,7 +7,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
 
 import pytest
 
@@ -99,22 +98,14 @@ def _user(tmp_path):
 
 
 @pytest.fixture(name="run")
-def _run(user):
+def _run(forks, user):
     """Run the command with an empty user folder."""
     user.mkdir()
     (user / "project").mkdir()
     env = {"HOME": str(user), "PATH": os.environ["PATH"], "PYTHONIOENCODING": "utf-8"}
 
     def run(*arguments, **more):
-        return subprocess.run(
-            [sys.executable, "-m", "mcp_serve.cli.main", *arguments],
-            env=env | more,
-            cwd=user / "project",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
+        return forks.run(arguments, env | more, user / "project")
 
     return run
 
@@ -134,10 +125,10 @@ def write_file(path, data):
 def test_install_creates_file_and_uninstall_removes_file(run, user, name):
     path = find_client_file(name, user)
     done = run("install", name, "--yes")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.err) == (0, "")
     assert "serve" in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert run("uninstall", name, "--yes").returncode == 0
+    assert run("uninstall", name, "--yes").code == 0
     assert not path.exists()
 
 
@@ -183,7 +174,7 @@ def test_uninstall_keeps_changes_made_after_install(run, user):
 
 def test_toml_keeps_comments_order_and_servers(run, user):
     path = write_file(find_client_file("codex", user), TOML)
-    assert run("install", "codex", "--yes").returncode == 0
+    assert run("install", "codex", "--yes").code == 0
     text = path.read_text()
     assert "[mcp_servers.sessions]" in text
     for line in TOML.decode().splitlines():
@@ -202,8 +193,8 @@ def test_install_is_idempotent(run, user):
     run("install", "cursor", "--yes")
     once = path.read_bytes()
     done = run("install", "cursor")
-    assert done.returncode == 0
-    assert "is already configured" in done.stdout
+    assert done.code == 0
+    assert "is already configured" in done.out
     assert path.read_bytes() == once
 
 
@@ -213,7 +204,7 @@ def test_reinstall_keeps_additional_entry_keys(run, user):
     says = json.loads(path.read_text())
     says["mcpServers"]["sessions"]["timeout"] = 5000
     path.write_text(json.dumps(says))
-    assert run("install", "gemini", "--read-only", "--yes").returncode == 0
+    assert run("install", "gemini", "--read-only", "--yes").code == 0
     entry = json.loads(path.read_text())["mcpServers"]["sessions"]
     assert entry["timeout"] == 5000
     assert entry["args"][-1] == "--read-only"
@@ -232,9 +223,9 @@ def test_uninstall_restores_dangling_link(run, user):
     path = find_client_file("cursor", user)
     path.parent.mkdir(parents=True)
     path.symlink_to(user / "dotfiles" / "mcp.json")
-    assert run("install", "cursor", "--yes").returncode == 0
+    assert run("install", "cursor", "--yes").code == 0
     assert "sessions" in (user / "dotfiles" / "mcp.json").read_text()
-    assert run("uninstall", "cursor", "--yes").returncode == 0
+    assert run("uninstall", "cursor", "--yes").code == 0
     assert path.is_symlink()
     assert not path.exists()
 
@@ -244,7 +235,7 @@ def test_install_keeps_symbolic_link(run, user):
     path = find_client_file("cursor", user)
     path.parent.mkdir(parents=True)
     path.symlink_to(real)
-    assert run("install", "cursor", "--yes").returncode == 0
+    assert run("install", "cursor", "--yes").code == 0
     assert path.is_symlink()
     assert "sessions" in json.loads(real.read_text())["mcpServers"]
 
@@ -268,9 +259,9 @@ def test_install_keeps_symbolic_link(run, user):
 def test_malformed_configuration_is_left_unchanged(run, user, name, data, verb):
     path = write_file(find_client_file(name, user), data)
     done = run(verb, name, "--yes")
-    assert done.returncode == 1
-    assert str(path) in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 1
+    assert str(path) in done.err
+    assert "Traceback" not in done.err
     assert path.read_bytes() == data
     assert list(path.parent.iterdir()) == [path]
 
@@ -280,8 +271,8 @@ def test_read_only_configuration_is_left_unchanged(run, user):
     path = write_file(find_client_file("cursor", user), FORMS["plain"])
     path.chmod(0o444)
     done = run("install", "cursor", "--yes")
-    assert done.returncode == 1
-    assert "read-only" in done.stderr
+    assert done.code == 1
+    assert "read-only" in done.err
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -290,8 +281,8 @@ def test_foreign_server_with_name_is_kept(run, user, verb):
     data = b'{"mcpServers": {"sessions": {"command": "else"}}}'
     path = write_file(find_client_file("cursor", user), data)
     done = run(verb, "cursor", "--yes")
-    assert done.returncode == 1
-    assert "--name" in done.stderr
+    assert done.code == 1
+    assert "--name" in done.err
     assert path.read_bytes() == data
 
 
@@ -299,15 +290,15 @@ def test_foreign_server_with_name_is_kept(run, user, verb):
 def test_non_server_entry_with_name_is_kept(run, user, found):
     data = json.dumps({"mcpServers": {"sessions": found}}).encode()
     path = write_file(find_client_file("cursor", user), data)
-    assert run("install", "cursor", "--yes").returncode == 1
+    assert run("install", "cursor", "--yes").code == 1
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "-x", "ü", "x" * 65])
 def test_invalid_server_name_is_refused(run, user, name):
     done = run("install", "codex", f"--name={name}", "--yes")
-    assert done.returncode == 2
-    assert "letters, digits" in done.stderr
+    assert done.code == 2
+    assert "letters, digits" in done.err
     assert not find_client_file("codex", user).exists()
 
 
@@ -315,30 +306,28 @@ def test_custom_name_adds_second_server(run, user):
     path = write_file(
         find_client_file("cursor", user), b'{"mcpServers": {"sessions": {"command": "else"}}}'
     )
-    assert run("install", "cursor", "--name", "mine", "--yes").returncode == 0
+    assert run("install", "cursor", "--name", "mine", "--yes").code == 0
     assert set(json.loads(path.read_text())["mcpServers"]) == {"sessions", "mine"}
 
 
 @pytest.mark.parametrize("word", ["--yes", "--print"])
 def test_client_options_need_client(run, word):
     done = run("install", word)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "name the client" in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert "name the client" in done.err
 
 
 def test_install_without_terminal_needs_yes(run, user):
     done = run("install", "cursor")
-    assert done.returncode == 5
-    assert "+" in done.stdout
-    assert (
-        "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in done.stderr
-    )
+    assert done.code == 5
+    assert "+" in done.out
+    assert "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in done.err
     assert not find_client_file("cursor", user).exists()
 
 
 def test_print_shows_snippet_without_change(run, user):
     done = run("install", "vscode", "--print")
-    entry = json.loads(done.stdout)["servers"]["sessions"]
+    entry = json.loads(done.out)["servers"]["sessions"]
     assert (entry["type"], entry["args"][-1]) == ("stdio", "serve")
     assert not find_client_file("vscode", user).parent.exists()
 
@@ -380,7 +369,7 @@ def test_large_file_is_changed_in_place(here, user):
 
 
 def test_project_install_writes_project_file(run, user):
-    assert run("install", "claude-code", "--project", "--yes").returncode == 0
+    assert run("install", "claude-code", "--project", "--yes").code == 0
     path = user / "project" / ".mcp.json"
     assert "sessions" in json.loads(path.read_text())["mcpServers"]
     assert not find_client_file("claude-code", user).exists()
@@ -388,8 +377,8 @@ def test_project_install_writes_project_file(run, user):
 
 def test_client_without_project_file_is_refused(run):
     done = run("install", "claude-desktop", "--project", "--yes")
-    assert done.returncode == 1
-    assert "has no project configuration" in done.stderr
+    assert done.code == 1
+    assert "has no project configuration" in done.err
 
 
 def test_install_writes_requested_home(run, user):
@@ -419,12 +408,12 @@ def test_install_writes_home_from_environment(run, user, variable):
 
 def test_install_refuses_unknown_store(run, user):
     done = run("install", "cursor", "--store", "nobody", "--yes")
-    assert done.returncode == 3
-    assert "nobody" in done.stderr
+    assert done.code == 3
+    assert "nobody" in done.err
     assert not find_client_file("cursor", user).exists()
     done = run("install", "cursor", "--home", "none", "--yes")
-    assert done.returncode == 0
-    assert "there is no home in" in done.stderr
+    assert done.code == 0
+    assert "there is no home in" in done.err
 
 
 def test_first_copy_survives_later_changes(here, user):
@@ -456,7 +445,7 @@ def test_uninstall_removes_created_file_after_reinstall(here, user, name):
 
 
 def test_client_folder_variable_is_followed(run, user):
-    assert run("install", "codex", "--yes", CODEX_HOME=str(user / "c")).returncode == 0
+    assert run("install", "codex", "--yes", CODEX_HOME=str(user / "c")).code == 0
     assert (user / "c" / "config.toml").exists()
 
 
@@ -489,7 +478,7 @@ def test_client_list_shows_install_states(run, user):
     write_file(find_client_file("zed", user), b"{")
     run("install", "cursor", "--yes")
     done = run("install", PATH="/nowhere")
-    state = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()[: len(NAMES)]}
+    state = {line.split()[0]: line.split()[1] for line in done.out.splitlines()[: len(NAMES)]}
     assert (state["cursor"], state["qwen"], state["zed"]) == ("installed", "here", "cannot")
     assert state["codex"] == "-"
 
@@ -537,13 +526,13 @@ def test_concurrent_client_write_is_kept(screen, user):
 def test_plan_only_shows_change_without_writing(run, user, word):
     path = user / ".cursor" / "mcp.json"
     done = run("install", "cursor", word)
-    assert done.returncode == 0, done.stderr
-    assert '"sessions"' in done.stdout
-    assert done.stdout.splitlines()[-1] == "Nothing was changed."
+    assert done.code == 0, done.err
+    assert '"sessions"' in done.out
+    assert done.out.splitlines()[-1] == "Nothing was changed."
     assert not path.exists()
-    assert run("install", "cursor", "--yes").returncode == 0
+    assert run("install", "cursor", "--yes").code == 0
     before = path.read_bytes()
-    assert run("uninstall", "cursor", word).returncode == 0
+    assert run("uninstall", "cursor", word).code == 0
     assert path.read_bytes() == before
-    found = json.loads(run("uninstall", "cursor", word, "--json").stdout)
+    found = json.loads(run("uninstall", "cursor", word, "--json").out)
     assert (found["outcome"], path.read_bytes()) == ("planned", before)

@@ -31,6 +31,7 @@ ANSWERING_VERBS = {
     "install": (),
     "uninstall": ("zed",),
     "doctor": ("--token",),
+    "keep": (),
 }
 
 

@@ -71,7 +71,34 @@ def test_filters_and_limits_choose_sessions(reader):
     assert all(each)
     assert titles("--min-messages", "100") == ["Schema change for orders"]
     assert titles("--older-than", "9000") == []
+    assert titles("--since", "yesterday", "--until", "today") == titles("--since", "yesterday")
+    assert titles("--before", "today") == titles("--until", "yesterday")
     assert len(titles("--limit", "2")) == 2
+    some = ("--limit", "500")
+    assert len(titles("--titled", *some)) + len(titles("--no-titled", *some)) == len(titles(*some))
+    assert None not in titles("--titled", *some)
+    assert not titles("--source", "cli", "--exclude-source", "CLI")
+    assert titles("--project", "shop", *some) == titles("--project", "/home/sam/shop", *some)
+
+
+def test_list_explains_unknown_values(reader):
+    out = reader.run("list", "--source", "nowhere").out
+    assert out.startswith("No matching conversations.\nNo source 'nowhere'; existing: cli, ")
+    assert "`mcp-sessions search` looks into messages" in reader.run("list", "zeppelin").out
+
+
+def test_search_of_unknown_source_names_existing(reader):
+    done = reader.run("search", "orders", "--source", "nowhere")
+    assert "No source 'nowhere'; existing:" in done.out
+    assert "Nothing found" not in done.out
+    assert "Nothing found" in reader.run("search", "zeppelin").out
+
+
+def test_search_shows_reply_to_user(reader):
+    hits = json.loads(reader.run("search", "orders", "schema", "--json").out)["hits"]
+    replies = [hit["next"] for hit in hits if "next" in hit]
+    assert replies
+    assert f"→ {replies[0][:20]}" in reader.run("search", "orders", "schema").out
 
 
 def test_search_accepts_several_sources(reader):

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.command_user import CTRL_C, CommandUser, strip_style
 from tests.serve.test_transcripts import CLAUDE, CODEX, write_codex
 from tests.transcripts.conftest import read_everything
-from tests.transcripts.trees import ClaudeTree
+from tests.transcripts.trees import ClaudeTree, make_line
 
 
 @pytest.fixture(name="tree", autouse=True)
@@ -97,7 +97,7 @@ def test_resume_refuses_unknown_sessions(script):
 @pytest.mark.parametrize(
     "words",
     [
-        ("edit", CLAUDE, "--title", "x", "--yes"),
+        ("edit", CLAUDE, "--reopen", "--yes"),
         ("finalize", "--session", CLAUDE, "--yes"),
         ("compress", CLAUDE, "--yes"),
         ("prune", "--session", CLAUDE, "--yes"),
@@ -110,6 +110,113 @@ def test_changing_verbs_refuse_transcripts(script, tree, words):
     assert done.code in (1, 2)
     assert "transcript" in done.err
     assert read_everything(tree.projects) == before
+
+
+@pytest.mark.requirement("transcripts:labels")
+@pytest.mark.parametrize("store", [(), ("--store", "claude-code")])
+def test_edit_of_transcript_is_restored(script, tree, store):
+    before = read_everything(tree.projects)
+    done = script("edit", CLAUDE[:8], "--title", "The ledger", "--archive", "--yes", *store)
+    assert "title: none -> The ledger; archived: no -> yes" in done.out
+    batch = done.out.split()[-1]
+    assert "The ledger" in script("list", "--status", "archived", *store).out
+    assert batch in script("restore", *store).out
+    preview = script("restore", batch, "--plan-only", *store).out
+    assert "title as before, archived as before" in preview
+    assert "1 restored" in script("restore", batch, "--yes", *store).out
+    assert "The ledger" not in script("list", "--status", "all", *store).out
+    assert read_everything(tree.projects) == before
+
+
+def test_log_lists_edits_of_transcripts(answer, script):
+    script("edit", CLAUDE, "--title", "The ledger", "--yes")
+    (line,) = answer("log")["lines"]
+    assert (line["store"], line["what"]) == ("claude-code", "edit")
+    assert line["counts"] == {"sessions": 1, "title": True}
+
+
+def test_edit_of_several_has_one_undo(script):
+    done = script("edit", CLAUDE[:8], "--store", "claude-code", "--pin", "--yes")
+    assert done.code == 0
+    refused = script("edit", CLAUDE, CODEX, "--archive", "--yes")
+    assert refused.code == 2
+    assert "one call changes one store" in refused.err
+
+
+@pytest.mark.requirement("transcripts:raw")
+def test_raw_export_is_byte_identical(script, tree, tmp_path):
+    path = tree.get_path(CLAUDE)
+    path.write_bytes(path.read_bytes() + b'{"torn": "\xff')
+    assert script("export", CLAUDE[:8], "--raw", "--out", str(tmp_path / "one.jsonl")).code == 0
+    assert (tmp_path / "one.jsonl").read_bytes() == path.read_bytes()
+    folder = f"{tmp_path}/all/"
+    assert script("export", "--store", "claude-code", "--raw", "--out", folder).code == 0
+    assert (tmp_path / "all" / f"{CLAUDE}.jsonl").read_bytes() == path.read_bytes()
+    many = script("export", "--store", "claude-code", "--raw")
+    assert (many.code, "need a folder" in many.err) == (2, True)
+
+
+@pytest.mark.requirement("transcripts:exported")
+def test_exported_transcript_is_imported_into_home(script, tree, tmp_path):
+    line = make_line(
+        "sub", 0, "asked by the other", isSidechain=True, agentId="a1", sessionId=CLAUDE
+    )
+    child = tree.get_path(CLAUDE).with_suffix("") / "subagents" / "agent-a1.jsonl"
+    child.parent.mkdir(parents=True)
+    child.write_bytes(line)
+    script("edit", CLAUDE, "--title", "The ledger", "--yes")
+    file = str(tmp_path / "out.jsonl")
+    assert script("export", CLAUDE, CODEX, "--out", file).code == 2
+    assert "Wrote 2 sessions with 4 messages" in script("export", CLAUDE, "--out", file).out
+    assert script("import", file, "--yes").code == 0
+    (row,) = json.loads(script("list", "--store", "own", "--json").out)["sessions"]
+    assert (row["title"], row["source"], row["messages"]) == ("The ledger", "claude-code", 3)
+    page = json.loads(script("show", CLAUDE, "--store", "own", "--json").out)
+    assert [message["text"] for message in page["messages"]][1:] == ["we chose postgres", "good"]
+
+
+def test_transcript_is_exported_as_markdown(script):
+    done = script("export", CLAUDE, "--format", "md")
+    assert done.out.startswith(f"# {CLAUDE}\n\n- session: {CLAUDE}\n- source: claude-code\n")
+    assert "## assistant · 2025-10-09" in done.out
+
+
+@pytest.mark.requirement("transcripts:command")
+def test_stats_of_transcripts_have_no_database(script):
+    seen = script("stats").out
+    assert seen.startswith("store        sessions  messages")
+    assert "transcripts  " in seen
+    for word in ("own", "database", "trash", "gateway", "growth", "Sessions by source"):
+        assert word not in seen
+
+
+def test_doctor_reports_damaged_labels(script, tree):
+    script("edit", CLAUDE, "--title", "x", "--yes")
+    (path,) = tree.home.rglob("labels.db")
+    for file in path.parent.glob("labels.db*"):
+        file.write_bytes(b"no database" * 1000)
+    seen = " ".join(script("doctor").out.split())
+    assert "labels the file of labels" in seen
+    assert "claude-code 1 session, newest" in seen
+
+
+@pytest.mark.requirement("transcripts:command")
+@pytest.mark.parametrize("verb", [(), ("install",), ("demo",), ("doctor",)])
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_first_screens_name_found_stores(forks, tree, verb, columns):
+    person = CommandUser(forks, tree.home, tree.home / ".none")
+    code, seen = person.sees(columns, *verb)
+    lines = [line.rstrip() for line in strip_style(seen).splitlines()]
+    assert code == (verb == ("doctor",))  # which misses the home that this user has named
+    for store, title in (("claude-code", "which"), ("codex", "rename")):
+        assert any(f"{store}" in line and "1 session, newest" in line for line in lines)
+        assert title in strip_style(seen)
+    assert all(len(line) <= columns for line in lines if "session" in line)
+
+
+def test_list_without_home_has_no_store_column(script):
+    lines = script("list").out.splitlines()
+    assert lines[0].split() == ["active", "msgs", "title", "from", "id"]
 
 
 def test_missing_store_exits_with_3(script):

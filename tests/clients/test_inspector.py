@@ -76,6 +76,22 @@ def test_call_answer_matches_schema(inspect, era):
 
 
 @pytest.mark.requirement("server:inspector")
+@pytest.mark.parametrize("era", ERAS)
+def test_inspector_finds_card_of_tool(inspect, era):
+    given = ["--tool-name", "sessions_prune", "--app-info", "--protocol-era", era]
+    code, said = inspect("tools/call", *given)
+    assert code == 0, said
+    assert said["appInfo"] == {
+        "hasApp": True,
+        "toolName": "sessions_prune",
+        "resourceUri": "ui://mcp-sessions/sessions_prune.html",
+        "csp": {},
+        "prefersBorder": True,
+        "resourceMimeType": "text/html;profile=mcp-app",
+    }
+
+
+@pytest.mark.requirement("server:inspector")
 def test_tool_error_differs_from_failure(inspect):
     code, said = inspect(
         "tools/call", "--tool-name", "sessions_read", "--tool-arg", "session=nowhere"
@@ -103,6 +119,6 @@ def test_templates_are_listed(inspect):
 def test_prompts_are_listed_and_fetched(inspect):
     code, said = inspect("prompts/list")
     names = [each["name"] for each in said["result"]["prompts"]]
-    assert (code, names) == (0, ["catch_up", "tidy_up", "compress_session"]), said
+    assert (code, names) == (0, ["catch_up", "continue_here", "tidy_up", "compress_session"]), said
     code, said = inspect("prompts/get", "--prompt-name", "tidy_up")
     assert (code, len(said["result"]["messages"])) == (0, 1), said

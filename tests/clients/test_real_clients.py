@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +22,7 @@ from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 from tests.clients.conftest import WAYS, open_connection
 from tests.clients.packages import PACKAGES
 from tests.node import find_node, install_modules
+from tests.peers import ROOT
 
 OWN = {
     "claude": ("mcp", "add", "-s", "{scope}", "sessions", "--"),
@@ -177,6 +179,39 @@ def test_claude_connects_over_each_transport(run, ways):
     assert said.count("Connected") == 3, said
 
 
+@pytest.mark.requirement("terminal:plugin")
+def test_claude_installs_plugin(run):
+    run("claude", "plugin", "validate", str(ROOT))
+    run("claude", "plugin", "marketplace", "add", str(ROOT))
+    run("claude", "plugin", "install", "mcp-sessions@mcp-sessions")
+    details = run("claude", "plugin", "details", "mcp-sessions@mcp-sessions")
+    assert all(name in details for name in ("recall", "tidy", "SessionEnd", "sessions"))
+    said = run("claude", "mcp", "list")
+    assert "plugin:mcp-sessions:sessions: mcp-sessions serve - ✔ Connected" in said
+    run("claude", "plugin", "uninstall", "mcp-sessions@mcp-sessions")
+    assert "sessions" not in run("claude", "mcp", "list")
+
+
+@pytest.mark.requirement("terminal:plugin")
+def test_end_of_claude_session_calls_keep(clients, run, own, tmp_path):
+    """The program of the path is a script that writes its arguments down."""
+    run("claude", "plugin", "marketplace", "add", str(ROOT))
+    run("claude", "plugin", "install", "mcp-sessions@mcp-sessions")
+    program, calls = tmp_path / "bin" / "mcp-sessions", tmp_path / "calls"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$@" >> "{calls}"\n', encoding="utf-8")
+    program.chmod(0o755)
+    path = os.pathsep.join([str(program.parent), own["PATH"]])
+    line = [clients["claude"], "--print", "hello"]
+    options = {"cwd": tmp_path / "user", "stdin": subprocess.DEVNULL, "timeout": 50}
+    # Without an account the session ends at once, and with an error.
+    subprocess.run(line, env=own | {"PATH": path}, check=False, **options)
+    deadline = time.monotonic() + 10  # the hook runs in the background
+    while "keep --quiet" not in calls.read_text().splitlines():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.mark.requirement("server:clients")
 def test_gemini_connects_over_each_transport(run, ways, tmp_path):
     asked = {
@@ -264,7 +299,7 @@ def test_codex_calls_tools_and_reads_resources(codex, tmp_path):
     thread = codex.ask("thread/start", cwd=str(tmp_path / "user"))["thread"]["id"]
     found = codex.ask("mcpServerStatus/list", threadId=thread)["data"]
     counts = {each["name"]: (len(each["tools"]), len(each["resources"])) for each in found}
-    assert counts == {"stdio": (11, 8), "http": (11, 8)}
+    assert counts == {"stdio": (11, 14), "http": (11, 14)}
     for way in counts:
         at = {"threadId": thread, "server": way}
         given = {"tool": "sessions_list", "arguments": {"limit": 2}}

@@ -16,6 +16,13 @@ from tests.node import find_node, install_modules
 _PACKAGE = "@modelcontextprotocol/conformance"
 _VERSION = "0.2.0-alpha.12"
 
+_EXTENSION_SCENARIOS = tuple(
+    f"sep-2640-skills-{part}" for part in ("directory", "enumeration", "manifest")
+)
+"""Scenarios of extensions that the server has; `all` contains those of the protocol only."""
+
+_FIRST_WITH_EXTENSIONS = "2026-07-28"
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -39,16 +46,21 @@ class Suite:
 
     def run(self, port: int, revision: str, results: Path) -> dict[str, Scenario]:
         """Run every scenario of a revision against `/mcp` on a local port."""
-        expected = ["--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
-        address = ["--url", f"http://127.0.0.1:{port}/mcp"]
+        given = ["--url", f"http://127.0.0.1:{port}/mcp", "--spec-version", revision]
+        given += ["--output-dir", str(results)]
+        self._start(*given, "--suite", "all")
+        for name in _EXTENSION_SCENARIOS if revision >= _FIRST_WITH_EXTENSIONS else ():
+            self._start(*given, "--scenario", name, "--force")
+        return dict(sorted(map(_read, results.glob("server-*/checks.json"))))
+
+    def _start(self, *given: str) -> None:
         subprocess.run(
-            [find_node(), self.folder / "dist" / "index.js", "server", *address, *expected],
+            [find_node(), self.folder / "dist" / "index.js", "server", *given],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=100,
             check=False,  # it fails if any scenario does, and a server need not have them all
         )
-        return dict(sorted(map(_read, results.glob("server-*/checks.json"))))
 
     def required(self, revision: str) -> set[str]:
         """Return the scenarios that the suite requires of a server of a revision."""

@@ -41,8 +41,9 @@ _TITLE = 84
 
 QUOTED = frozenset(
     {
-        *("text", "snippet", "preview", "title", "name", "digest", "must_survive"),
+        *("text", "snippet", "next", "preview", "title", "name", "digest", "must_survive"),
         *("source", "by_source", "project", "end_reason", "reason", "tool", "why", "warnings"),
+        *("model", "kind"),  # labels of agents, each one line; `kind` is that of an attachment
     }
 )
 """The fields of answers that may quote stored text."""

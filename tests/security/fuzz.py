@@ -16,7 +16,7 @@ TOOLS = {
     "sessions_stats": ("deep", "store"),
     "routes_list": ("limit", "cursor", "query", "state"),
     "events_wait": ("cursor", "session"),
-    "sessions_edit": ("session", "title", "archived", "pinned", "reopen"),
+    "sessions_edit": ("sessions", "title", "archived", "pinned", "reopen"),
     "sessions_finalize": ("sessions", "what", "reason", "plan"),
     "sessions_compress": ("session", "plan", "summary", "focus", "keep_last"),
     "sessions_prune": ("what", "sessions", "older_than_days", "plan"),

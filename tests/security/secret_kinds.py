@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
-from mcp_serve.redaction.patterns import SHAPES, TOKENS
+from mcp_serve.redaction.secret_kinds import SHAPES, TOKENS
 
 _SETS = {
     "a": string.ascii_letters + string.digits,

@@ -9,13 +9,12 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.redaction.outgoing import clean_text
-from mcp_serve.redaction.redaction import MARK, redact
+from mcp_serve.redaction.redaction import MARK, clean_text, redact
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
-from tests.security.test_patterns import INNOCENTS, MOST_TAKEN
+from tests.security.test_secret_kinds import INNOCENTS, MOST_TAKEN
 from tests.security.walk import Walk
 
 PREVIEW = 60

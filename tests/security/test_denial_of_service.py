@@ -109,8 +109,10 @@ async def test_limits_and_answers_are_bounded(client):
 
 def make_cursor_bomb(size):
     """Return a small cursor that expands into a large one."""
-    text = json.dumps(["sessions_list", "0" * 12, {"query": "a" * size}, 0.0, None])
-    return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+    text = json.dumps(["sessions_list", {"query": "a" * size}, 0.0, None])
+    packer = zlib.compressobj(9, wbits=-15)
+    packed = b"digest" + packer.compress(text.encode()) + packer.flush()
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 @pytest.mark.requirement("security:load")

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from mcp_serve import server
 from mcp_serve.registry import SPECS
-from mcp_serve.sdk.tools import slim_schema
+from mcp_serve.sdk.tools import make_input_schema, slim_schema
 from mcp_serve.stores import ServedStores, ServerOptions
 from tests.security.corpus import LONG, plant_texts
 from tests.security.walk import COMPLETED
@@ -91,7 +91,7 @@ def plausible_values(name, schema):
 
 def tool_arguments(spec):
     """Return arguments for a tool: mostly valid ones, often one odd value."""
-    listed = spec.arguments.schema_of_input()
+    listed = make_input_schema(spec.arguments)
     meant = {
         name: plausible_values(name, schema)
         for name, schema in listed["properties"].items()

@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 from mcp.types import ElicitResult
 
-from mcp_serve import server
+from mcp_serve import cursors, server
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import OLD
@@ -65,7 +65,7 @@ async def test_plan_of_other_home_is_refused(call, refused, tmp_path):
     served = ServedStores(ServerOptions(home=str(path)))
     async with Client(server.create_server(served), cache=None) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
-        edited = await client.call_tool("sessions_edit", {"session": "old", "title": "t"})
+        edited = await client.call_tool("sessions_edit", {"sessions": "old", "title": "t"})
         batch = edited.structured_content["batch"]
     served.close()
     assert "there is no plan" in await refused("sessions_prune", plan=plan)
@@ -124,14 +124,22 @@ async def test_applied_plan_does_nothing_again(db, call):
 
 
 def repack_cursor(cursor, change):
-    """Return a cursor that was decoded, changed and encoded again."""
-    text = zlib.decompress(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    parts = json.loads(text)
+    """Return a cursor that was decoded, changed and encoded again with its old digest."""
+    raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    unpacker = zlib.decompressobj(wbits=-15, zdict=cursors._COMMON_TEXT)
+    packed = cursors._unpack_uuids(unpacker.decompress(raw[DIGEST_BYTES:]))
+    parts = [raw[:DIGEST_BYTES], *json.loads(packed)]
     change(parts)
-    packed = zlib.compress(json.dumps(parts).encode())
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    digest, content = (parts[0], parts[1:]) if parts else (b"", [])
+    packer = zlib.compressobj(9, wbits=-15, zdict=cursors._COMMON_TEXT)
+    text = cursors._pack_uuids(json.dumps(content, separators=(",", ":")).encode())
+    packed = packer.compress(text) + packer.flush()
+    return base64.urlsafe_b64encode(digest + packed).decode().rstrip("=")
 
 
+DIGEST_BYTES = 6
+
+# The parts are digest, tool, query, time and position.
 CHANGES = {
     "query": lambda parts: parts[2].update(status="all"),
     "store": lambda parts: parts[2].update(store="hermes:work"),
@@ -140,20 +148,35 @@ CHANGES = {
     "no place": lambda parts: parts.__setitem__(4, None),
     "number": lambda parts: parts.__setitem__(4, 7),
     "nothing": lambda parts: parts.clear(),
-    "digest": lambda parts: parts.__setitem__(1, "0" * 12),
+    "digest": lambda parts: parts.__setitem__(0, bytes(DIGEST_BYTES)),
     "now": lambda parts: parts.__setitem__(3, 1e300),
 }
+
+
+@pytest.mark.requirement("security:handles")
+@pytest.mark.parametrize("tool", ["sessions_list", "sessions_search", "events_wait"])
+async def test_repacked_cursor_without_change_is_accepted(db, call, tool):
+    """So the refusals below are due to the changes, not to the encoding."""
+    cursor = await fetch_cursor(db, call, tool)
+    assert repack_cursor(cursor, lambda _: None) == cursor
+    waiting = {"timeout_s": 0} if tool == "events_wait" else {}
+    await call(tool, cursor=repack_cursor(cursor, lambda _: None), **waiting)
+
+
+async def fetch_cursor(db, call, tool):
+    """Return the cursor of a first page."""
+    for number in range(3):
+        db.append_message(f"s{number}", "user", "hello", create={"source": "cli"})
+    arguments = {"sessions_list": {"limit": 1}, "sessions_search": {"query": "hello", "limit": 1}}
+    page = await call(tool, **arguments.get(tool, {"timeout_s": 0}))
+    return page.get("next_cursor") or page["cursor"]
 
 
 @pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("tool", ["sessions_list", "sessions_search", "events_wait"])
 async def test_tampered_cursor_is_refused(db, call, refused, tool, change):
-    for number in range(3):
-        db.append_message(f"s{number}", "user", "hello", create={"source": "cli"})
-    arguments = {"sessions_list": {"limit": 1}, "sessions_search": {"query": "hello", "limit": 1}}
-    page = await call(tool, **arguments.get(tool, {"timeout_s": 0}))
-    cursor = page.get("next_cursor") or page["cursor"]
+    cursor = await fetch_cursor(db, call, tool)
     text = await refused(tool, cursor=repack_cursor(cursor, CHANGES[change]))
     assert "malformed cursor" in text
     assert "pass" in text

@@ -13,16 +13,18 @@ import pytest
 
 from tests.cli.fork_server import build_environment
 from tests.security.hostile_homes import HOMES
+from tests.thorough import take_share
 
 VERBS = (
     ("list",),
     ("show", "fill_0_00001"),
     ("search", "the"),
     ("stats",),
-    ("doctor",),
     ("prune", "sessions", "--older-than", "0", "--plan-only"),
     ("routes",),
 )
+DOCTOR = (("doctor",),)
+"""Starts a server of its own, which takes as long as all other verbs."""
 
 
 @pytest.fixture(name="opener", scope="module")
@@ -54,6 +56,17 @@ def test_hostile_home_table_is_complete():
 @pytest.mark.requirement("hostile:homes")
 @pytest.mark.parametrize("name", HOMES)
 def test_verbs_survive_hostile_homes(opener, tmp_path, name):
+    check_verbs(VERBS, opener, tmp_path, name)
+
+
+@pytest.mark.requirement("hostile:homes")
+@pytest.mark.parametrize("name", take_share(HOMES, 8))
+def test_doctor_survives_hostile_homes(opener, tmp_path, name):
+    check_verbs(DOCTOR, opener, tmp_path, name)
+
+
+def check_verbs(verbs, opener, tmp_path, name):
+    """Run verbs on a hostile home, and check their ends and what is outside."""
     home, outside, user = tmp_path / "home", tmp_path / "outside", Path(os.environ["HOME"])
     home.mkdir()
     outside.mkdir()
@@ -64,7 +77,7 @@ def test_verbs_survive_hostile_homes(opener, tmp_path, name):
     job = {
         "home": str(home),
         "env": build_environment(user) | {"MCP_SESSIONS_STATE": str(user / "state")},
-        "verbs": VERBS,
+        "verbs": verbs,
         "out": str(tmp_path / "out"),
         "err": str(tmp_path / "err"),
     }
@@ -73,7 +86,7 @@ def test_verbs_survive_hostile_homes(opener, tmp_path, name):
     ended = opener.stdout.readline().strip()
     out, err = ((tmp_path / item).read_text(errors="replace") for item in ("out", "err"))
     codes = [line for line in out.splitlines() if line.startswith("CODE ")]
-    assert (ended, len(codes)) == ("0", len(VERBS)), (codes, err[-2_000:])
+    assert (ended, len(codes)) == ("0", len(verbs)), (codes, err[-2_000:])
     assert [code for code in codes if code.split()[-1] not in "0123456"] == []
     assert "Traceback" not in err + out, err[-2_000:]
     assert "\x1b" not in err + out

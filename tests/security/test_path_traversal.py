@@ -62,7 +62,7 @@ async def test_path_arguments_open_no_file(client, refused, tmp_path, name):
         ("sessions_list", {"store": name[:200]}),
         ("sessions_stats", {"store": name[:200]}),
         ("sessions_list", {"cursor": name}),
-        ("sessions_edit", {"session": name, "title": "x"}),
+        ("sessions_edit", {"sessions": [name], "title": "x"}),
         ("sessions_finalize", {"sessions": [name]}),
         ("sessions_finalize", {"plan": name[:100]}),
         ("sessions_compress", {"session": name}),
@@ -106,8 +106,8 @@ async def test_project_filter_opens_no_folder(call, name):
 @EVERY
 async def test_path_title_creates_no_file(call, tmp_path, home_path, name):
     before = list_files(tmp_path)
-    edited = await call("sessions_edit", session="s1", title=name[:100])
-    assert edited["session"]["title"] == name[:100].replace("\x00", "")
+    edited = await call("sessions_edit", sessions="s1", title=name[:100])
+    assert edited["sessions"][0]["title"] == name[:100].replace("\x00", "")
     kept = home_path / ".mcp-sessions"
     assert [path for path in list_files(tmp_path) - before if kept not in path.parents] == []
 

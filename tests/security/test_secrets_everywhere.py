@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.security.corpus import LONG, plant_texts
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
 from tests.security.walk import walk_home
+from tests.transcripts.trees import ClaudeTree
 
 NAMES = sorted(DISGUISES)
 ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(NAMES)))]
@@ -30,6 +32,14 @@ EVERY_VERB = {
     "routes": [[], ["--json"], ["SECRET"]],
     "stats": [[], ["--json"], ["--html", "-"]],
     "watch": [["--store", "SECRET"], ["--session", "SECRET"]],
+    "keep": [
+        *(["on", "SECRET"], ["on"], ["--json"], ["status", "--json"], ["SECRET"]),
+        *(
+            ["forget", "claude-code", "--plan-only"],
+            ["forget", "claude-code", "--plan-only", "--json"],
+        ),
+        *(["forget", "SECRET"], ["forget", "--plan", "SECRET"], ["off"]),
+    ],
     "prune": [["sessions", "--plan-only"], ["all", "--plan-only", "--json"], ["SECRET"]],
     "finalize": [["--session", "h01", "--reason", "SECRET", "--yes"], ["--plan", "SECRET"]],
     "compress": [[LONG, "--keep-last", "10", "--yes"], ["SECRET"], ["--plan", "SECRET"]],
@@ -139,6 +149,8 @@ def test_no_verb_shows_a_disguised_secret(tmp_path, number):
     plant_texts(home, texts)
     with SessionDB(home / "state.db") as db:
         ids = [row.id for row in db.list_sessions(limit=200).items]
+    for at, text in enumerate(texts.values()):
+        ClaudeTree(tmp_path).write(str(uuid.UUID(int=at + 1)), [text, text])
     passed = [text.replace("\x00", "") for text in texts.values()]
     calls = [(verb, call) for verb in EVERY_VERB for call in EVERY_VERB[verb]]
     calls += [("show", [key, "--tools"]) for key in ids]
@@ -147,9 +159,14 @@ def test_no_verb_shows_a_disguised_secret(tmp_path, number):
         for at, (verb, call) in enumerate(calls):
             arguments = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
             arguments["NEW"] = str(tmp_path / "new.jsonl")
-            words = [verb, "--home", str(home), *(arguments.get(word, word) for word in call)]
+            named = [] if verb == "keep" else ["--home", str(home)]
+            words = [verb, *named, *(arguments.get(word, word) for word in call)]
             done = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
             message.append((f"{verb} {call}", done.out, secret))
             message.append((f"{verb} {call} error", done.err, secret))
+    planned = [
+        output for place, output, _ in message if place.startswith("keep ['forget', 'claude")
+    ]
+    assert any(f"Forget {len(texts)} sessions of claude-code" in output for output in planned)
     assert sum(len(output) for _, output, _ in message) > 100_000
     assert list_shown_leaks(message) == []

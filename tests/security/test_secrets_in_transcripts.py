@@ -86,7 +86,7 @@ def test_process_log_contains_no_transcript(home_path):
         ("sessions_stats", {}),
         ("routes_list", {}),
         ("events_wait", {"timeout_s": 0}),
-        ("sessions_edit", {"session": "h00", "title": texts["orders"]}),
+        ("sessions_edit", {"sessions": "h00", "title": texts["orders"]}),
         ("sessions_prune", {}),
         ("sessions_finalize", {"sessions": ["h01"], "reason": texts["turned"]}),
         ("sessions_compress", {"session": LONG, "keep_last": 10}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_serve.registry import SPECS
+from mcp_serve.sdk.tools import make_input_schema
 from tests.homes import connect
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +58,7 @@ def dump_database(path):
 
 def list_text_arguments(spec):
     """Return the text arguments of a tool."""
-    listed = spec.arguments.schema_of_input()["properties"].items()
+    listed = make_input_schema(spec.arguments)["properties"].items()
     return [
         name for name, schema in listed if schema.get("type") == "string" and not schema.get("enum")
     ]
@@ -78,7 +79,7 @@ async def test_payload_arguments_change_nothing(db, home_path, client, payload):
             sent = required | {name: payload}
             if spec.name == "events_wait":
                 sent["timeout_s"] = 0
-            if spec.name == "sessions_edit" and name != "session":
+            if spec.name == "sessions_edit" and name != "sessions":
                 continue  # it stores its arguments, which is its job
             result = await client.call_tool(spec.name, sent)
             text = result.content[0].text
@@ -112,8 +113,8 @@ async def test_substring_search_escapes_wildcards(db, call, payload):
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 async def test_stored_payload_is_returned_unchanged(db, call, payload):
-    edited = await call("sessions_edit", session="s1", title=f"t {payload}")
-    assert edited["session"]["title"] == " ".join(f"t {payload}".replace("\x00", " ").split())
+    edited = await call("sessions_edit", sessions="s1", title=f"t {payload}")
+    assert edited["sessions"][0]["title"] == " ".join(f"t {payload}".replace("\x00", " ").split())
     db.append_message("s1", "user", f"zebra {payload}")
     (hit,) = (await call("sessions_search", query="zebra"))["hits"]
     page = await call("sessions_read", session="s1", around=hit["message_id"])

@@ -10,6 +10,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.plain_text import to_plain_line
+from mcp_serve.prompts import PROMPTS
 from mcp_serve.registry import SPECS
 from mcp_serve.stores import ServedStores, ServerOptions
 from tests.security.corpus import CANARY, INJECTIONS, QUOTED
@@ -47,7 +48,8 @@ async def test_walk_covers_every_path(walk_results):
     places = {where for where, _ in walk_results}
     assert {spec.name for spec in SPECS} <= places
     assert {"resource session", "resource route", "resource sessions", "resources/list"} <= places
-    assert {"prompt catch_up", "prompt tidy_up", "prompt compress_session"} <= places
+    assert {f"prompt {prompt.name}" for prompt in PROMPTS} <= places
+    assert "resource skill" in places
     assert {"audit", "question", "sessions_read refused", "completion session"} <= places
     answers = [(where, output) for where, output in walk_results if isinstance(output, dict)]
     outcomes = {(where, output["outcome"]) for where, output in answers if "outcome" in output}
@@ -77,13 +79,29 @@ async def test_stored_text_stays_in_quoted_fields(walk_results):
         for where, output in walk_results
         if isinstance(output, dict) and not where.startswith("completion")
         for key, text in iterate_strings(output)
-        if CANARY in text and key not in QUOTED
+        if CANARY in text and key not in QUOTED and key != "note"
     ]
     assert elsewhere == []
     quoted = {
         key for _, output in walk_results for key, text in iterate_strings(output) if CANARY in text
     }
     assert {"text", "snippet", "preview", "title", "name", "digest", "source"} <= quoted
+    assert {"model", "kind"} <= quoted
+
+
+@pytest.mark.requirement("security:injection")
+async def test_notes_quote_stored_phrases(walk_results):
+    """A note may list stored names; a phrase among them is a JSON string."""
+    notes = [
+        output["note"]
+        for _, output in walk_results
+        if isinstance(output, dict) and CANARY in output.get("note", "")
+    ]
+    assert notes
+    phrases = [line for line in map(to_plain_line, INJECTIONS.values()) if " " in line]
+    for note in notes:
+        unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "", note)
+        assert [line for line in phrases if line[:40] in unquoted] == [], unquoted
 
 
 @pytest.mark.requirement("security:injection")
@@ -136,13 +154,14 @@ async def test_message_text_is_returned_unchanged(walk_results):
 
 @pytest.mark.requirement("security:injection")
 @pytest.mark.parametrize("kind", INJECTIONS)
-@pytest.mark.parametrize("name", ["catch_up", "compress_session"])
+@pytest.mark.parametrize("name", [prompt.name for prompt in PROMPTS if prompt.argument])
 async def test_prompt_quotes_argument(tmp_path, mode, kind, name):
     arguments = INJECTIONS[kind]
+    (argument,) = [prompt.argument for prompt in PROMPTS if prompt.name == name]
     served = ServedStores(ServerOptions(home=str(tmp_path / "empty")))
     async with Client(server.create_server(served), mode=mode, cache=None) as client:
         text, bare = [
-            (await client.get_prompt(name, {"session": item})).messages[0].content.text
+            (await client.get_prompt(name, {argument: item})).messages[0].content.text
             for item in (arguments, "SESSION")
         ]
     served.close()

@@ -24,7 +24,7 @@ from tests.security.corpus import LONG, end_session, make_tool_call, plant_texts
 
 COMPLETED = ("session", "session_id", "session_key", "source", "project")
 LONGEST_TIME = 64
-PROMPTS = ("catch_up", "tidy_up", "compress_session")
+PROMPTS = ("catch_up", "continue_here", "tidy_up", "compress_session")
 
 
 @dataclass
@@ -81,6 +81,8 @@ class Walk:
         await self.ask("templates/list", self.client.list_resource_templates())
         for detail in ("concise", "detailed"):
             await self.pages("sessions_list", status="all", limit=100, detail=detail)
+        await self.call("sessions_list", source="nope")
+        await self.call("sessions_list", project="/srv/nope")
         await self.call("sessions_stats")
         await self.call("routes_list")
 
@@ -108,21 +110,24 @@ class Walk:
         while answer["events"]:
             answer = await self.call("events_wait", cursor=answer["cursor"], timeout_s=0)
 
-    async def list_resources(self) -> None:
-        """List resources page by page."""
+    async def list_resources(self) -> list[str]:
+        """List resources page by page, and return their addresses."""
         page = await self.ask("resources/list", self.client.list_resources())
+        addresses = [entry.uri for entry in page.resources]
         while page.next_cursor:
             page = await self.ask(
                 "resources/list", self.client.list_resources(cursor=page.next_cursor)
             )
+            addresses += [entry.uri for entry in page.resources]
+        return addresses
 
     async def _resources(self, db: SessionDB) -> None:
-        await self.list_resources()
+        listed = await self.list_resources()
         keys = [row["session_key"] for row in (await self.call("routes_list"))["routes"]]
         addresses = [f"route://{key.replace(':', '%3A')}" for key in keys]
         for item in db.list_sessions(limit=30).items:
             addresses += [f"session://{item.id}", f"session://{item.id}/messages"]
-        for address in [*addresses, "sessions://stats", "sessions://routes", "session://none"]:
+        for address in dict.fromkeys([*addresses, *listed, "session://none"]):
             await self._read(address)
 
     async def _read(self, address: str) -> None:
@@ -133,12 +138,18 @@ class Walk:
             self.note(f"resource {kind} refused", error.error.message)
         else:
             self.note("address", address)
-            self.note(f"resource {kind}", json.loads(content.text))
+            is_json = content.mime_type == "application/json"
+            read = json.loads(content.text) if is_json else {"text": content.text}
+            self.note(f"resource {kind}", read)
 
     async def _other_faces(self, texts: list[str]) -> None:
+        named = {"tidy_up": {}, "continue_here": {"project": "/srv/shop"}}
         for name in PROMPTS:
-            arguments = {} if name == "tidy_up" else {"session": LONG}
+            arguments = named.get(name, {"session": LONG})
             await self.ask(f"prompt {name}", self.client.get_prompt(name, arguments))
+        for text in texts:
+            prompt = self.client.get_prompt("continue_here", {"project": f"/srv/{text}"})
+            await self.ask("prompt continue_here", prompt)
         for argument in COMPLETED:
             for value in ("", "h", "z"):
                 await self._complete(argument, value)
@@ -159,7 +170,7 @@ class Walk:
         await self.call("sessions_read", session="h")
         await self.call("sessions_read", session="h0x")
         await self.call("sessions_read", session="h00", around=1_000_000)
-        await self.call("sessions_edit", session="h0", title="x")
+        await self.call("sessions_edit", sessions="h0", title="x")
         await self.call("sessions_prune", sessions=["h0"])
         await self.call("sessions_finalize")
         await self.call("sessions_list", nope=1)
@@ -174,7 +185,9 @@ class Walk:
     async def _changes(self, texts: list[str]) -> None:
         for number, text in enumerate(texts):
             edited = await self.call(
-                "sessions_edit", session=f"h{number:02}", title=f"{number} {shorten_to_title(text)}"
+                "sessions_edit",
+                sessions=f"h{number:02}",
+                title=f"{number} {shorten_to_title(text)}",
             )
             if edited:
                 await self.call("sessions_restore", batch=edited["batch"])

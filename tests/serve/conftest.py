@@ -45,7 +45,7 @@ async def _client(request, home_path: Path) -> AsyncIterator[Client]:
 def _call(client: Client) -> Call:
     """Call a tool and return its answer; text and structured content must be equal."""
 
-    async def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    async def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, arguments)
         assert not result.is_error, result.content[0].text
         assert json.loads(result.content[0].text) == result.structured_content

@@ -16,6 +16,7 @@ from mcp import Client
 
 from mcp_serve import answer_size, server
 from mcp_serve.registry import SPECS
+from mcp_serve.sdk.tools import make_input_schema
 from mcp_serve.stores import ServedStores, ServerOptions
 from mcp_serve.tools.read import PageBuilder, ReadArguments
 from session_core import SessionDB
@@ -94,7 +95,7 @@ def _planted(home_path: Path, portal: BlockingPortal) -> Iterator[Client]:
 
 def limits_for(spec: Any) -> st.SearchStrategy[int]:
     """Return limits that a tool accepts."""
-    schema = spec.arguments.schema_of_input()["properties"].get("limit", {})
+    schema = make_input_schema(spec.arguments)["properties"].get("limit", {})
     return st.integers(1, schema.get("maximum", 1))
 
 

@@ -1,10 +1,66 @@
-"""The error for an invalid argument names the argument and the valid values, nothing else."""
+"""Times in arguments; the error for an invalid argument names it and the valid values."""
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
+
 import pytest
 
+from mcp_serve.arguments import parse_time, parse_time_range
+from session_core import InvalidInput
+
 pytestmark = pytest.mark.anyio
+
+# Two days after the clocks of Lisbon went back, so that the days before have 25 and 24 hours.
+NOW = datetime.fromisoformat("2026-10-27T15:30:00+00:00").timestamp()
+DAYS = [
+    ("today", "2026-10-27T00:00:00+00:00", "2026-10-28T00:00:00+00:00"),
+    ("Yesterday", "2026-10-26T00:00:00+00:00", "2026-10-27T00:00:00+00:00"),
+    ("1 day ago", "2026-10-26T00:00:00+00:00", "2026-10-27T00:00:00+00:00"),
+    ("2 days ago", "2026-10-25T00:00:00+01:00", "2026-10-26T00:00:00+00:00"),
+    (" 3  Days Ago", "2026-10-24T00:00:00+01:00", "2026-10-25T00:00:00+01:00"),
+    ("last week", "2026-10-20T00:00:00+01:00", "2026-10-21T00:00:00+01:00"),
+    ("last month", "2026-09-27T00:00:00+01:00", "2026-09-28T00:00:00+01:00"),
+    ("2026-10-01", "2026-10-01T00:00:00+00:00", "2026-10-02T00:00:00+00:00"),
+    ("2026-10-01T08:00", "2026-10-01T08:00:00+00:00", "2026-10-01T08:00:00+00:00"),
+    ("2026-10-01T08:00+02:00", "2026-10-01T06:00:00+00:00", "2026-10-01T06:00:00+00:00"),
+    ("12h", "2026-10-27T03:30:00+00:00", "2026-10-27T03:30:00+00:00"),
+]
+
+
+@pytest.fixture(name="lisbon")
+def _lisbon(monkeypatch):
+    monkeypatch.setenv("TZ", "Europe/Lisbon")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("lisbon")
+@pytest.mark.requirement("serving:arguments")
+@pytest.mark.parametrize(("text", "begin", "end"), DAYS)
+def test_days_have_begin_and_end(text, begin, end):
+    expected = tuple(datetime.fromisoformat(at).timestamp() for at in (begin, end))
+    assert parse_time_range(text, text, NOW) == expected
+
+
+@pytest.mark.usefixtures("lisbon")
+def test_last_month_ends_with_shorter_month():
+    now = datetime.fromisoformat("2026-03-31T12:00:00+01:00").timestamp()
+    expected = datetime.fromisoformat("2026-02-28T00:00:00+00:00").timestamp()
+    assert parse_time("since", "last month", now) == expected
+    january = datetime.fromisoformat("2026-01-05T12:00:00+00:00").timestamp()
+    december = datetime.fromisoformat("2025-12-05T00:00:00+00:00").timestamp()
+    assert parse_time("since", "last month", january) == december
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "last year", "999999 days ago", "2026-13-01", ""])
+def test_unknown_times_are_refused(text):
+    with pytest.raises(InvalidInput, match="is not a valid time"):
+        parse_time("since", text, NOW)
+
 
 WRONG = [
     ("sessions_list", "limit", "20", "limit must be an integer."),
@@ -20,8 +76,8 @@ WRONG = [
     ("sessions_prune", "older_than_days", -1, "older_than_days must be >= 0."),
     ("sessions_prune", "sessions", {"a": 1}, "sessions must be a list of strings."),
     ("sessions_prune", "sessions", [7], "sessions.0 must be a string."),
-    ("sessions_edit", "session", "", "session must have at least 1 character."),
-    ("sessions_edit", "title", "x", "session is required."),
+    ("sessions_edit", "sessions", [""], "sessions.0 must have at least 1 character."),
+    ("sessions_edit", "title", "x", "sessions is required."),
     ("sessions_read", "limit", 5, "session is required."),
     ("sessions_read", "around", "7", "around must be an integer."),
     ("sessions_read", "max_chars", 999, "max_chars must be >= 1000."),

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import Ledger, Maintenance, StateFolder
-from tests.serve.humans import Human
+from tests.serve.form_users import Human
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("old_sessions")]
 
@@ -108,7 +108,8 @@ async def test_read_only_server_lists_no_changing_tools(client):
         "routes_list",
         "events_wait",
     ]
-    assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["catch_up"]
+    prompts = (await client.list_prompts()).prompts
+    assert [prompt.name for prompt in prompts] == ["catch_up", "continue_here"]
 
 
 @pytest.mark.requirement("changing:decided")
@@ -196,7 +197,7 @@ async def test_confirm_never_asks_no_consent(home_path, mode):
 async def test_restored_batches_are_not_listed(call, db):
     for number in range(6):
         db.append_message(f"b{number}", "user", "hello", create={"source": "cli"})
-    done = [await call("sessions_edit", session=f"b{n}", title=f"b {n}") for n in range(6)]
+    done = [await call("sessions_edit", sessions=f"b{n}", title=f"b {n}") for n in range(6)]
     for item in done[2:]:
         await call("sessions_restore", batch=item["batch"])
     page = await call("sessions_restore", limit=2)

@@ -9,7 +9,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
-from tests.serve.humans import Human
+from tests.serve.form_users import Human
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
-from tests.serve.humans import Human
+from tests.serve.form_users import Human
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,7 @@ async def test_consent_is_asked_for_plans_only(served, mode):
             ("sessions_restore", {}),
         ):
             await call(tool, **arguments)
-        edited = await call("sessions_edit", session="new", title="Named", archived=True)
+        edited = await call("sessions_edit", sessions="new", title="Named", archived=True)
         await call("sessions_restore", batch=edited["batch"])
         assert human.asked == []
         planned = await call("sessions_finalize", sessions=["new"])

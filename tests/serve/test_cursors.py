@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+from uuid import UUID
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 from mcp_serve import server
-from mcp_serve.cursors import PagedQuery
+from mcp_serve.cursors import PagedQuery, parse_cursor
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionSource, SessionStore
 from session_core.state import cursors
 
 pytestmark = pytest.mark.anyio
+
+ID = "0190a3f2-1111-4222-8333-444455556666"
 
 QUERIES = {
     "sessions_list": {},
@@ -88,7 +94,7 @@ async def test_malformed_resource_cursor_is_protocol_error(client, place):
 @pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("position", [2**70, [], {}, "x", "\ud800"], ids=ascii)
 async def test_malformed_library_cursor_is_refused(call, home_path, client, position):
-    await call("sessions_edit", session="s1", title="T")
+    await call("sessions_edit", sessions="s1", title="T")
     inner = cursors.encode_cursor("batches", str(home_path / "state.db"), position)
     answer = await client.call_tool(
         "sessions_restore", {"cursor": forge_cursor("sessions_restore", inner)}
@@ -158,7 +164,7 @@ BESIDE = {
 @pytest.mark.parametrize("tool", BESIDE)
 async def test_cursor_accepts_same_or_free_arguments(call, refused, paged_home, tool):
     for name in ("s1", "s2"):
-        await call("sessions_edit", session=name, pinned=True)
+        await call("sessions_edit", sessions=name, pinned=True)
     given, other, free = BESIDE[tool]
     small = {} if tool == "events_wait" else {"limit": 1}
     page = await call(tool, **given, **small)
@@ -170,3 +176,30 @@ async def test_cursor_accepts_same_or_free_arguments(call, refused, paged_home, 
     (name,) = other
     text = await refused(tool, **following, **other, **waiting)
     assert text.startswith(f"{name} differs from the query of the cursor; pass the cursor alone")
+
+
+@pytest.mark.requirement("serving:cursors")
+@pytest.mark.parametrize(
+    ("tool", "query", "place"),
+    [
+        ("sessions_list", {"source": "claude-code", "since": "30d"}, (-1.7e9 - 0.123456, "s", ID)),
+        ("sessions_read", {"session": ID, "limit": 5}, (ID, (ID, "back", 123_456, 0))),
+        ("sessions_read", {"session": ID, "around": 99}, (ID, (ID, "on", 2**40, 2**20))),
+        ("routes_list", {"state": "active"}, (-1.7e9 - 0.5, "hermes", "agent:main:telegram:dm:42")),
+        ("sessions_prune", {"plan": "p-23456789"}, 20),
+    ],
+)
+def test_cursor_is_short_and_returns_place(tool, query, place):
+    cursor = PagedQuery(tool, query, 1.8e9).make_cursor(place)
+    assert len(cursor) <= 120
+    parsed = parse_cursor(tool, cursor, Any)
+    assert (parsed.query, parsed.now) == (query, 1.8e9)
+    assert json.dumps(parsed.place) == json.dumps(place)
+
+
+@given(st.binary(min_size=16, max_size=64))
+def test_cursor_keeps_ids_of_any_bytes(data):
+    ids = [str(UUID(bytes=data[at : at + 16])) for at in range(0, len(data) - 15, 16)]
+    cursor = PagedQuery("sessions_list", {"query": "\x01" + ids[0]}, 0.0).make_cursor(ids)
+    parsed = parse_cursor("sessions_list", cursor, Any)
+    assert (parsed.query, parsed.place) == ({"query": "\x01" + ids[0]}, ids)

@@ -8,7 +8,7 @@ from mcp import Client
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
-from tests.serve.humans import Human
+from tests.serve.form_users import Human
 
 WORK = "hermes:work"
 pytestmark = [
@@ -59,8 +59,8 @@ async def test_change_without_store_is_in_first(call):
 
 @pytest.mark.requirement("faces:told-apart")
 async def test_changed_session_finds_its_store(call):
-    edited = await call("sessions_edit", session="new_hermes", title="T")
-    assert edited["session"]["store"] == "hermes"
+    edited = await call("sessions_edit", sessions="new_hermes", title="T")
+    assert edited["sessions"][0]["store"] == "hermes"
     planned = await call("sessions_finalize", sessions=["new_hermes"])
     assert (planned["store"], planned["count"]) == ("hermes", 1)
 
@@ -97,7 +97,8 @@ async def test_event_cursor_keeps_store(call, homes):
 async def test_read_and_edit_name_store(call):
     arguments = {"session": "new_hermes", "store": "hermes"}
     assert (await call("sessions_read", **arguments))["session"]["store"] == "hermes"
-    assert (await call("sessions_edit", **arguments, title="T"))["session"]["store"] == "hermes"
+    arguments["sessions"] = [arguments.pop("session")]
+    assert (await call("sessions_edit", **arguments, title="T"))["sessions"][0]["store"] == "hermes"
 
 
 @pytest.mark.requirement("faces:carried")
@@ -128,7 +129,7 @@ async def test_plan_is_refused_for_other_store(call, refused):
     planned = await call("sessions_prune", store="hermes")
     arguments = {"plan": planned["plan"], "store": "hermes:work"}
     assert "there is no plan" in await refused("sessions_prune", **arguments)
-    edited = await call("sessions_edit", store="hermes", session="new_hermes", title="T")
+    edited = await call("sessions_edit", store="hermes", sessions="new_hermes", title="T")
     arguments = {"batch": edited["batch"], "store": "hermes:work"}
     assert "there is no" in await refused("sessions_restore", **arguments)
 

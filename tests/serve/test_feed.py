@@ -126,7 +126,7 @@ async def test_waits_leave_transport_threads_free(db, call, client):
             await client.list_resources()
             prompt = PromptReference(type="ref/prompt", name="catch_up")
             await client.complete(prompt, {"name": "session", "value": "s"})
-            edited = await call("sessions_edit", session="s1", title="greeting")
+            edited = await call("sessions_edit", sessions="s1", title="greeting")
             await call("sessions_restore", batch=edited["batch"])
     finally:
         for item in duration:
@@ -142,7 +142,7 @@ async def test_locked_changes_do_not_block_reads(db, call, home_path):
         async with anyio.create_task_group() as tasks:
             other.execute("BEGIN IMMEDIATE")
             for number in range(12):
-                arguments = {"session": f"s{number}", "title": f"chat {number}"}
+                arguments = {"sessions": f"s{number}", "title": f"chat {number}"}
                 tasks.start_soon(partial(call, "sessions_edit", **arguments))
             await anyio.sleep(0.2)  # all of them are on their way
             with anyio.fail_after(10):

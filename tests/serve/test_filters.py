@@ -48,7 +48,8 @@ LISTED = [
     ({"status": "all"}, "first fourth third second"),
     ({"since": "2023-11-17T00:00:00Z"}, "first"),
     ({"since": "2023-11-16T23:13:20+01:00", "status": "all"}, "first fourth third"),
-    ({"until": "2023-11-16"}, "second"),
+    ({"until": "2023-11-15"}, "second"),
+    ({"until": "2023-11-16T00:00:00"}, "second"),
     ({"end_reason": "idle"}, "third"),
     ({"min_messages": 3}, "third"),
     ({"min_messages": 2, "max_messages": 3}, "first"),
@@ -83,8 +84,9 @@ FOUND = [
     ({"status": "ended"}, "first third"),
     ({"status": "all", "roles": ["assistant"]}, "fourth"),
     ({"since": "2023-11-18"}, "first"),
-    ({"until": "2023-11-15"}, "first"),
-    ({"since": "2023-11-15", "until": "2023-11-16"}, "second"),
+    ({"until": "2023-11-14"}, "first"),
+    ({"until": "2023-11-15T00:00:00"}, "first"),
+    ({"since": "2023-11-15", "until": "2023-11-15"}, "second"),
     ({"mode": "substring", "query": "rry ti"}, "second"),
 ]
 
@@ -199,18 +201,18 @@ async def test_default_age_applies_to_filters_only(call, db):
     for name in ("lately", "kept"):
         add_message(db, name, "hi", at, source="slack")
         db.end_session(name, "user_exit")
-    await call("sessions_edit", session="kept", pinned=True)
+    await call("sessions_edit", sessions="kept", pinned=True)
     for arguments in ({"source": "slack"}, {"source": "slack", "end_reason": "user_exit"}):
         assert (await call("sessions_prune", **arguments))["outcome"] == "nothing"
     named = await call("sessions_prune", sessions=["lately", "kept"])
     assert [item["id"] for item in named["items"]] == ["lately"]
-    assert named["protected"] == [{"why": "it is pinned", "count": 1}]
+    assert named["protected"] == [{"why": "it is pinned", "count": 1, "ids": ["kept"]}]
 
 
 @pytest.mark.requirement("changing:chosen")
 async def test_prune_everything_keeps_trash(call, db):
     db.create_session("ghost", "cli", started_at=BEGAN)
-    await call("sessions_edit", session="third", title="Named anew")
+    await call("sessions_edit", sessions="third", title="Named anew")
     planned = await call("sessions_prune", what="all")
     assert {"first", "third", "ghost"} <= {item["id"] for item in planned["items"]}
     await call("sessions_prune", plan=planned["plan"])

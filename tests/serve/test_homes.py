@@ -12,6 +12,7 @@ from mcp import Client
 from mcp_serve import server
 from mcp_serve.homes import ServedHome
 from mcp_serve.stores import ServedStores, ServerOptions
+from session_core import SessionDB
 from tests.homes import fill_database, make_hermes_database
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +61,7 @@ async def test_home_without_database_lists_routes(home_path):
     written = {"_README": "mine", entry["session_key"]: entry}
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(written))
     listed, _, report, routes, _ = await list_and_read(home_path, *READING, read_only=True)
-    assert listed.structured_content == {"sessions": [], "next_cursor": None}
+    assert listed.structured_content["sessions"] == []
     assert [item["session_key"] for item in routes.structured_content["routes"]] == [
         "agent:main:telegram:dm:42"
     ]
@@ -99,3 +100,19 @@ async def test_concurrent_threads_share_database_and_feed(home_path):
             result = [item.result() for item in [threads.submit(ask) for _ in range(8)]]
         home.close()
         assert len(set(map(id, (part for pair in result for part in pair)))) == 2
+
+
+def test_terminal_session_has_resume_command(home_path):
+    commands = {}
+    with SessionDB(home_path / "state.db") as db:
+        for session_id, source in (("s1", "cli"), ("-s2", "cli"), ("s3", "telegram")):
+            db.create_session(session_id, source)
+        for name in ("hermes", "hermes:work", "own"):
+            home = ServedHome(home_path, name=name)
+            rows = [db.summarize_session(session_id) for session_id in ("s1", "-s2", "s3")]
+            commands[name] = [home.build_resume_command(row) for row in rows]
+    assert commands == {
+        "hermes": [("hermes", "--resume", "s1"), None, None],
+        "hermes:work": [("hermes", "-p", "work", "--resume", "s1"), None, None],
+        "own": [None, None, None],
+    }

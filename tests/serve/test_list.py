@@ -123,8 +123,11 @@ async def test_null_argument_means_default(call):
 
 @pytest.mark.requirement("serving:unknown")
 async def test_invalid_time_error_shows_examples(refused):
-    text = await refused("sessions_list", since="yesterday")
-    assert text.startswith("since 'yesterday' is not a valid time; pass an age such as '7d'")
+    text = await refused("sessions_list", since="soon")
+    assert text == (
+        "since 'soon' is not a valid time; pass an age such as '7d' or '12h', 'yesterday', "
+        "'3 days ago', 'last week', or a time such as '2026-11-01T08:00:00Z'."
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,3 +199,66 @@ async def test_compressed_conversation_lists_tip_only(db, call):
     assert (row["id"], row["root_id"], row["messages"]) == ("tip", "root", 1)
     assert row["status"] == "open"
     assert "ended_at" not in row
+
+
+@pytest.mark.requirement("serving:notes")
+async def test_empty_list_explains_itself(call, db):
+    async def explain(**arguments):
+        page = await call("sessions_list", **arguments)
+        assert page["sessions"] == []
+        return page["note"]
+
+    assert await explain(query="question 2") == (
+        "No title, chat name or id has all these words; sessions_search looks into messages."
+    )
+    assert await explain(since="2023-11-16", until="2023-11-16") == (
+        "Only archived conversations match; pass status='archived' for them."
+    )
+    assert await explain(min_messages=2) == ("No conversation meets all conditions; leave one out.")
+    for number in range(5):
+        db.delete_session(f"s{number}")
+    assert await explain() == "There are no conversations yet."
+
+
+@pytest.mark.requirement("serving:notes")
+async def test_order_without_amounts_explains_itself(call, db):
+    page = await call("sessions_list", order="cost")
+    assert page["note"] == "No cost recorded for these sessions."
+    db.update_token_counts("s0", input_tokens=5)
+    assert "note" not in await call("sessions_list", order="tokens")
+
+
+@pytest.mark.requirement("serving:list")
+async def test_list_orders_by_cost_and_tokens(call, db):
+    for number, (tokens, cost) in enumerate([(5, 0.1), (9, 0.0), (7, 3.0), (1, 0.5), (0, 0.0)]):
+        db.update_token_counts(f"s{number}", input_tokens=tokens, actual_cost_usd=cost)
+    costly = await call("sessions_list", order="cost", status="all", limit=3, detail="detailed")
+    assert [(row["id"], row["cost"]) for row in costly["sessions"]] == [
+        ("s2", 3.0),
+        ("s3", 0.5),
+        ("s0", 0.1),
+    ]
+    rest = await call("sessions_list", cursor=costly["next_cursor"])
+    assert [row["id"] for row in rest["sessions"]] == ["s4", "s1"]
+    assert "cost" not in rest["sessions"][0]
+    spent = await call("sessions_list", order="tokens", detail="detailed")
+    assert [row.get("tokens") for row in spent["sessions"]] == [9, 5, 1, None]
+
+
+@pytest.mark.requirement("serving:list")
+async def test_list_filters_by_title(call):
+    titled = await call("sessions_list", titled=True)
+    assert [row["id"] for row in titled["sessions"]] == ["s3"]
+    untitled = await call("sessions_list", titled=False)
+    assert [row["id"] for row in untitled["sessions"]] == ["s4", "s1", "s0"]
+
+
+@pytest.mark.requirement("serving:list")
+async def test_detailed_row_has_model_and_branch(call, db):
+    create = {"source": "telegram", "model": "big", "git_branch": "feat", "display_name": "Ann"}
+    db.append_message("chat", "user", "hello", create=create)
+    (row,) = (await call("sessions_list", query="ann", detail="detailed"))["sessions"]
+    assert (row["chat"], row["branch"], row["model"]) == ("Ann", "feat", "big")
+    (row,) = (await call("sessions_list", query="ann"))["sessions"]
+    assert row["chat"] == "Ann"
+    assert not {"branch", "model", "cost", "tokens", "resume"} & set(row)

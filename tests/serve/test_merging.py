@@ -42,7 +42,7 @@ async def read_pages(call, tool, rows, limit, **arguments):
 
 
 @pytest.mark.requirement("stores:lists")
-@pytest.mark.parametrize("order", ["recent", "started", "size"])
+@pytest.mark.parametrize("order", ["recent", "started", "size", "cost", "tokens"])
 async def test_list_pages_merge_stores(call, order):
     whole, _ = await read_pages(call, "sessions_list", "sessions", 100, order=order)
     paged, pages = await read_pages(call, "sessions_list", "sessions", 3, order=order)
@@ -173,7 +173,7 @@ async def test_read_cursor_keeps_found_store(call, homes):
 async def test_session_of_two_stores_is_ambiguous(call, refused):
     expected = f"'both' exists in several stores: {TRAVEL}, {WORK}; pass store"
     assert expected in await refused("sessions_read", session="both")
-    assert expected in await refused("sessions_edit", session="both", title="T")
+    assert expected in await refused("sessions_edit", sessions="both", title="T")
     page = await call("sessions_read", session="both", store=WORK)
     assert page["messages"][0]["text"] == "plums of work"
 
@@ -195,3 +195,9 @@ async def test_damaged_store_is_noted(call, homes):
     stats = await call("sessions_stats")
     (finding,) = (item for item in stats["findings"] if item["code"] == "unreadable")
     assert finding["what"].startswith(f"{WORK}: ")
+
+
+@pytest.mark.parametrize("order", ["relevance", "newest", "oldest"])
+async def test_search_cursor_of_stores_is_short(call, order):
+    page = await call("sessions_search", query="what about ledger", order=order, limit=1)
+    assert page["next_cursor"] is None or len(page["next_cursor"]) <= 120

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.anyio
 OLD = 1_600_000_000
 
 PLAN = ["outcome", "plan", "expires_at", "count", "items", "protected", "bytes", "warnings"]
+TOTALS = ["totals"]
 DONE = ["skipped", "remaining", "batch"]
 
 
@@ -36,14 +37,17 @@ def parse_moment(text):
 
 @pytest.mark.requirement("changing:answers")
 async def test_plan_answer_has_contract_keys(call):
-    pinned = await call("sessions_edit", session="old07", pinned=True)
-    assert pinned.keys() == {"session", "batch"}
+    pinned = await call("sessions_edit", sessions="old07", pinned=True)
+    assert pinned.keys() == {"sessions", "batch"}
     plan = await call("sessions_prune")
-    assert sorted(plan) == sorted(PLAN)
+    assert sorted(plan) == sorted([*PLAN, *TOTALS, "next_cursor"])
     assert (plan["outcome"], plan["count"], len(plan["items"])) == ("planned", 24, 20)
-    assert plan["protected"] == [{"why": "it is pinned", "count": 1}]
+    assert plan["protected"] == [{"why": "it is pinned", "count": 1, "ids": ["old07"]}]
+    assert plan["totals"].keys() == {"messages", "bytes", "by_source"}
     assert "old07" not in [item["id"] for item in plan["items"]]
-    assert {tuple(item) for item in plan["items"]} == {("id", "title", "why")}
+    assert {tuple(item) for item in plan["items"]} == {
+        ("id", "title", "why", "messages", "last_active_at")
+    }
     assert all("user_exit" in item["why"] for item in plan["items"])
     assert plan["bytes"].keys() == {"needed_now", "free_in_file", "returned_to_disk", "trash"}
     remaining = parse_moment(plan["expires_at"]) - datetime.now(timezone.utc)
@@ -55,7 +59,8 @@ async def test_prune_result_reports_removed_and_skipped(call, db):
     plan = await call("sessions_prune")
     db.append_message("old03", "user", "back again")
     done = await call("sessions_prune", plan=plan["plan"])
-    assert sorted(done) == sorted([*PLAN, *DONE, "removed"])
+    assert sorted(done) == sorted([*PLAN, *TOTALS, *DONE, "removed"])
+    assert done["items"] == []
     assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 24, 0)
     ((remaining,),) = (done["skipped"],)
     assert remaining["id"] == "old03"
@@ -73,9 +78,9 @@ async def test_prune_result_reports_removed_and_skipped(call, db):
 @pytest.mark.requirement("changing:answers")
 async def test_finalize_result_reports_count(call):
     plan = await call("sessions_finalize", sessions=["new"])
-    assert sorted(plan) == sorted(PLAN)
+    assert sorted(plan) == sorted([*PLAN, *TOTALS])
     done = await call("sessions_finalize", plan=plan["plan"])
-    assert sorted(done) == sorted([*PLAN, *DONE, "finalized"])
+    assert sorted(done) == sorted([*PLAN, *TOTALS, *DONE, "finalized"])
     assert (done["finalized"], done["skipped"]) == (1, [])
 
 
@@ -83,7 +88,7 @@ async def test_finalize_result_reports_count(call):
 async def test_trash_plan_warns_about_missing_undo(call):
     plan = await call("sessions_prune", what="trash", older_than_days=0)
     assert plan["outcome"] == "nothing"
-    await call("sessions_edit", session="new", title="T")
+    await call("sessions_edit", sessions="new", title="T")
     plan = await call("sessions_prune", what="trash", older_than_days=0)
     assert plan["warnings"] == ["this has no undo: emptied trash can never be restored"]
     done = await call("sessions_prune", plan=plan["plan"])
@@ -92,7 +97,7 @@ async def test_trash_plan_warns_about_missing_undo(call):
 
 
 async def test_trash_prune_removes_single_batches(call, refused):
-    edits = [await call("sessions_edit", session="new", title=title) for title in ("T", "U")]
+    edits = [await call("sessions_edit", sessions="new", title=title) for title in ("T", "U")]
     first, second = (edit["batch"] for edit in edits)
     plan = await call("sessions_prune", what="trash", sessions=[first])
     assert (plan["count"], [item["id"] for item in plan["items"]]) == (1, [first])
@@ -125,7 +130,8 @@ async def test_prune_result_names_shrink_call(call, db):
 @pytest.mark.requirement("changing:answers")
 async def test_compression_reports_facts_and_retention(call):
     plan = await call("sessions_compress", session="long", keep_last=10)
-    assert sorted(plan) == sorted([*PLAN, "brief"])
+    about_one = [key for key in PLAN if key not in ("items", "protected")]
+    assert sorted(plan) == sorted([*about_one, "brief"])
     brief = plan["brief"]
     assert sorted(brief) == sorted(
         ["from_id", "to_id", "messages", "tokens", "must_survive", "target_chars", "digest"]
@@ -134,7 +140,7 @@ async def test_compression_reports_facts_and_retention(call):
     summary = "We decided to use port 8012."
     done = await call("sessions_compress", plan=plan["plan"], summary=summary)
     more = ["shape", "session_id", "tokens_before", "tokens_after", "retention"]
-    assert sorted(done) == sorted([*PLAN, *DONE, *more])
+    assert sorted(done) == sorted([*about_one, "remaining", "batch", *more])
     assert done["shape"] in ("in_place", "continuation")
     assert sorted(done["retention"]) == ["by_kind", "found", "kept"]
     for kind, (result, kept) in done["retention"]["by_kind"].items():

@@ -6,14 +6,13 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool, ToolManager
-from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.subscriptions import ListenHandler
 from mcp.types import ListResourcesResult, PaginatedRequestParams
 
 from mcp_serve import server
 from mcp_serve.sdk import private
 from mcp_serve.sdk.factory import make_stream_closer
-from mcp_serve.sdk.tools import ToolArguments
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 
@@ -84,9 +83,8 @@ def test_legacy_handshake_advertises_list_changes(full_server):
 
 @pytest.mark.requirement("faces:sdk")
 def test_sdk_validates_arguments_by_override():
-    assert issubclass(ToolArguments, ArgModelBase)
-    assert "validate_arguments" in vars(FuncMetadata)
-    assert "model_dump_one_level" in vars(ArgModelBase)
+    assert {"validate_arguments", "convert_result"} <= set(vars(FuncMetadata))
+    assert "arg_model" in FuncMetadata.model_fields
     assert {"fn", "parameters", "fn_metadata", "resolved_params", "resolver_plans"} <= set(
         Tool.model_fields
     )

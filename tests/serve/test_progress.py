@@ -76,7 +76,7 @@ async def test_plan_reports_progress(served, mode):
             return answer.structured_content
 
         for number in range(3):
-            await apply("sessions_edit", session=f"old{number}", title=f"T{number}")
+            await apply("sessions_edit", sessions=f"old{number}", title=f"T{number}")
         planned = await apply("sessions_prune", what="trash", older_than_days=0)
         await apply("sessions_prune", plan=planned["plan"])
         assert events_answer.so_far == [(1, 3), (2, 3), (3, 3)]
@@ -215,7 +215,7 @@ async def test_cancelled_compression_changes_nothing(served, db, mode):
 async def test_audit_log_names_client(served, mode, name, noted):
     info = Implementation(name=name, version="1")
     async with Client(server.create_server(served), mode=mode, client_info=info) as client:
-        await client.call_tool("sessions_edit", {"session": "long", "title": "Named"})
+        await client.call_tool("sessions_edit", {"sessions": "long", "title": "Named"})
         planned = (await client.call_tool("sessions_prune", {})).structured_content
         await client.call_tool("sessions_prune", {"plan": planned["plan"]})
     lines = served.get_home().ledger.list_audit_entries().items

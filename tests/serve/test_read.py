@@ -204,6 +204,52 @@ async def test_picture_message_shows_placeholder(db, call):
     db.append_message("s1", "user", [picture], create={"source": "cli"})
     page = await call("sessions_read", session="s1")
     assert page["messages"][0]["text"] == "[image]"
+    assert page["messages"][0]["attachments"] == [{"kind": "image", "bytes": 3}]
+
+
+@pytest.mark.requirement("serving:read")
+@pytest.mark.parametrize(
+    ("part", "attachment"),
+    [
+        ({"type": "file", "file": {"filename": "a.pdf"}}, {"kind": "file", "name": "a.pdf"}),
+        (
+            {"type": "input_file", "filename": "b", "size": 9},
+            {"kind": "file", "name": "b", "bytes": 9},
+        ),
+        (
+            {"type": "image", "source": {"type": "base64", "data": "QUJDRA=="}},
+            {"kind": "image", "bytes": 4},
+        ),
+        ({"type": "image_url", "image_url": "https://example.org/x.png"}, {"kind": "image"}),
+        ({"type": "tool_result", "content": "x"}, None),
+    ],
+)
+async def test_message_lists_attachments(db, call, part, attachment):
+    content = [{"type": "text", "text": "look"}, part]
+    db.append_message("s1", "user", content, create={"source": "cli"})
+    (message,) = (await call("sessions_read", session="s1"))["messages"][-1:]
+    assert message.get("attachments") == (None if attachment is None else [attachment])
+
+
+@pytest.mark.requirement("serving:notes")
+async def test_empty_page_explains_itself(ids, call, db):
+    page = await call("sessions_read", session="s1", roles=["human"])
+    assert page["messages"] == []
+    assert page["note"] == (
+        "No message here has the role human; usual roles: user, assistant, tool, system."
+    )
+    page = await call("sessions_read", session="s1", after=ids[-1])
+    assert page["note"].startswith("There are no messages in this direction")
+    db.create_session("empty", "cli")
+    page = await call("sessions_read", session="empty")
+    assert page["note"] == "This session has no messages yet."
+    assert "note" not in await call("sessions_read", session="s1")
+
+
+@pytest.mark.requirement("serving:values")
+async def test_roles_ignore_case(ids, call):
+    page = await call("sessions_read", session="s1", roles=["USER"])
+    assert {message["role"] for message in page["messages"]} == {"user"}
 
 
 @pytest.mark.requirement("serving:read")

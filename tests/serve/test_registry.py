@@ -14,37 +14,39 @@ from mcp_serve.registry import SPECS
 pytestmark = pytest.mark.anyio
 
 ARGUMENTS = {
-    "sessions_list": "query project source status since until end_reason min_messages max_messages "
-    "order limit cursor detail",
+    "sessions_list": "query project source exclude_source status since until end_reason "
+    "min_messages max_messages titled order limit cursor detail",
     "sessions_read": "session before after around roles view max_chars limit cursor detail",
-    "sessions_search": "query session project source status since until roles mode per limit "
+    "sessions_search": "query session project source exclude_source status since until roles tool "
+    "order mode per limit "
     "cursor detail",
     "sessions_stats": "deep",
     "routes_list": "query platform state limit cursor",
     "events_wait": "cursor session timeout_s limit",
-    "sessions_edit": "session title archived pinned reopen",
+    "sessions_edit": "sessions title archived pinned reopen",
     "sessions_finalize": "sessions what reason start_new project source older_than_days plan",
     "sessions_compress": "session plan summary method shape keep_last",
     "sessions_prune": "what sessions project source older_than_days end_reason min_messages "
-    "max_messages plan",
+    "max_messages keep plan cursor",
     "sessions_restore": "batch plan limit cursor",
 }
 LIMITS = {
     "sessions_list": (20, 100),
     "sessions_read": (50, 200),
-    "sessions_search": (20, 100),
+    "sessions_search": (10, 100),
     "routes_list": (50, 200),
     "events_wait": (100, 500),
     "sessions_restore": (20, 100),
 }
 VALUES = {
     ("sessions_list", "status"): ["open", "ended", "archived", "all"],
-    ("sessions_list", "order"): ["recent", "started", "size"],
+    ("sessions_list", "order"): ["recent", "started", "size", "cost", "tokens"],
     ("sessions_list", "detail"): ["concise", "detailed"],
     ("sessions_read", "view"): ["live", "full"],
     ("sessions_read", "detail"): ["concise", "detailed"],
     ("sessions_search", "detail"): ["concise", "detailed"],
     ("sessions_search", "status"): ["open", "ended", "archived", "all"],
+    ("sessions_search", "order"): ["relevance", "newest", "oldest"],
     ("sessions_search", "mode"): ["words", "substring"],
     ("sessions_search", "per"): ["conversation", "message"],
     ("routes_list", "state"): [
@@ -83,10 +85,11 @@ DEFAULTS = {
     "timeout_s": 25,
     "max_chars": 20_000,
 }
+_OWN_DEFAULTS = {("sessions_search", "order"): "relevance"}
 REQUIRED = {
     "sessions_read": ["session"],
     "sessions_search": ["query"],
-    "sessions_edit": ["session"],
+    "sessions_edit": ["sessions"],
 }
 HINTS = {  # changes, destructive
     "sessions_edit": (True, False),
@@ -133,6 +136,7 @@ async def test_argument_defaults_match_contract(tools):
     for name, tool in tools.items():
         for argument, schema in tool.input_schema["properties"].items():
             default = LIMITS[name][0] if argument == "limit" else DEFAULTS.get(argument)
+            default = _OWN_DEFAULTS.get((name, argument), default)
             assert schema.get("default") == default, (name, argument)
 
 

@@ -11,6 +11,7 @@ from mcp.types import PromptReference, ResourceTemplateReference
 from mcp_serve.registry import ServedSurface
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
+from tests.serve.fixed_resources import FIXED_RESOURCES
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +40,8 @@ async def test_replaced_database_is_read_and_written(home_path, call):
         replace_database(home_path, name)
         (row,) = (await call("sessions_list"))["sessions"]
         assert row["id"] == name
-        changed = await call("sessions_edit", session=name, title=f"Title {name}")
-        assert changed["session"]["title"] == f"Title {name}"
+        changed = await call("sessions_edit", sessions=name, title=f"Title {name}")
+        assert changed["sessions"][0]["title"] == f"Title {name}"
         (batch,) = (await call("sessions_restore"))["batches"]
         assert batch["batch"] == changed["batch"]
         planned = await call("sessions_prune", sessions=[name])
@@ -89,7 +90,7 @@ async def test_replaced_database_notifies_subscribers(home_path):
 @pytest.mark.requirement("faces:replaced")
 async def test_batch_of_replaced_database_is_refused(home_path, call, refused):
     replace_database(home_path, "one")
-    batch = (await call("sessions_edit", session="one", title="One"))["batch"]
+    batch = (await call("sessions_edit", sessions="one", title="One"))["batch"]
     replace_database(home_path, "two")
     assert "no batch" in await refused("sessions_restore", batch=batch)
 
@@ -115,10 +116,7 @@ def _silent(caplog):
 @pytest.mark.requirement("faces:damage")
 async def test_damaged_home_lists_fixed_resources(damaged_home, client, no_logged_defects):
     listed = await client.list_resources()
-    assert [str(resource.uri) for resource in listed.resources] == [
-        "sessions://stats",
-        "sessions://routes",
-    ]
+    assert [str(resource.uri) for resource in listed.resources] == FIXED_RESOURCES
     assert listed.next_cursor is None
 
 
@@ -141,7 +139,7 @@ CALLS = (
     ("sessions_read", {"session": "s1"}),
     ("sessions_search", {"query": "hi"}),
     ("events_wait", {"timeout_s": 0}),
-    ("sessions_edit", {"session": "s1", "title": "T"}),
+    ("sessions_edit", {"sessions": "s1", "title": "T"}),
     ("sessions_prune", {}),
     ("sessions_finalize", {"what": "abandoned"}),
     ("sessions_compress", {"session": "s1"}),

@@ -62,7 +62,7 @@ async def test_ambiguous_prefix_names_five_sessions(refused, db):
 
 
 CHANGING = (
-    lambda given: ("sessions_edit", {"session": given, "archived": True}),
+    lambda given: ("sessions_edit", {"sessions": given, "archived": True}),
     lambda given: ("sessions_compress", {"session": given}),
     lambda given: ("sessions_finalize", {"sessions": [given]}),
     lambda given: ("sessions_prune", {"sessions": [given]}),
@@ -71,14 +71,28 @@ CHANGING = (
 
 @pytest.mark.requirement("serving:naming")
 @pytest.mark.parametrize("naming", CHANGING, ids=lambda naming: naming("")[0])
-async def test_changes_accept_full_id_or_key(call, refused, db, key, naming):
-    db.set_session_title("tip", "Ferries")
-    for given in ("ti", "Ferries"):
-        tool, arguments = naming(given)
-        text = await refused(tool, **arguments)
-        assert text.startswith(
-            f"no session {given!r}; a change requires a full id or a session key"
-        )
-    for given in ("tip", key):
+async def test_changes_accept_id_prefix_key(call, refused, db, key, naming):
+    db.append_message("tin", "user", "third", create={"source": "cli"})
+    tool, arguments = naming("ti")
+    assert "several sessions begin with 'ti'" in await refused(tool, **arguments)
+    for given in ("tip", "tin", key):
         tool, arguments = naming(given)
         await call(tool, **arguments)
+
+
+@pytest.mark.requirement("serving:naming")
+@pytest.mark.parametrize("naming", CHANGING[1:], ids=lambda naming: naming("")[0])
+async def test_plans_refuse_titles(refused, db, key, naming):
+    db.set_session_title("tip", "Ferries")
+    tool, arguments = naming("Ferries")
+    text = await refused(tool, **arguments)
+    assert text.startswith(
+        "no session 'Ferries'; a change requires an id, a unique prefix or a session key"
+    )
+
+
+@pytest.mark.requirement("serving:naming")
+async def test_edit_accepts_title(call, db, key):
+    db.set_session_title("tip", "Ferries")
+    edited = await call("sessions_edit", sessions="Ferries", pinned=True)
+    assert [row["id"] for row in edited["sessions"]] == ["tip"]

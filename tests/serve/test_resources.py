@@ -26,7 +26,7 @@ async def test_resources_list_newest_fifty_in_pages(client):
         cursor, pages = page.next_cursor, pages + 1
     assert pages > 1
     assert result[:2] == ["session://s%2F59", "session://s%2F58"]
-    assert len(result) == 52
+    assert len(result) == 58
     assert {"sessions://stats", "sessions://routes"} <= set(result)
 
 

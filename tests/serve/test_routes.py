@@ -35,6 +35,16 @@ async def test_routes_list_filters_and_pages(call, key):
     assert rest["next_cursor"] is None
 
 
+@pytest.mark.requirement("serving:values")
+async def test_platform_ignores_case_and_is_explained(call, key):
+    (route,) = (await call("routes_list", platform="Telegram"))["routes"]
+    assert route["session_key"] == key
+    page = await call("routes_list", platform="slack")
+    assert page["routes"] == []
+    assert page["note"] == "No platform 'slack'; existing: discord, telegram."
+    assert "sessions_list" in (await call("routes_list", query="nobody"))["note"]
+
+
 @pytest.mark.requirement("serving:routes")
 async def test_read_resolves_session_key(call, key):
     page = await call("sessions_read", session=key)

@@ -81,7 +81,7 @@ async def test_metadata_appears_on_no_path(home_with_metadata, client, call, ref
             await client.complete(prompt, {"name": "session", "value": name})
         ).completion.values == []
         assert f"no session {name!r}" in await refused("sessions_read", session=name)
-        assert f"no session {name!r}" in await refused("sessions_edit", session=name, title="x")
+        assert f"no session {name!r}" in await refused("sessions_edit", sessions=name, title="x")
         assert f"no session {name!r}" in await refused("sessions_prune", sessions=[name])
         for address in (f"session://{name}", f"session://{name}/messages", f"route://{name}"):
             with pytest.raises(MCPError):
@@ -97,7 +97,7 @@ async def test_underscore_session_names_are_served(call, client, db):
     for arguments in ("_README", "_notes"):
         page = await call("sessions_read", session=arguments)
         assert [item["text"] for item in page["messages"]] == ["I am one"]
-    edited = await call("sessions_edit", session="_README", pinned=True)
-    assert edited["session"]["pinned"]
+    edited = await call("sessions_edit", sessions="_README", pinned=True)
+    assert edited["sessions"][0]["pinned"]
     listed = [str(item.uri) for item in (await client.list_resources()).resources]
     assert "session://_README" in listed

@@ -112,3 +112,47 @@ async def test_search_cursor_reaches_last_hit(call):
             break
         page = await call("sessions_search", cursor=page["next_cursor"])
     assert len(result) == len(set(result)) == 7
+
+
+@pytest.mark.requirement("serving:search")
+async def test_hit_of_user_carries_next_reply(call, db):
+    db.append_message("ask", "user", "which zebra port?", create={"source": "cli"})
+    db.append_message("ask", "assistant", "", tool_calls=[{"id": "1", "function": {"name": "run"}}])
+    db.append_message("ask", "assistant", f"the zebra has {'many ' * 60}stripes")
+    asked, replied = (await call("sessions_search", query="zebra", per="message"))["hits"]
+    if asked["role"] == "assistant":
+        asked, replied = replied, asked
+    assert asked["next"].startswith("the zebra has many")
+    assert len(asked["next"]) <= 200
+    assert "next" not in replied
+
+
+@pytest.mark.requirement("security:secrets")
+async def test_next_reply_is_redacted_before_cut(call, db):
+    key = "sk-ant-api03-" + "abcdefghij" * 8 + "abcdefghijklm-AAAAAA"
+    db.append_message("ask", "user", "which zebra key?", create={"source": "cli"})
+    db.append_message("ask", "assistant", f"{'x' * 170} {key}")
+    (hit,) = (await call("sessions_search", query="zebra"))["hits"]
+    assert "sk-ant" not in hit["next"]
+
+
+@pytest.mark.requirement("serving:search")
+async def test_search_takes_tool_order_exclusions(call, db):
+    db.append_message("shop", "tool", "the ledger of a tool", tool_name="read")
+    (hit,) = (await call("sessions_search", query="ledger", tool="Read"))["hits"]
+    assert hit["role"] == "tool"
+    oldest = await call("sessions_search", query="ledger -part", order="oldest")
+    assert [hit["session_id"] for hit in oldest["hits"]] == ["other", "shop"]
+    rest = await call("sessions_search", query="ledger", exclude_source="cli")
+    assert [hit["session_id"] for hit in rest["hits"]] == ["other"]
+
+
+@pytest.mark.requirement("serving:search")
+async def test_unknown_source_names_existing_ones(call):
+    result = await call("sessions_search", query="ledger", source="discord")
+    assert result["hits"] == []
+    assert "cli" in result["note"]
+    again = await call("sessions_search", query="ledger", source="Telegram", roles=["Assistant"])
+    assert len(again["hits"]) == 1
+    inside = await call("sessions_search", query="ledger", project="shop")
+    assert [hit["session_id"] for hit in inside["hits"]] == ["shop"]

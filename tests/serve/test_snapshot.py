@@ -36,7 +36,7 @@ def test_answer_shows_one_moment(db, home_path, monkeypatch):
 
     monkeypatch.setattr(home.db, "summarize_session", summarize_then_append)
     (spec,) = (spec for spec in SPECS if spec.name == "sessions_read")
-    arguments = spec.arguments.read({"session": "s1"}).model_dump_one_level()
+    arguments = dict(spec.arguments.read({"session": "s1"}))
     read = bind_call(spec, arguments, served)
     for count, title in ((3, None), (4, "Later")):
         answer = read()

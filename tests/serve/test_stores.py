@@ -10,11 +10,11 @@ from mcp.types import PromptReference, ResourceTemplateReference
 
 from mcp_serve.server import INSTRUCTIONS, render_instructions
 from session_core import SessionDB
+from tests.serve.fixed_resources import FIXED_RESOURCES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.options(all_profiles=True)]
 
 STORES = ("hermes", "hermes:travel")
-FIXED = ["sessions://stats", "sessions://routes"]
 
 
 def make_store(home_path, name):
@@ -60,18 +60,18 @@ async def test_unknown_session_error_names_stores(refused):
 @pytest.mark.requirement("faces:stores")
 async def test_resource_list_merges_stores(client):
     listed = (await client.list_resources()).resources
-    assert [(str(item.uri), item.name) for item in listed][:-2] == [
+    assert [(str(item.uri), item.name) for item in listed][: -len(FIXED_RESOURCES)] == [
         ("session://travel", "hermes:travel: Title of travel"),
         ("session://hermes", "hermes: Title of hermes"),
         ("session://both/messages?store=hermes%3Atravel", "hermes:travel: of hermes:travel"),
         ("session://both/messages?store=hermes", "hermes: of hermes"),
     ]
-    assert [str(item.uri) for item in listed][-2:] == FIXED
+    assert [str(item.uri) for item in listed][-len(FIXED_RESOURCES) :] == FIXED_RESOURCES
 
 
 @pytest.mark.requirement("faces:stores")
 async def test_listed_resource_reads_same_session(client):
-    for resource in (await client.list_resources()).resources[:-2]:
+    for resource in (await client.list_resources()).resources[: -len(FIXED_RESOURCES)]:
         result = await read_resource(client, resource.uri)
         row = result.get("session", result)
         assert resource.name.startswith(f"{row['store']}: ")
@@ -89,13 +89,13 @@ async def test_resource_pages_cover_every_store(client, home_path):
         page = await client.list_resources(cursor=cursor)
         result += [str(resource.uri) for resource in page.resources]
         cursor, pages = page.next_cursor, pages + 1
-    assert result[-2:] == FIXED
+    assert result[-len(FIXED_RESOURCES) :] == FIXED_RESOURCES
     newest = [
         f"session://{name[7:] or name}{n:02}"
         for n in range(39, 14, -1)
         for name in ("hermes", "hermes:travel")
     ]
-    assert result[:-2] == newest
+    assert result[: -len(FIXED_RESOURCES)] == newest
 
 
 @pytest.mark.requirement("faces:stores")
@@ -126,7 +126,7 @@ async def test_damaged_store_leaves_other_working(client, home_path):
         file.unlink()
     (home_path / "state.db").write_bytes(b"this is no database at all" * 400)
     listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
-    assert listed == ["session://travel", "session://both", *FIXED]
+    assert listed == ["session://travel", "session://both", *FIXED_RESOURCES]
     assert (await read_resource(client, "session://both"))["store"] == "hermes:travel"
     assert (await read_resource(client, "session://both/messages"))["session"][
         "store"

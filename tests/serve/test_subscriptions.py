@@ -165,7 +165,7 @@ async def test_edit_of_old_session_is_notified(mode, change, db, served, home_pa
 
     async def edit(client, session, expected):
         text.clear()
-        arguments = {"session": session} | CHANGES[change](session)
+        arguments = {"sessions": session} | CHANGES[change](session)
         assert not (await client.call_tool("sessions_edit", arguments)).is_error
         with anyio.fail_after(20):
             while set(text) != expected:  # noqa: ASYNC110 -- the notifications are a plain list

@@ -93,9 +93,12 @@ async def test_conversation_is_renamed_and_pinned(given):
     model = given("Call the one about Lisbon 'Holiday in May', and keep it.", "which", "do it")
     (row,) = (await model.call("sessions_list", query="Lisbon"))["sessions"]
     edited = await model.call(
-        "sessions_edit", session=row["id"], title="Holiday in May", pinned=True
+        "sessions_edit", sessions=row["id"], title="Holiday in May", pinned=True
     )
-    assert (edited["session"]["title"], edited["session"]["pinned"]) == ("Holiday in May", True)
+    assert (edited["sessions"][0]["title"], edited["sessions"][0]["pinned"]) == (
+        "Holiday in May",
+        True,
+    )
     model.check(most=800)
 
 

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from session_core import SessionDB
+
 LOADED = """
 import json, sys
 from mcp.server.mcpserver import MCPServer
@@ -30,7 +32,7 @@ from mcp_serve.registry import SPECS
 caller = ToolDispatcher(ServedStores(ServerOptions(home=sys.argv[1])))
 async def call(name, **given):
     (spec,) = [each for each in SPECS if each.name == name]
-    return (await caller.call_tool(spec, given)).structured_content
+    return await caller.call_tool(spec, given)
 async def read():
     (first, *_) = (await call("sessions_list"))["sessions"]
     await call("sessions_read", session=first["id"])
@@ -39,6 +41,17 @@ anyio.run(read)
 parts = ("compression", "maintenance", "lifecycle")
 ours = [name for name in sys.modules if name.startswith("session_core.")]
 print(json.dumps(sorted(name for name in ours if name.split(".")[1] in parts)))
+"""
+
+
+VERBS = """
+import sys
+from mcp_serve.cli.main import main
+session, *verbs = sys.argv[2:]
+for verb in verbs:
+    words = verb.split() + ([session] if verb == "show" else [])
+    assert main(["--home", sys.argv[1], *words]) == 0, verb
+    assert not {"mcp", "mcp_types"} & set(sys.modules), verb
 """
 
 
@@ -51,6 +64,7 @@ def test_startup_loads_few_modules(tmp_path):
     assert ours == [
         "mcp_serve",
         "mcp_serve.sdk",
+        "mcp_serve.sdk.extensions",
         "mcp_serve.sdk.factory",
         "mcp_serve.sdk.lazy",
         "mcp_serve.sdk.messages",
@@ -87,3 +101,16 @@ def test_help_loads_no_sdk():
     text = "import sys; from mcp_serve.cli import main; print('mcp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.requirement("wire:start")
+def test_verbs_load_no_sdk(served_home):
+    with SessionDB(served_home / "state.db", read_only=True) as db:
+        (first, *_) = db.list_sessions().items
+    reading = ("list", "show", "search hello", "routes", "stats", "log", "trash list", "restore")
+    changing = ("prune --plan-only", "finalize abandoned --plan-only")
+    arguments = [str(served_home), first.id, *reading, *changing]
+    done = subprocess.run(
+        [sys.executable, "-c", VERBS, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

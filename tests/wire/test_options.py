@@ -12,7 +12,7 @@ from mcp.client.stdio import stdio_client
 
 from session_core import SessionDB
 from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
-from tests.serve.humans import Human
+from tests.serve.form_users import Human
 from tests.serve.planted_secrets import PLANTED, get_secret
 from tests.wire.conftest import make_environment, serve_command, serve_home, start_raw_process
 

@@ -15,6 +15,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from session_core import SessionDB
+from tests.thorough import mark_thorough
 from tests.wire.conftest import (
     TOKEN,
     make_environment,
@@ -165,7 +166,7 @@ def test_http_request_before_handshake_is_refused(port):
 @pytest.mark.requirement("wire:rough")
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize("way", ["streamable", "sse"])
+@pytest.mark.parametrize("way", ["streamable", mark_thorough("sse")])
 async def test_hundred_concurrent_http_calls_are_answered(port, mode, way):
     arguments = {"Authorization": f"Bearer {TOKEN}"}
     answers = []

@@ -163,7 +163,8 @@ def test_missing_home_is_reported(tmp_path):
     with start_raw_process(missing) as process:
         process.begin()
         listed = process.ask("tools/call", name="sessions_list", arguments={})["result"]
-        assert listed["structuredContent"] == {"sessions": [], "next_cursor": None}
+        note = "There are no conversations yet."
+        assert listed["structuredContent"] == {"sessions": [], "next_cursor": None, "note": note}
         report = process.ask("tools/call", name="sessions_stats", arguments={})["result"]
         findings = report["structuredContent"]["findings"]
         assert findings[-1]["code"] == "no_database"

@@ -61,13 +61,13 @@ def build_report(
     options: argparse.Namespace, found: Mapping[str, Any], store: str | None
 ) -> HomeReport:
     """Return the report for an answer of `sessions_stats`; `store` labels one of several."""
-    sessions = found["sessions"]
+    sources = {} if found["is_transcripts"] else found["sessions"]["by_source"]
     return HomeReport(
         home=to_plain_line(found["home"]) + (f" ({to_plain_line(store)})" if store else ""),
         large=tuple(_list_headline_figures(found)),
         figures=tuple(_list_figures(found)),
         weeks=tuple(_build_weeks(found["weeks"])),
-        sources=_build_series(sessions["by_source"], lambda value: f"{value:,}"),
+        sources=_build_series(sources, lambda value: f"{value:,}"),
         tables=_build_series(found["tables"], decimal),
         mends=tuple(_build_fix(options, each, store) for each in found["findings"]),
         estimated=found["estimated"],
@@ -77,27 +77,54 @@ def build_report(
 def _list_headline_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "sessions", f"{found['sessions']['total']:,}"
     yield "messages", f"{found['messages']:,}"
+    if found["is_transcripts"]:
+        yield "on disk", decimal(found["stores"][0]["bytes"])
+        return
     yield "on disk", decimal(found["size"]["db"] + found["size"]["wal"])
     yield "per week, about", decimal(found["growth_per_week"])
 
 
 def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    sessions, size = found["sessions"], found["size"]
+    sessions = found["sessions"]
     states = (f"{sessions[name]:,} {name}" for name in ("open", "ended", "archived"))
     yield "sessions", f"{sessions['total']:,} ({', '.join(states)})"
     yield "messages", f"{found['messages']:,}"
-    parts = (f"{decimal(size[name])} {said}" for name, said in _SIZE_LABELS.items() if size[name])
-    yield "database", _append_parts(decimal(size["db"]), parts)
-    yield "trash", decimal(size["trash"])
-    yield "growth", f"about {decimal(found['growth_per_week'])} per week"
+    # A store of another agent has neither a database of ours nor a gateway.
+    sizes = _list_transcript_sizes if found["is_transcripts"] else _list_database_sizes
+    yield from sizes(found)
     tokens = (
         f"{format_count(count)} {name.replace('_', ' ')}"
         for name, count in _find_used_tokens(found)
     )
     yield "tokens", ", ".join(tokens) or "none recorded"
     yield "cost", f"${found['cost']:,.2f}" if found["cost"] else "none recorded"
-    live = "gateway running" if found["gateway_live"] else "no gateway running"
-    yield "engine", f"{found['sqlite']}, {live}"
+    if "keep" in found:
+        yield "kept", _describe_keep(found["keep"])
+    if not found["is_transcripts"]:
+        live = "gateway running" if found["gateway_live"] else "no gateway running"
+        yield "engine", f"{found['sqlite']}, {live}"
+
+
+def _list_transcript_sizes(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    (store,) = found["stores"]
+    yield "transcripts", decimal(store["bytes"])
+    if "coverage" in store:
+        yield "indexed", f"{store['coverage']:.0%}"
+
+
+def _list_database_sizes(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    size = found["size"]
+    parts = (f"{decimal(size[name])} {said}" for name, said in _SIZE_LABELS.items() if size[name])
+    yield "database", _append_parts(decimal(size["db"]), parts)
+    yield "trash", decimal(size["trash"])
+    yield "growth", f"about {decimal(found['growth_per_week'])} per week"
+
+
+def _describe_keep(keep: Mapping[str, Any]) -> str:
+    count = keep["sessions"]
+    gone = f", {keep['source_gone']:,} deleted by the agent" if keep["source_gone"] else ""
+    mode = "on" if keep["on"] else "off"
+    return f"{count:,} session{'' if count == 1 else 's'}{gone} (keeping is {mode})"
 
 
 _SIZE_LABELS = {"index": "search index", "free": "free", "wal": "write-ahead log"}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.wire.conftest import TOKEN, make_environment, serve_command, serve_home, start_listening
 
-QUICK = "from mcp_serve.http import limits as connections; connections._REQUEST_TIMEOUT_S = 0.5; "
+QUICK = "from mcp_serve.http import app as connections; connections._REQUEST_TIMEOUT_S = 0.5; "
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client, MCPError
 
 from mcp_serve import server
-from mcp_serve.redaction.outgoing import clean_text
+from mcp_serve.redaction.redaction import clean_text
 from mcp_serve.stores import ServedStores, ServerOptions
 from tests.serve.planted_secrets import PLANTED, get_secret
 

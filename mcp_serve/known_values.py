@@ -1,0 +1,181 @@
+"""Match the values of arguments with those that the stores have, and explain unknown ones.
+
+Sources, platforms and folders are open sets: a wrong value is not an error, but a note that lists
+the values that exist saves the caller a search for them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from mcp_serve import render
+from mcp_serve.arguments import to_tuple
+from mcp_serve.served_store import ServedStore
+from session_core import SessionError
+
+A = TypeVar("A")
+
+_MAX_LISTED = 20
+_MAX_FOLDERS_LISTED = 8
+# The library takes no more.
+_MAX_FOLDERS = 200
+_MAX_VALUE_CHARS = 200
+_PLAIN_VALUE = re.compile(r"[\w.:/\\~@+-]+")
+
+
+@dataclass(slots=True)
+class MatchedArguments(Generic[A]):
+    """Arguments whose values are spelled as in the stores, and notes about them."""
+
+    arguments: A
+    notes: list[str] = field(default_factory=list)
+    is_unknown: bool = False
+    """A value that selects does not exist, so the answer is empty."""
+
+    def replace(self, name: str, value: Any) -> None:
+        """Replace the value of an argument."""
+        self.arguments = self.arguments.model_copy(update={name: value})  # type: ignore[attr-defined]
+
+
+def match_arguments(stores: Sequence[ServedStore], arguments: A) -> MatchedArguments[A]:
+    """Return the arguments with `source`, `exclude_source`, `roles` and `project` matched."""
+    matched = MatchedArguments(arguments)
+    for name in ("source", "exclude_source"):
+        _match_sources(stores, matched, name)
+    roles = getattr(arguments, "roles", None)
+    if roles is not None:
+        matched.replace("roles", [role.casefold() for role in roles])
+    if getattr(arguments, "project", None):
+        _match_project(stores, matched)
+    return matched
+
+
+def _match_sources(stores: Sequence[ServedStore], matched: MatchedArguments[A], name: str) -> None:
+    given = to_tuple(getattr(matched.arguments, name, None))
+    if given is None:
+        return
+    existing = collect_values(stores, lambda store: store.list_sources())
+    values, unknown = match_values(given, existing)
+    matched.replace(name, tuple(values))
+    if unknown:
+        matched.notes.append(explain_unknown(stores[0], name, unknown, existing))
+        matched.is_unknown |= name == "source" and not values
+
+
+def match_values(given: Iterable[str], existing: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the existing values that equal given ones but for case, and the unknown ones."""
+    spellings: dict[str, list[str]] = {}
+    for value in existing:
+        spellings.setdefault(value.casefold(), []).append(value)
+    known = [value for text in given for value in spellings.get(text.casefold(), ())]
+    return known, [text for text in given if text.casefold() not in spellings]
+
+
+def explain_unknown(
+    store: ServedStore, name: str, unknown: Sequence[str], existing: Iterable[str]
+) -> str:
+    """Return the note about values that do not exist."""
+    shown = ", ".join(repr(_render_value(store, text)) for text in unknown[:_MAX_LISTED])
+    return f"No {name} {shown}; existing: {_list_values(store, existing, _MAX_LISTED)}."
+
+
+def collect_values(
+    stores: Sequence[ServedStore], read: Callable[[ServedStore], Iterable[str]]
+) -> list[str]:
+    """Return the values of all stores that can be read, each once."""
+    values: dict[str, None] = {}
+    for store in stores:
+        with suppress(SessionError):  # the answer reports the fault of a store
+            values |= dict.fromkeys(read(store))
+    return list(values)
+
+
+def _match_project(stores: Sequence[ServedStore], matched: MatchedArguments[A]) -> None:
+    """Replace the last part of a folder by the folders that end in it."""
+    project: str = os.path.expanduser(matched.arguments.project)  # type: ignore[attr-defined]  # noqa: PTH111 -- also of another system
+    if _is_whole_path(project):
+        matched.replace("project", project)
+        return
+    existing = collect_values(stores, lambda store: store.list_folders())
+    folders = find_folders(project, existing)
+    matched.replace("project", tuple(folders[:_MAX_FOLDERS]))
+    if not folders:
+        matched.notes.append(explain_unknown_folder(stores[0], project, existing))
+        matched.is_unknown = True
+    elif len(folders) > 1:
+        listed = _list_values(stores[0], folders, _MAX_FOLDERS_LISTED)
+        matched.notes.append(f"project means each of {listed}; pass one of them for it alone.")
+
+
+def _is_whole_path(text: str) -> bool:
+    return text.startswith(("/", "\\", "~")) or re.match("[A-Za-z]:", text) is not None
+
+
+def find_folders(ending: str, folders: Iterable[str]) -> list[str]:
+    """Return the folders whose last parts are these, or else those that have them above.
+
+    A folder below another one of the result is left out, since that includes it.
+    """
+    wanted = _split_parts(ending)
+    matches: dict[str, None] = {}
+    above: dict[str, None] = {}
+    for folder in folders:
+        for end in _find_ends(folder, wanted):
+            (matches if end == len(folder.rstrip("/\\")) else above)[folder[:end]] = None
+    found = sorted(matches or above)
+    return [f for f in found if not any(_is_below(f, other) for other in found)]
+
+
+def _split_parts(path: str) -> list[str]:
+    return [part.casefold() for part in re.split(r"[/\\]+", path) if part not in ("", ".")]
+
+
+def _find_ends(folder: str, wanted: Sequence[str]) -> list[int]:
+    """Return where in a folder these parts, one after the other, end."""
+    parts = list(re.finditer(r"[^/\\]+", folder))
+    names = [part[0].casefold() for part in parts]
+    size = len(wanted)
+    places = range(size, len(names) + 1) if size else ()
+    return [parts[at - 1].end() for at in places if names[at - size : at] == wanted]
+
+
+def _is_below(folder: str, other: str) -> bool:
+    return folder.startswith((f"{other}/", f"{other}\\"))
+
+
+def explain_unknown_folder(store: ServedStore, project: str, folders: Iterable[str]) -> str:
+    """Return the note about a folder without sessions, with those most like it first."""
+    existing = list(folders)
+    if not existing:
+        return "No session has a folder; leave project out."
+    wanted = (_split_parts(project) or [""])[-1]
+    by_part = {(_split_parts(folder) or [""])[-1]: folder for folder in existing}
+    near = [by_part[part] for part in difflib.get_close_matches(wanted, by_part, 3)]
+    listed = _list_values(store, dict.fromkeys([*near, *existing]), _MAX_FOLDERS_LISTED)
+    shown = _render_value(store, project)
+    return f"No session is in a folder {shown!r}; folders with sessions: {listed}."
+
+
+def _list_values(store: ServedStore, values: Iterable[str], most: int) -> str:
+    shown = [_quote_phrase(_render_value(store, value)) for value in values]
+    more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
+    return (", ".join(shown[:most]) or "none") + more
+
+
+def _render_value(store: ServedStore, value: str) -> str:
+    return render.render_line(store, value, _MAX_VALUE_CHARS) or ""
+
+
+def _quote_phrase(text: str) -> str:
+    """Return a name or a path as it is, and any other stored text as a JSON string.
+
+    A note speaks for the server, so a stored sentence must not read like a part of it.
+    """
+    return text if _PLAIN_VALUE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
