@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from session_core import StateDatabase
-from tests.contract.engines import ENGINES, MAIN_ENGINES, Engine
+from tests.contract.engines import ENGINES, FEATURES, MAIN_ENGINES, Engine, ForeignWriter
 
 Open = Callable[[], StateDatabase]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on the main engines, and on the schemas that its markers name."""
+    """Run a test on the main engines with the features that it needs, and on its schemas."""
     if "engine" not in metafunc.fixturenames:
         return
     marks = list(metafunc.definition.iter_markers("schemas"))
@@ -23,6 +22,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [name for name in ENGINES if name in MAIN_ENGINES or name in extra]
     if any(mark.kwargs.get("only") for mark in marks):
         names = [name for name in ENGINES if name in extra]
+    needs = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
+    assert needs <= FEATURES.keys(), f"unknown features: {needs - FEATURES.keys()}"
+    names = [name for name in names if needs <= ENGINES[name].features]
     metafunc.parametrize("engine", names, indirect=True, scope="session")
 
 
@@ -70,13 +72,9 @@ def reopen(db: StateDatabase, open_again: Open) -> Open:
 
 
 @pytest.fixture
-def strange(engine: Engine, home_path: Path) -> Callable[..., int]:
-    """Return a function that runs one SQL statement as a careless foreign process would."""
-
-    def run(sql: str, *values: Any) -> int:
-        return engine.run_foreign_sql(home_path, sql, *values)
-
-    return run
+def foreign(engine: Engine, home_path: Path) -> ForeignWriter:
+    """Return a careless foreign process that changes rows of the test's home."""
+    return engine.make_foreign_writer(home_path)
 
 
 @pytest.fixture

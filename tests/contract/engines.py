@@ -1,4 +1,4 @@
-"""The engines of the contract suite: opening a database, and foreign writes to it.
+"""The engines of the contract suite: opening a database, and foreign changes of it.
 
 The tests next to this file know the contract only. A new engine in `ENGINES` has to pass all of
 them. Columns that an old home lacks must raise `Unsupported`, never give a wrong result.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,8 @@ from typing import Any, Protocol
 import pytest
 
 from session_core import SessionDB, StateDatabase, Unsupported
+from session_core.state.sqlite.connection import quote_name
+from session_core.state.sqlite.rows import raw
 from tests.homes import connect, make_hermes_database
 
 
@@ -34,9 +36,92 @@ class Engine(Protocol):
         """Open the database; every call returns an instance of its own."""
         ...
 
-    def run_foreign_sql(self, home: Path, sql: str, *values: Any) -> int:
-        """Run a statement as a careless foreign process would: no checks, no instance of ours."""
+    @property
+    def features(self) -> frozenset[str]:
+        """What some tests need of an engine, by the names in `FEATURES`."""
         ...
+
+    def make_foreign_writer(self, home: Path) -> ForeignWriter:
+        """Return a writer on the database of a folder."""
+        ...
+
+
+FEATURES = {
+    "loose types": "a column may hold a value of another type",
+    "foreign columns": "other programs may add columns",
+    "foreign tables": "other programs may add tables",
+    "restored files": "a file may be replaced by an older copy of itself",
+}
+
+
+class ForeignWriter(Protocol):
+    """Changes rows as a careless foreign process would: no checks, no instance of ours.
+
+    `where` holds the values of the rows to change; empty for all rows.
+    """
+
+    def insert_row(self, table: str, **values: Any) -> None:
+        """Insert a row."""
+
+    def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
+        """Set columns of rows; return their number."""
+        ...
+
+    def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
+        """Delete rows; return their number."""
+        ...
+
+    def add_column(self, table: str, column: str, declaration: str) -> None:
+        """Add a column; needs "foreign columns"."""
+
+    def add_notes_table(self) -> None:
+        """Add a table `notes` whose column `about` refers to sessions; needs "foreign tables"."""
+
+    def reset_message_ids(self, last_id: int) -> None:
+        """Let the next message have the id after `last_id`; needs "restored files"."""
+
+
+@dataclass(frozen=True)
+class SqliteForeignWriter:
+    """Changes rows through a connection of its own."""
+
+    path: Path
+
+    def insert_row(self, table: str, **values: Any) -> None:
+        """Insert a row; a `RawText` is stored as text that is not UTF-8."""
+        marks = ", ".join(map(raw.make_placeholder, values.values()))
+        columns = raw.join_columns(values)
+        self._run(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', *values.values())  # noqa: S608 -- names of the tests
+
+    def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
+        """Set columns of rows; return their number."""
+        changes = ", ".join(f"{quote_name(name)} = ?" for name in values)
+        sql = f'UPDATE "{table}" SET {changes} WHERE {raw.build_condition(where)}'  # noqa: S608 -- names of the tests
+        return self._run(sql, *values.values(), *where.values())
+
+    def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
+        """Delete rows; return their number."""
+        sql = f'DELETE FROM "{table}" WHERE {raw.build_condition(where)}'  # noqa: S608 -- names of the tests
+        return self._run(sql, *where.values())
+
+    def add_column(self, table: str, column: str, declaration: str) -> None:
+        """Add a column."""
+        self._run(f'ALTER TABLE "{table}" ADD COLUMN {quote_name(column)} {declaration}')
+
+    def add_notes_table(self) -> None:
+        """Add a table with a link to sessions, and a column with the name of one."""
+        self._run(
+            "CREATE TABLE notes (note TEXT, about TEXT REFERENCES sessions(id), session_id TEXT)"
+        )
+
+    def reset_message_ids(self, last_id: int) -> None:
+        """Let the next message have the id after `last_id`, as in a restored backup."""
+        self._run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'messages'", last_id)
+
+    def _run(self, sql: str, *values: Any) -> int:
+        with connect(self.path) as connection:
+            connection.execute("PRAGMA foreign_keys=OFF")
+            return connection.execute(sql, raw.bind_values(values)).rowcount
 
 
 @dataclass(frozen=True)
@@ -54,11 +139,14 @@ class Sqlite:
             shutil.copyfile(_make_empty_database(self.schema), path)
         return SessionDB(path, patience_s=patience_s)
 
-    def run_foreign_sql(self, home: Path, sql: str, *values: Any) -> int:
-        """Run a statement as a careless foreign process would: no checks, no instance of ours."""
-        with connect(home / "state.db") as connection:
-            connection.execute("PRAGMA foreign_keys=OFF")
-            return connection.execute(sql, values).rowcount
+    @property
+    def features(self) -> frozenset[str]:
+        """What some tests need of an engine: SQLite has all of it."""
+        return frozenset(FEATURES)
+
+    def make_foreign_writer(self, home: Path) -> ForeignWriter:
+        """Return a writer on the database of a folder."""
+        return SqliteForeignWriter(home / "state.db")
 
 
 ENGINES: dict[str, Engine] = {

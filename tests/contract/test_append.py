@@ -12,7 +12,7 @@ import pytest
 
 from session_core import Conflict, InvalidInput, Revision, StateDatabase
 from session_core.types import AppendResult
-from tests.contract.engines import has_column
+from tests.contract.engines import ForeignWriter, has_column
 from tests.contract.message_rows import CALLS, get, list_contents, read_counters
 
 Open = Callable[[], StateDatabase]
@@ -367,11 +367,12 @@ def test_append_keeps_reasoning_of_every_role(db: StateDatabase, session: str) -
 
 
 @pytest.mark.schemas(16, 30)
+@pytest.mark.needs("foreign columns")
 def test_append_batch_sets_last_activity_from_newest(
-    db: StateDatabase, session: str, strange: Callable[..., int]
+    db: StateDatabase, session: str, foreign: ForeignWriter
 ) -> None:
     if not has_column(db, "last_activity_at"):
-        strange("ALTER TABLE sessions ADD COLUMN last_activity_at REAL")
+        foreign.add_column("sessions", "last_activity_at", "REAL")
     batch = [{"role": "user", "content": "x", "timestamp": at} for at in (5.0, 9.0, 7.0)]
     db.append_messages(session, batch)
     assert dict(db.get_session(session) or {})["last_activity_at"] == 9.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from session_core import StateDatabase
-from tests.contract.engines import require_column
+from tests.contract.engines import ForeignWriter, require_column
 
 pytestmark = pytest.mark.schemas(16, 30)
 
@@ -192,10 +192,10 @@ def test_duplicate_messages_at_same_time_are_reported(db: StateDatabase) -> None
 
 
 def test_carried_row_is_recognized_by_timed_neighbors(
-    db: StateDatabase, spoken_messages: list[Message], strange: Callable[..., int]
+    db: StateDatabase, spoken_messages: list[Message], foreign: ForeignWriter
 ) -> None:
     cursor = db.read_changes().cursor
     with require_column(db, "compacted"):
         db.archive_and_compact("s", [SUMMARY, {**NOTE, "timestamp": 1.0}, spoken_messages[-1]])
-        strange("UPDATE messages SET active = 1, compacted = 0 WHERE content = 'zebra 0'")
+        foreign.update_rows("messages", {"content": "zebra 0"}, active=1, compacted=0)
         assert read_feed_texts(db, cursor) == ["a summary", "a note"]

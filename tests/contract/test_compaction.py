@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, InvalidInput, NotFound, Revision, StateDatabase, Unsupported
-from tests.contract.engines import has_column, require_column
+from tests.contract.engines import ForeignWriter, has_column, require_column
 from tests.contract.message_rows import append_text, list_contents, list_flags, read_counters
 
 pytestmark = pytest.mark.schemas(16, 30)
@@ -243,14 +243,14 @@ def test_compression_lock_covers_single_session(db: StateDatabase) -> None:
 
 
 def test_search_finds_restored_message_by_changed_text(
-    db: StateDatabase, strange: Callable[..., int], reopen: Callable[[], StateDatabase]
+    db: StateDatabase, foreign: ForeignWriter, reopen: Callable[[], StateDatabase]
 ) -> None:
     db.create_session("s", "cli")
     ids = [db.append_message("s", "user", f"said{number}") for number in range(4)]
     with require_column(db, "compacted"):
         made = db.rows.compact_messages("s", ids[:3], [], carry=ids[3:]).ids
         reopened = reopen()
-        strange("UPDATE messages SET content = 'wombat' WHERE id = ?", made[0])
+        foreign.update_rows("messages", {"id": made[0]}, content="wombat")
         reopened.rows.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
         found = reopened.search("wombat", per="message").hits
         assert [hit.message_id for hit in found] == [ids[3]]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from session_core import NotFound, SessionFilter, StateDatabase
+from tests.contract.engines import ForeignWriter
 
 pytestmark = pytest.mark.schemas(30)
 
 OLD = time.time() - 30 * 86_400
-
-Strange = Callable[..., int]
 
 
 def add_compressed(db: StateDatabase, session_id: str = "parent") -> str:
@@ -66,38 +65,48 @@ def test_finalize_ends_orphaned_continuation_once(db: StateDatabase) -> None:
     assert db.finalize_orphaned_compression_sessions() == 0
 
 
-def test_finalize_ends_orphans_of_every_kind(db: StateDatabase, strange: Strange) -> None:
+def test_finalize_ends_orphans_of_every_kind(db: StateDatabase, foreign: ForeignWriter) -> None:
     add_compressed(db)
     add_orphan(db, "branch", model_config=json.dumps({"_branched_from": "parent"}))
     add_orphan(db, "archived")
     add_orphan(db, "titled")
     add_orphan(db, "rewound")
     db.set_session_title("titled", "a title")
-    strange("UPDATE sessions SET archived = 1 WHERE id = 'archived'")
-    strange("UPDATE messages SET active = 0 WHERE session_id = 'rewound'")
+    foreign.update_rows("sessions", {"id": "archived"}, archived=1)
+    foreign.update_rows("messages", {"session_id": "rewound"}, active=0)
     assert db.finalize_orphaned_compression_sessions() == 4
 
 
 @pytest.mark.requirement("upkeep:orphans")
 @pytest.mark.parametrize(
-    "damage",
+    ("session_id", "damage"),
     [
-        "UPDATE sessions SET api_call_count = 1 WHERE id = 'orphan'",
-        "UPDATE sessions SET api_call_count = NULL WHERE id = 'orphan'",
-        "UPDATE sessions SET end_reason = 'x' WHERE id = 'orphan'",
-        "UPDATE sessions SET ended_at = 5 WHERE id = 'orphan'",
-        "UPDATE sessions SET started_at = strftime('%s') - 6 * 86400 WHERE id = 'orphan'",
-        "UPDATE sessions SET parent_session_id = NULL WHERE id = 'orphan'",
-        "UPDATE sessions SET parent_session_id = 'nobody' WHERE id = 'orphan'",
-        "UPDATE sessions SET ended_at = NULL WHERE id = 'parent'",
-        "UPDATE sessions SET end_reason = 'cli_close' WHERE id = 'parent'",
-        "DELETE FROM messages WHERE session_id = 'orphan'",
+        ("orphan", {"api_call_count": 1}),
+        ("orphan", {"api_call_count": None}),
+        ("orphan", {"end_reason": "x"}),
+        ("orphan", {"ended_at": 5}),
+        ("orphan", {"started_at": time.time() - 6 * 86_400}),
+        ("orphan", {"parent_session_id": None}),
+        ("orphan", {"parent_session_id": "nobody"}),
+        ("parent", {"ended_at": None}),
+        ("parent", {"end_reason": "cli_close"}),
     ],
 )
-def test_finalize_leaves_non_orphans_open(db: StateDatabase, strange: Strange, damage: str) -> None:
+def test_finalize_leaves_non_orphans_open(
+    db: StateDatabase, foreign: ForeignWriter, session_id: str, damage: dict[str, Any]
+) -> None:
     add_compressed(db)
     add_orphan(db)
-    assert strange(damage) == 1
+    assert foreign.update_rows("sessions", {"id": session_id}, **damage) == 1
+    assert db.finalize_orphaned_compression_sessions() == 0
+    assert read_column(db, "orphan", "end_reason") != "orphaned_compression"
+
+
+@pytest.mark.requirement("upkeep:orphans")
+def test_finalize_leaves_empty_continuation_open(db: StateDatabase, foreign: ForeignWriter) -> None:
+    add_compressed(db)
+    add_orphan(db)
+    assert foreign.delete_rows("messages", {"session_id": "orphan"}) == 1
     assert db.finalize_orphaned_compression_sessions() == 0
     assert read_column(db, "orphan", "end_reason") != "orphaned_compression"
 
@@ -123,27 +132,36 @@ def test_prune_skips_ghost_with_child(db: StateDatabase) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE sessions SET source = 'cli'",
-        "UPDATE sessions SET title = 'kept'",
-        "UPDATE sessions SET ended_at = NULL",
-        "UPDATE sessions SET started_at = strftime('%s') - 86400 / 2",
-        (
-            "INSERT INTO messages (session_id, role, content, timestamp, active)"
-            " VALUES ('ghost', 'user', 'taken back', 5, 0)"
-        ),
+        {"source": "cli"},
+        {"title": "kept"},
+        {"ended_at": None},
+        {"started_at": time.time() - 86_400 / 2},
     ],
 )
-def test_prune_keeps_non_ghosts(db: StateDatabase, strange: Strange, damage: str) -> None:
+def test_prune_keeps_non_ghosts(
+    db: StateDatabase, foreign: ForeignWriter, damage: dict[str, Any]
+) -> None:
     add_ghost(db)
-    assert strange(damage) == 1
+    assert foreign.update_rows("sessions", {}, **damage) == 1
     assert db.prune_empty_ghost_sessions() == 0
     assert list_ids(db) == {"ghost"}
 
 
-def test_prune_keeps_ghost_with_self_parent(db: StateDatabase, strange: Strange) -> None:
+@pytest.mark.requirement("upkeep:ghosts")
+def test_prune_keeps_session_with_rewound_message(
+    db: StateDatabase, foreign: ForeignWriter
+) -> None:
+    add_ghost(db)
+    row = {"role": "user", "content": "taken back", "timestamp": 5, "active": 0}
+    foreign.insert_row("messages", session_id="ghost", **row)
+    assert db.prune_empty_ghost_sessions() == 0
+    assert list_ids(db) == {"ghost"}
+
+
+def test_prune_keeps_ghost_with_self_parent(db: StateDatabase, foreign: ForeignWriter) -> None:
     add_ghost(db, "loop")
     add_ghost(db)
-    strange("UPDATE sessions SET parent_session_id = 'loop' WHERE id = 'loop'")
+    foreign.update_rows("sessions", {"id": "loop"}, parent_session_id="loop")
     assert db.prune_empty_ghost_sessions() == 1
     assert list_ids(db) == {"loop"}
 
@@ -206,12 +224,12 @@ def test_delete_delegate_keeps_parent_and_siblings(db: StateDatabase) -> None:
     assert list_ids(db) == {"s", "e"}
 
 
-def test_delete_session_keeps_ancestors_in_cycle(db: StateDatabase, strange: Strange) -> None:
+def test_delete_session_keeps_ancestors_in_cycle(db: StateDatabase, foreign: ForeignWriter) -> None:
     db.create_session("a", "cli")
     add_delegate(db, "b", "a")
     add_delegate(db, "c", "b")
     config = json.dumps({"_delegate_from": "c"})
-    strange("UPDATE sessions SET parent_session_id = 'c', model_config = ? WHERE id = 'a'", config)
+    foreign.update_rows("sessions", {"id": "a"}, parent_session_id="c", model_config=config)
     assert db.delete_session("c")
     assert list_ids(db) == {"a", "b"}
     assert read_column(db, "a", "parent_session_id") is None
@@ -219,9 +237,9 @@ def test_delete_session_keeps_ancestors_in_cycle(db: StateDatabase, strange: Str
     assert list_ids(db) == set()
 
 
-def test_delete_session_with_self_parent(db: StateDatabase, strange: Strange) -> None:
+def test_delete_session_with_self_parent(db: StateDatabase, foreign: ForeignWriter) -> None:
     db.create_session("s", "cli")
-    strange("UPDATE sessions SET parent_session_id = 's' WHERE id = 's'")
+    foreign.update_rows("sessions", {"id": "s"}, parent_session_id="s")
     assert db.delete_session("s")
     assert list_ids(db) == set()
 
@@ -230,11 +248,11 @@ def test_delete_session_with_self_parent(db: StateDatabase, strange: Strange) ->
     "config", ["{", "[1]", "null", '"_delegate_from"', '{"_delegate_from": null}', "\x00"]
 )
 def test_delete_session_keeps_child_with_odd_config(
-    db: StateDatabase, strange: Strange, config: str
+    db: StateDatabase, foreign: ForeignWriter, config: str
 ) -> None:
     db.create_session("s", "cli")
     db.create_session("child", "cli", parent_session_id="s")
-    strange("UPDATE sessions SET model_config = ? WHERE id = 'child'", config)
+    foreign.update_rows("sessions", {"id": "child"}, model_config=config)
     assert db.delete_session("s")
     assert list_ids(db) == {"child"}
 
@@ -284,13 +302,13 @@ def test_delete_session_removes_usage(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("upkeep:recount")
-def test_recount_matches_message_rows(db: StateDatabase, strange: Strange) -> None:
+def test_recount_matches_message_rows(db: StateDatabase, foreign: ForeignWriter) -> None:
     db.create_session("s", "cli")
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     db.append_message("s", "user", "x")
     db.append_message("s", "assistant", None, tool_calls=[call, call])
     db.append_message("s", "tool", "done", tool_call_id="1")
-    strange("UPDATE sessions SET message_count = 0, tool_call_count = 9")
+    foreign.update_rows("sessions", {}, message_count=0, tool_call_count=9)
     assert db.admin.find_drifted_sessions() == ["s"]
     assert db.admin.recount_session("s") is True
     assert (read_column(db, "s", "message_count"), read_column(db, "s", "tool_call_count")) == (
@@ -301,14 +319,14 @@ def test_recount_matches_message_rows(db: StateDatabase, strange: Strange) -> No
     assert db.admin.find_drifted_sessions() == []
 
 
-def test_recount_ignores_inactive_rows(db: StateDatabase, strange: Strange) -> None:
+def test_recount_ignores_inactive_rows(db: StateDatabase, foreign: ForeignWriter) -> None:
     db.create_session("s", "cli")
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     for text in ("a", "b", "c"):
         db.append_message("s", "assistant", text, tool_calls=[call])
     db.append_message("s", "assistant", "d")
-    strange("UPDATE messages SET active = 0 WHERE content = 'a'")
-    strange("UPDATE messages SET tool_calls = '[{' WHERE content = 'b'")
+    foreign.update_rows("messages", {"content": "a"}, active=0)
+    foreign.update_rows("messages", {"content": "b"}, tool_calls="[{")
     assert db.admin.recount_session("s")
     assert (read_column(db, "s", "message_count"), read_column(db, "s", "tool_call_count")) == (
         3,
@@ -321,10 +339,10 @@ def test_recount_of_unknown_session_raises_not_found(db: StateDatabase) -> None:
         db.admin.recount_session("nobody")
 
 
-def test_drifted_sessions_respects_limit(db: StateDatabase, strange: Strange) -> None:
+def test_drifted_sessions_respects_limit(db: StateDatabase, foreign: ForeignWriter) -> None:
     for number in range(5):
         db.create_session(f"s{number}", "cli")
-    strange("UPDATE sessions SET message_count = 7")
+    foreign.update_rows("sessions", {}, message_count=7)
     assert len(db.admin.find_drifted_sessions(limit=3)) == 3
 
 
@@ -338,12 +356,12 @@ def test_integrity_check_of_sound_database_is_empty(db: StateDatabase) -> None:
 
 
 def test_integrity_check_finds_messages_without_session(
-    db: StateDatabase, strange: Strange
+    db: StateDatabase, foreign: ForeignWriter
 ) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": "x"}] * 3)
     db.create_session("child", "cli", parent_session_id="s")
-    strange("DELETE FROM sessions WHERE id = 's'")
+    foreign.delete_rows("sessions", {"id": "s"})
     found = {finding.code: finding.count for finding in db.admin.check_integrity()}
     assert found == {"orphaned_messages": 3, "broken_parents": 1}
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from session_core import Changed, InvalidInput, NotFound, StateDatabase
 from session_core.types import PutResult, RawText, Revision, RowImages
+from tests.contract.engines import ForeignWriter
 
 NOTHING = PutResult()
 
@@ -196,12 +197,10 @@ def test_remove_rows_refuses_changed_row(db: StateDatabase) -> None:
         db.rows.remove_rows([texts])
 
 
-def test_remove_messages_refuses_changed_images(
-    db: StateDatabase, strange: Callable[..., int]
-) -> None:
-    fill_session(db)
+def test_remove_messages_refuses_changed_images(db: StateDatabase, foreign: ForeignWriter) -> None:
+    first, *_ = fill_session(db)
     images = read_all_messages(db)
-    strange("UPDATE messages SET content = 'edited' WHERE id = (SELECT min(id) FROM messages)")
+    foreign.update_rows("messages", {"id": first}, content="edited")
     with pytest.raises(Changed):
         db.rows.remove_rows([images])
     db.rows.remove_rows([read_all_messages(db)])
@@ -429,12 +428,12 @@ def test_vacuum_of_missing_home_reclaims_no_bytes(db: StateDatabase, home_path: 
 
 @pytest.mark.requirement("maintenance:images")
 def test_unlinked_transaction_restores_orphaned_rows(
-    db: StateDatabase, strange: Callable[..., int]
+    db: StateDatabase, foreign: ForeignWriter
 ) -> None:
     fill_session(db)
     fill_session(db, "child")
-    strange("DELETE FROM sessions WHERE id = 's'")
-    strange("UPDATE sessions SET parent_session_id = 'nobody' WHERE id = 'child'")
+    foreign.delete_rows("sessions", {"id": "s"})
+    foreign.update_rows("sessions", {"id": "child"}, parent_session_id="nobody")
     orphans = [*db.rows.read_session_images("s"), read_all_messages(db)]
     db.rows.remove_rows(orphans)
     images = orphans + remove_session(db, "child")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from session_core import SessionFilter, StateDatabase
+from tests.contract.engines import ForeignWriter
 
 pytestmark = pytest.mark.schemas(16)
 
-Strange = Callable[..., int]
 
 ROOT = {"cwd": "/srv/shop/web", "user_id": "u1", "chat_id": "77", "chat_type": "dm"}
 
@@ -154,11 +153,11 @@ def test_meaningless_marks_keep_continuation(db: StateDatabase, config: str) -> 
 
 @pytest.mark.requirement("homes:inheritance")
 def test_inherited_values_follow_ancestor_changes(
-    chained_database: StateDatabase, other: StateDatabase, strange: Strange
+    chained_database: StateDatabase, other: StateDatabase, foreign: ForeignWriter
 ) -> None:
     where = SessionFilter(project="/srv/blog")
     assert other.list_sessions(where).items == []
-    strange("UPDATE sessions SET cwd = '/srv/blog' WHERE id = 'root'")
+    foreign.update_rows("sessions", {"id": "root"}, cwd="/srv/blog")
     assert [line.project for line in other.list_sessions(where).items] == ["/srv/blog"]
     with chained_database.transaction():
         chained_database.update_session("middle", cwd="/srv/blog/x")
@@ -168,14 +167,15 @@ def test_inherited_values_follow_ancestor_changes(
 
 
 @pytest.mark.requirement("homes:inheritance")
-def test_cycle_without_folder_is_listed(db: StateDatabase, strange: Strange) -> None:
+def test_cycle_without_folder_is_listed(db: StateDatabase, foreign: ForeignWriter) -> None:
     for session_id in ("a", "b"):
         add_session(db, session_id)
         db.end_session(session_id, "compression")
-    strange("UPDATE sessions SET parent_session_id = CASE id WHEN 'a' THEN 'b' ELSE 'a' END")
+    for session_id, parent in (("a", "b"), ("b", "a")):
+        foreign.update_rows("sessions", {"id": session_id}, parent_session_id=parent)
     assert {line.project for line in db.list_sessions().items} == {None}
     assert db.list_sessions(SessionFilter(project="/srv")).items == []
-    strange("UPDATE sessions SET cwd = '/srv/shop' WHERE id = 'a'")
+    foreign.update_rows("sessions", {"id": "a"}, cwd="/srv/shop")
     assert db.find_sessions(SessionFilter(project="/srv", status="all")) == ["a", "b"]
 
 

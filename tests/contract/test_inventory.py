@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from session_core import StateDatabase
-from session_core.types import OrphanRows
-from tests.contract.engines import has_column
+from session_core.types import OrphanRows, RawText
+from tests.contract.engines import ForeignWriter, has_column
 
 pytestmark = pytest.mark.schemas(16, 30)
 
-Strange = Callable[..., int]
 
 DELEGATE = {"_delegate_from": "somebody"}
 BRANCH = {"_branched_from": "somebody"}
@@ -31,7 +29,9 @@ def test_inventory_of_empty_home_is_empty(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("maintenance:inventory")
-def test_inventory_lists_session_with_protection_facts(db: StateDatabase, strange: Strange) -> None:
+def test_inventory_lists_session_with_protection_facts(
+    db: StateDatabase, foreign: ForeignWriter
+) -> None:
     db.create_session("root", "cli", started_at=100.0)
     db.end_session("root", "compression")
     db.create_session("s", "telegram", parent_session_id="root", started_at=200.0)
@@ -45,7 +45,7 @@ def test_inventory_lists_session_with_protection_facts(db: StateDatabase, strang
     assert (found.ended_at, found.end_reason, found.archived) == (None, None, False)
     assert (found.live, found.rows, found.counted, found.api_calls) == (2, 2, 2, 2)
     assert index_by_id(db)["root"].last_active_at == 100.0
-    assert strange("UPDATE sessions SET message_count = 9 WHERE id = 's'") == 1
+    assert foreign.update_rows("sessions", {"id": "s"}, message_count=9) == 1
     assert (index_by_id(db)["s"].live, index_by_id(db)["s"].counted) == (2, 9)
 
 
@@ -60,12 +60,21 @@ def test_inventory_reports_revision_and_link_kind(db: StateDatabase) -> None:
         assert items[name].rows == db.message_count(name)
 
 
-@pytest.mark.parametrize("flag", [2, -1, "abc"])
+@pytest.mark.parametrize("flag", [2, -1])
 def test_inventory_revision_includes_inactive_last_message(
-    db: StateDatabase, strange: Strange, flag: Any
+    db: StateDatabase, foreign: ForeignWriter, flag: Any
 ) -> None:
     ids = [db.append_message("s", "user", "one", create={"source": "cli"}) for _ in range(3)]
-    strange("UPDATE messages SET active = ? WHERE id = ?", flag, ids[-1])
+    foreign.update_rows("messages", {"id": ids[-1]}, active=flag)
+    assert db.get_revision("s").last_id == index_by_id(db)["s"].revision.last_id == ids[-1]
+
+
+@pytest.mark.needs("loose types")
+def test_inventory_revision_includes_message_with_text_flag(
+    db: StateDatabase, foreign: ForeignWriter
+) -> None:
+    ids = [db.append_message("s", "user", "one", create={"source": "cli"}) for _ in range(3)]
+    foreign.update_rows("messages", {"id": ids[-1]}, active="abc")
     assert db.get_revision("s").last_id == index_by_id(db)["s"].revision.last_id == ids[-1]
 
 
@@ -86,40 +95,49 @@ def fill_home(db: StateDatabase) -> list[str]:
     return names
 
 
+@pytest.mark.needs("loose types")
 @pytest.mark.parametrize("time", ["soon", float("inf"), b"x"])
-def test_inventory_ignores_invalid_times(db: StateDatabase, strange: Strange, time: Any) -> None:
+def test_inventory_ignores_invalid_times(
+    db: StateDatabase, foreign: ForeignWriter, time: Any
+) -> None:
     db.append_message("s", "user", "x", timestamp=50.0, create={"source": "cli"})
     db.append_message("s", "user", "y", timestamp=60.0)
-    strange("UPDATE messages SET timestamp = ? WHERE timestamp = 60", time)
+    foreign.update_rows("messages", {"timestamp": 60}, timestamp=time)
     assert index_by_id(db)["s"].last_active_at == (None if isinstance(time, float) else 50.0)
-    strange("UPDATE messages SET timestamp = ?", time)
-    strange("UPDATE sessions SET started_at = ?", time)
+    foreign.update_rows("messages", {}, timestamp=time)
+    foreign.update_rows("sessions", {}, started_at=time)
     found = index_by_id(db)["s"]
     assert (found.started_at, found.last_active_at) == (0.0, None)
 
 
-def test_inventory_omits_unusable_session_ids(db: StateDatabase, strange: Strange) -> None:
+@pytest.mark.needs("loose types")
+def test_inventory_omits_unusable_session_ids(db: StateDatabase, foreign: ForeignWriter) -> None:
     db.create_session("s", "cli")
-    sql = "INSERT INTO sessions (id, source, started_at) VALUES (CAST(x'ff61' AS TEXT), 'cli', 1)"
-    assert strange(sql) == 1
-    assert strange("INSERT INTO sessions (id, source, started_at) VALUES (x'00', 'cli', 1)") == 1
+    for unusable in (RawText(b"\xffa"), b"\x00"):
+        foreign.insert_row("sessions", id=unusable, source="cli", started_at=1)
     assert list(index_by_id(db)) == ["s"]
 
 
 @pytest.mark.requirement("maintenance:inventory")
-def test_health_facts_count_rows_without_session(db: StateDatabase, strange: Strange) -> None:
+def test_health_facts_count_rows_without_session(db: StateDatabase, foreign: ForeignWriter) -> None:
     for name in ("gone", "there"):
         for number in range(3):
             at = 100.0 + number
             db.append_message(name, "user", "x", timestamp=at, create={"source": "cli"})
-    strange("DELETE FROM sessions WHERE id = 'gone'")
-    strange("CREATE TABLE notes (note TEXT, about TEXT REFERENCES sessions(id), session_id TEXT)")
+    foreign.delete_rows("sessions", {"id": "gone"})
+    found = OrphanRows("messages", "session_id", "gone", 3, 102.0)
+    assert db.admin.read_health_facts().orphans == (found,)
+
+
+@pytest.mark.needs("foreign tables")
+def test_health_facts_count_rows_of_foreign_table(
+    db: StateDatabase, foreign: ForeignWriter
+) -> None:
+    db.create_session("there", "cli")
+    foreign.add_notes_table()
     for about in ("gone", "there", None):
-        strange("INSERT INTO notes VALUES ('x', ?, 'somewhere else')", about)
-    assert db.admin.read_health_facts().orphans == (
-        OrphanRows("messages", "session_id", "gone", 3, 102.0),
-        OrphanRows("notes", "about", "gone", 1),
-    )
+        foreign.insert_row("notes", note="x", about=about, session_id="somewhere else")
+    assert db.admin.read_health_facts().orphans == (OrphanRows("notes", "about", "gone", 1),)
 
 
 def test_inventory_sums_tokens_and_cost(db: StateDatabase) -> None:

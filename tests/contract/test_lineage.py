@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import InvalidInput, StateDatabase
-
-Strange = Callable[..., int]
+from tests.contract.engines import ForeignWriter
 
 
 def add_child(db: StateDatabase, parent: str, session_id: str, **fields: Any) -> str:
@@ -208,9 +207,9 @@ def test_root_session_accepts_any_non_descendant_parent(
 
 
 @pytest.mark.requirement("lineage:circles")
-def test_existing_cycle_blocks_no_other_session(db: StateDatabase, strange: Strange) -> None:
+def test_existing_cycle_blocks_no_other_session(db: StateDatabase, foreign: ForeignWriter) -> None:
     add_chain(db, "a", "b", "c")
-    strange("UPDATE sessions SET parent_session_id = 'b' WHERE id = 'a'")
+    foreign.update_rows("sessions", {"id": "a"}, parent_session_id="b")
     db.create_session("lone", "cli")
     assert not is_refused(db, lambda: db.create_session("a", "cli", parent_session_id="b"))
     assert not is_refused(db, lambda: db.update_session("a", parent_session_id="b"))
@@ -246,7 +245,7 @@ def query_lineage(db: StateDatabase, *ids: str) -> None:
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("reason", [None, "compression"])
 def test_parent_cycle_is_tolerated(
-    db: StateDatabase, strange: Strange, length: int, reason: str | None
+    db: StateDatabase, foreign: ForeignWriter, length: int, reason: str | None
 ) -> None:
     ids = [f"s{number}" for number in range(length)]
     for place, session_id in enumerate(ids):
@@ -255,32 +254,34 @@ def test_parent_cycle_is_tolerated(
             db.end_session(session_id, reason)
     for place, session_id in enumerate(ids):
         parent = ids[place - 1]
-        strange("UPDATE sessions SET parent_session_id = ? WHERE id = ?", parent, session_id)
+        foreign.update_rows("sessions", {"id": session_id}, parent_session_id=parent)
     query_lineage(db, *ids)
 
 
-def test_chain_ending_in_cycle_is_tolerated(db: StateDatabase, strange: Strange) -> None:
+def test_chain_ending_in_cycle_is_tolerated(db: StateDatabase, foreign: ForeignWriter) -> None:
     add_chain(db, "a", "b", "c")
     db.end_session("c", "compression")
-    strange("UPDATE sessions SET parent_session_id = 'c' WHERE id = 'b'")
+    foreign.update_rows("sessions", {"id": "b"}, parent_session_id="c")
     query_lineage(db, "b", "c")
     assert db.get_conversation_root("a") == "a"
 
 
 @pytest.mark.requirement("lineage:damage")
-def test_lineage_ends_at_missing_parent(db: StateDatabase, strange: Strange) -> None:
+def test_lineage_ends_at_missing_parent(db: StateDatabase, foreign: ForeignWriter) -> None:
     add_chain(db, "a", "b", "c")
-    strange("DELETE FROM sessions WHERE id = 'a'")
+    foreign.delete_rows("sessions", {"id": "a"})
     assert db.get_compression_lineage("c") == ["b", "c"]
     assert db.get_conversation_root("c") == "b"
     assert db.get_link_kind("b") == "other"
     query_lineage(db, "b", "c")
 
 
-def test_damaged_model_config_is_no_delegate_mark(db: StateDatabase, strange: Strange) -> None:
+def test_damaged_model_config_is_no_delegate_mark(
+    db: StateDatabase, foreign: ForeignWriter
+) -> None:
     add_chain(db, "a", "b")
     for broken in ("{", "[]", "5", '"_delegate_from"', "", b"\xff"):
-        strange("UPDATE sessions SET model_config = ? WHERE id = 'b'", broken)
+        foreign.update_rows("sessions", {"id": "b"}, model_config=broken)
         assert db.get_link_kind("b") == "continuation"
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from session_core import InvalidInput, NotFound, Revision, StateDatabase
+from tests.contract.engines import ForeignWriter
 from tests.contract.message_rows import CALLS, append_text, list_contents, list_flags, read_counters
 
 
@@ -92,10 +91,11 @@ def test_rewind_to_rewound_message_deactivates_later_messages(
     assert db.get_revision(session).rewinds == 3
 
 
+@pytest.mark.needs("foreign columns")
 def test_put_images_omits_generated_message_columns(
-    db: StateDatabase, session: str, strange: Callable[..., int]
+    db: StateDatabase, session: str, foreign: ForeignWriter
 ) -> None:
-    strange("ALTER TABLE messages ADD COLUMN shout TEXT AS (upper(content)) VIRTUAL")
+    foreign.add_column("messages", "shout", "TEXT AS (upper(content)) VIRTUAL")
     append_text(db, "a")
     db.replace_messages(session, db.get_messages(session))
     assert [dict(row)["shout"] for row in db.get_messages(session)] == ["A"]

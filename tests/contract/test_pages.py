@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from session_core import InvalidInput, NotFound, StateDatabase
 from session_core.types import MessageWindow
-from tests.contract.engines import require_column
+from tests.contract.engines import ForeignWriter, require_column
 
 Ids = list[int]
 
@@ -350,10 +350,10 @@ def test_conversation_follows_continuations_only(db: StateDatabase) -> None:
 
 
 def test_conversation_tolerates_broken_json_column(
-    db: StateDatabase, strange: Callable[..., int]
+    db: StateDatabase, foreign: ForeignWriter
 ) -> None:
     db.append_message("s", "assistant", "x", create={"source": "cli"})
-    strange("UPDATE messages SET tool_calls = '{', reasoning_details = 'nope'")
+    foreign.update_rows("messages", {}, tool_calls="{", reasoning_details="nope")
     (message,) = db.get_messages_as_conversation("s")
     assert (message["content"], message.get("tool_calls")) == ("x", None)
     assert db.get_messages("s")[0]["content"] == "x"

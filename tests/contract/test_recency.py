@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -11,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import StateDatabase
-from tests.contract.engines import Engine, roll_back_at_end
+from tests.contract.engines import Engine, ForeignWriter, roll_back_at_end
 from tests.contract.listing import add_session_at, list_session_ids, walk_list
-
-Strange = Callable[..., int]
 
 
 @dataclass
@@ -186,7 +183,7 @@ def test_recent_list_forgets_rolled_back_changes(db: StateDatabase, inner: bool)
 
 @pytest.mark.requirement("lists:stale")
 def test_recent_list_shows_restored_session(
-    db: StateDatabase, other: StateDatabase, strange: Strange
+    db: StateDatabase, other: StateDatabase, foreign: ForeignWriter
 ) -> None:
     add_session_at(db, "old", 50.0, started_at=1.0)
     add_session_at(db, "new", 40.0, started_at=30.0)
@@ -194,12 +191,9 @@ def test_recent_list_shows_restored_session(
     (kept,) = db.get_messages("old")
     other.delete_session("old")
     assert list_session_ids(db) == ["last", "new"]
-    strange("INSERT INTO sessions (id, source, started_at) VALUES ('old', 'cli', 1)")
-    strange(
-        "INSERT INTO messages (id, session_id, role, content, timestamp)"
-        " VALUES (?, 'old', 'user', 'x', 50)",
-        kept["id"],
-    )
+    foreign.insert_row("sessions", id="old", source="cli", started_at=1)
+    message = {"session_id": "old", "role": "user", "content": "x", "timestamp": 50}
+    foreign.insert_row("messages", id=kept["id"], **message)
     assert list_session_ids(db) == ["last", "old", "new"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Revision, StateDatabase
-from tests.contract.engines import require_column
+from tests.contract.engines import ForeignWriter, require_column
 
 
 @pytest.fixture
@@ -85,15 +85,12 @@ def test_revision_ignores_changes_outside_conversation(
 
 @pytest.mark.requirement("messages:revision")
 def test_revision_includes_foreign_rows(
-    db: StateDatabase, session: str, strange: Callable[..., int]
+    db: StateDatabase, session: str, foreign: ForeignWriter
 ) -> None:
     (first,) = append_text(db, "a")
-    insert = (
-        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ?, 1)"
-    )
-    strange(insert, "b")
+    foreign.insert_row("messages", session_id="s", role="user", content="b", timestamp=1)
     assert db.get_revision(session) == Revision(first + 1, 2, 0, 0, None)
-    strange("UPDATE messages SET active = 0 WHERE content = 'b'")
+    foreign.update_rows("messages", {"content": "b"}, active=0)
     assert db.get_revision(session) == Revision(first + 1, 1, 0, 0, None)
-    strange("DELETE FROM messages WHERE content = 'b'")
+    foreign.delete_rows("messages", {"content": "b"})
     assert db.append_message(session, "user", "c").before == Revision(first, 1, 0, 0, None)

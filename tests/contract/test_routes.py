@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from session_core import Conflict, InvalidInput, StateDatabase
+from tests.contract.engines import ForeignWriter
 
 pytestmark = pytest.mark.schemas(30)  # a home of schema 16 has no routing table
 SCOPE = "somewhere"
@@ -85,12 +85,12 @@ def test_route_scopes_are_isolated(db: StateDatabase) -> None:
 
 @pytest.mark.requirement("routes:scopes")
 def test_route_scopes_list_newest_first_with_counts(
-    db: StateDatabase, strange: Callable[..., int]
+    db: StateDatabase, foreign: ForeignWriter
 ) -> None:
     for scope, keys, at in (("old", "ab", 1.0), ("new", "a", 3.0), ("middle", "abc", 2.0)):
         for key in keys:
             put(db, key, scope=scope)
-        strange("UPDATE gateway_routing SET updated_at = ? WHERE scope = ?", at, scope)
+        foreign.update_rows("gateway_routing", {"scope": scope}, updated_at=at)
     assert list(db.routes.list_scopes().items()) == [("new", 1), ("middle", 3), ("old", 2)]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from session_core import Conflict, InvalidInput, NotFound, StateDatabase
+from tests.contract.engines import ForeignWriter
 
 pytestmark = pytest.mark.schemas(16, 30)
 
@@ -22,19 +22,23 @@ def fill_session(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("compaction:rows")
-def test_copy_session_copies_columns_except_excluded(
-    db: StateDatabase, strange: Callable[..., int]
-) -> None:
+def test_copy_session_copies_columns_except_excluded(db: StateDatabase) -> None:
     fill_session(db)
-    strange("ALTER TABLE sessions ADD COLUMN strange")
-    strange("UPDATE sessions SET strange = x'00ff'")
     db.rows.copy_session("s", "copy", without=("title", "message_count"), parent_session_id="s")
     row: dict[str, Any] = {**(db.get_session("s") or {})}
     expected = {"id": "copy", "title": None, "message_count": 0, "parent_session_id": "s"}
     copy: dict[str, Any] = {**(db.get_session("copy") or {})}
     assert copy.pop("started_at") > row.pop("started_at")
     assert copy == {**row, **expected}
-    assert copy["strange"] == b"\x00\xff"
+
+
+@pytest.mark.needs("foreign columns")
+def test_copy_session_copies_foreign_columns(db: StateDatabase, foreign: ForeignWriter) -> None:
+    fill_session(db)
+    foreign.add_column("sessions", "strange", "")
+    foreign.update_rows("sessions", {}, strange=b"\x00\xff")
+    db.rows.copy_session("s", "copy", without=("title",))
+    assert dict(db.get_session("copy") or {})["strange"] == b"\x00\xff"
 
 
 @pytest.mark.requirement("compaction:rows")
@@ -123,11 +127,10 @@ def test_put_session_fields_rejects_unknown_columns(db: StateDatabase, name: str
         db.rows.put_session_fields("s", {name: "x"})
 
 
-def test_session_copy_omits_generated_columns(
-    db: StateDatabase, strange: Callable[..., int]
-) -> None:
+@pytest.mark.needs("foreign columns")
+def test_session_copy_omits_generated_columns(db: StateDatabase, foreign: ForeignWriter) -> None:
     fill_session(db)
-    strange("ALTER TABLE sessions ADD COLUMN shout TEXT AS (upper(source)) VIRTUAL")
+    foreign.add_column("sessions", "shout", "TEXT AS (upper(source)) VIRTUAL")
     db.rows.copy_session("s", "copy", without=("title",))
     row: dict[str, Any] = {**(db.get_session("copy") or {})}
     assert row.pop("shout") == "CLI"
@@ -137,12 +140,11 @@ def test_session_copy_omits_generated_columns(
     assert db.get_session("copy") == {**row, "shout": "CLI", "model": "other"}
 
 
-def test_session_copy_accepts_quoted_column_name(
-    db: StateDatabase, strange: Callable[..., int]
-) -> None:
+@pytest.mark.needs("foreign columns")
+def test_session_copy_accepts_quoted_column_name(db: StateDatabase, foreign: ForeignWriter) -> None:
     fill_session(db)
     for table in ("sessions", "messages"):
-        strange(f'ALTER TABLE {table} ADD COLUMN "we ird""q" TEXT DEFAULT \'d\'')
+        foreign.add_column(table, 'we ird"q', "TEXT DEFAULT 'd'")
     db.rows.copy_session("s", "copy", without=("title",))
     (made,) = db.rows.copy_messages("s", [db.get_messages("s")[0]["id"]], "copy").ids
     db.replace_messages("s", db.get_messages("copy"))

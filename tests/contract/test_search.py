@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from session_core import InvalidInput, NotFound, StateDatabase
-from tests.contract.engines import require_column
+from tests.contract.engines import ForeignWriter, require_column
 from tests.contract.searching import add_message_text, list_message_ids, search_message_ids
 
 CALL = [{"id": "c1", "type": "function", "function": {"name": "run_query"}}]
@@ -459,28 +458,22 @@ def test_search_finds_message_by_any_word(
         assert message_id in list_message_ids(result), result
 
 
-def flip_active_flag(strange: Callable[..., int], message_id: int) -> None:
-    strange("UPDATE messages SET active = 0 WHERE id = ?", message_id)
-
-
-def test_search_respects_foreign_flag_changes(
-    db: StateDatabase, strange: Callable[..., int]
-) -> None:
+def test_search_respects_foreign_flag_changes(db: StateDatabase, foreign: ForeignWriter) -> None:
     message_id = add_message_text(db, "one", "ledger")
     assert search_message_ids(db, "ledger") == {message_id}
-    flip_active_flag(strange, message_id)
+    foreign.update_rows("messages", {"id": message_id}, active=0)
     assert db.search("ledger").hits == []
 
 
 @pytest.mark.requirement("search:pages")
 @pytest.mark.parametrize("odd", [0, -1, -4000, -(2**63), 2**62, 2**63 - 1])
 def test_search_pages_support_extreme_message_ids(
-    db: StateDatabase, strange: Callable[..., int], odd: int
+    db: StateDatabase, foreign: ForeignWriter, odd: int
 ) -> None:
-    row = "INSERT INTO messages (id, session_id, role, content, timestamp)"
     add_message_text(db, "one", "nothing")
-    strange(f"{row} VALUES (?, 'one', 'user', 'the ledger 数据库', 5.0)", odd)
-    strange(f"{row} VALUES (77, 'one', 'user', 'the ledger 数据库', 5.0)")
+    row = {"session_id": "one", "role": "user", "content": "the ledger 数据库", "timestamp": 5.0}
+    for message_id in (odd, 77):
+        foreign.insert_row("messages", id=message_id, **row)
     for query in ("ledger", "led*", "数据", "what is the ledger for?", "nowhere ledger"):
         assert search_message_ids(db, query) == {odd, 77}, query
     assert search_message_ids(db, "edge", mode="substring") == {odd, 77}

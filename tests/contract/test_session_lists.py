@@ -10,10 +10,9 @@ import pytest
 from session_core import InvalidInput, NotFound, SessionFilter, StateDatabase
 from session_core.state import cursors
 from session_core.types import SessionOrder, SessionSummary
-from tests.contract.engines import has_column, require_column
+from tests.contract.engines import ForeignWriter, has_column, require_column
 from tests.contract.listing import add_session_at, list_session_ids, walk_list
 
-Strange = Callable[..., int]
 ORDERS = ("recent", "started", "size", "cost", "tokens")
 
 
@@ -95,10 +94,12 @@ def test_empty_session_uses_start_as_activity(db: StateDatabase) -> None:
     assert (line.last_active_at, line.messages, line.preview) == (7.0, 0, "")
 
 
-def test_summary_counts_live_messages_despite_counter(db: StateDatabase, strange: Strange) -> None:
+def test_summary_counts_live_messages_despite_counter(
+    db: StateDatabase, foreign: ForeignWriter
+) -> None:
     add_session_at(db, "a", 1.0, 2.0, 3.0)
     db.rewind_to_message("a", db.get_messages("a")[1]["id"])
-    strange("UPDATE sessions SET message_count = 99")
+    foreign.update_rows("sessions", {}, message_count=99)
     assert db.summarize_session("a").messages == 1
     assert db.list_sessions().items[0].messages == 1
 

@@ -24,7 +24,7 @@ from session_core import (
     StateDatabase,
     TitleTaken,
 )
-from tests.contract.engines import Engine, has_column, roll_back_at_end
+from tests.contract.engines import Engine, ForeignWriter, has_column, roll_back_at_end
 
 Open = Callable[[], StateDatabase]
 WRITERS = 8
@@ -484,10 +484,11 @@ def test_process_exits_despite_daemon_thread_in_transaction(
 
 
 @pytest.mark.schemas(16, 30)
-def test_dropped_column_is_detected(db: StateDatabase, strange: Callable[..., int]) -> None:
+@pytest.mark.needs("foreign columns")
+def test_dropped_column_is_detected(db: StateDatabase, foreign: ForeignWriter) -> None:
     db.create_session("s", "cli")
     assert not has_column(db, "brand_new")
     if db.kind == "hermes":
-        strange("ALTER TABLE messages ADD COLUMN brand_new TEXT")
+        foreign.add_column("messages", "brand_new", "TEXT")
         message_id = db.append_message("s", "user", "x", brand_new="y")
         assert dict(db.get_message(message_id) or {})["brand_new"] == "y"

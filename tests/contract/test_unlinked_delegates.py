@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from session_core import SessionFilter, StateDatabase
-
-Strange = Callable[..., int]
+from tests.contract.engines import ForeignWriter
 
 
 def add_session(db: StateDatabase, session_id: str, **fields: Any) -> None:
@@ -110,16 +108,14 @@ def test_delegate_mark_closing_cycle_is_ignored(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("homes:unlinked-delegates")
-def test_odd_delegate_marks_are_tolerated(db: StateDatabase, strange: Strange) -> None:
+def test_odd_delegate_marks_are_tolerated(db: StateDatabase, foreign: ForeignWriter) -> None:
     add_session(db, "boss")
     for number, config in enumerate(
         ('{"_delegate_from": 7}', '{"_delegate_from": ["boss"]}', "{x")
     ):
         add_session(db, f"odd_{number}", model_config=config)
     add_session(db, "bytes")
-    strange(
-        "UPDATE sessions SET model_config = x'7B5F64656C65676174655F66726F6D' WHERE id = 'bytes'"
-    )
+    foreign.update_rows("sessions", {"id": "bytes"}, model_config=b"{_delegate_from")
     assert {stock.parent_id for stock in db.admin.list_inventory()} == {None}
     assert {line.id for line in db.list_sessions().items} == {"boss", "odd_2", "bytes"}
     assert db.delete_session("boss")
