@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mcp_serve.cli.output import print_error
 from session_core import InvalidInput
@@ -119,15 +120,93 @@ class StoreOnceAction(argparse.Action):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that refuses repeated options unless they collect values."""
+    """An argument parser with short usage errors that suggest the nearest verb, option or value.
 
-    def __init__(self, *args: object, **more: object) -> None:
-        super().__init__(*args, **more)  # type: ignore[arg-type]
+    Abbreviated options are refused, and repeated ones unless they collect values.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **more})
+        self._positionals.title = "arguments"
         for name in (None, "store"):
             self.register("action", name, StoreOnceAction)
+
+    def parse_known_args(  # type: ignore[override]  # argparse overloads it
+        self,
+        args: Sequence[str] | None = None,
+        namespace: argparse.Namespace | None = None,
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse the arguments, or exit with a usage error of this parser if one is unknown."""
+        # The parser of a verb reports its own unknown options; argparse leaves that to the main
+        # parser, which knows neither the usage nor the options of the verb.
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._explain_unknown(unknown))
+        return options, unknown
+
+    def _explain_unknown(self, words: Sequence[str]) -> str:
+        """Return the error about words that no option and no argument takes."""
+        option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
+        if option is None:
+            return f"unexpected argument {words[0]!r:.80}"
+        names = [name for action in self._actions for name in action.option_strings]
+        hint = suggest_nearest(option, names)
+        if not hint and not option.startswith("--") and self._get_positional_actions():
+            hint = "; a word that begins with - comes after --"
+        return f"unknown option {option:.80}{hint}"
+
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        """Refuse a value that is not among the choices."""
+        if action.choices is None or value in action.choices:
+            return
+        names = [str(choice) for choice in action.choices]
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- argparse has no public name
+            near = suggest_nearest(value, names) or f"; {self.prog} --help lists the verbs"
+            raise argparse.ArgumentError(None, f"unknown verb {value!r:.80}{near}")
+        near, listed = suggest_nearest(value, names), ", ".join(names)
+        raise argparse.ArgumentError(action, f"{value!r:.80} is not one of {listed}{near}")
+
+    def format_usage(self) -> str:
+        """Return the usage in one line; `--help` lists the options."""
+        return f"usage: {self._describe_usage()}\n"
+
+    def format_help(self) -> str:
+        """Return the help text, which begins with the usage in one line."""
+        self.usage = self._describe_usage().replace("%", "%%")
+        try:
+            return super().format_help()
+        finally:
+            self.usage = None
+
+    def _describe_usage(self) -> str:
+        """Return the program, its arguments and a word for its options."""
+        # With a usage of its own, a parser of verbs would repeat it in the name of each verb.
+        arguments = [_describe_argument(each) for each in self._get_positional_actions()]
+        return " ".join([self.prog, "[options]", *arguments])
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with one line of usage and the message."""
+        self.exit(2, f"{self.format_usage()}{self.prog}: {message}\n")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit after printing a message with secrets redacted; it may quote the command line."""
         if message:
             print_error(message, end="")
         sys.exit(status)
+
+
+def _describe_argument(action: argparse.Action) -> str:
+    """Return an argument with brackets if it may be left out, and dots if it may be repeated."""
+    name = action.metavar if isinstance(action.metavar, str) else action.dest
+    forms = {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} [{name} ...]"}
+    if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- as above
+        return f"{name} ..."
+    return forms.get(str(action.nargs), name)
+
+
+def suggest_nearest(word: str, names: Iterable[str]) -> str:
+    """Return a question that names the word which was probably meant, or an empty text."""
+    names = list(names)
+    beginning = [name for name in names if len(word) > len("--") and name.startswith(word)]
+    near = beginning or difflib.get_close_matches(word, names, 1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -18,7 +18,7 @@ from mcp_serve import resolve
 from mcp_serve.cli import filters, missing_home
 from mcp_serve.cli.arguments import parse_text
 from mcp_serve.cli.errors import DONE, PARTIAL, translate_arguments
-from mcp_serve.cli.options import add_home_options, add_json_option
+from mcp_serve.cli.options import add_home_options, add_json_option, add_quiet_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal
@@ -63,12 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the bytes of another agent's session: its file, or its database rows as JSON",
     )
     parser.add_argument(
-        "--out",
+        *("-o", "--out"),
         type=parse_text,
         metavar="FILE",
         default="-",
         help="new file, or folder for one file each (default: -, standard output, in a pipe)",
     )
+    add_quiet_option(parser)
     filters.add_filter_options(parser)
     add_home_options(parser)
     add_json_option(parser)
@@ -194,7 +195,7 @@ def _prepare_target(name: str) -> Path:
 
 def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
     errors = Terminal(sys.stderr)
-    if options.out != "-":
+    if options.out != "-" and not options.quiet:
         sessions = f"{done.sessions:,} session" + "s" * (done.sessions != 1)
         size = decimal(done.bytes)
         Terminal(sys.stdout).write_line(

@@ -102,7 +102,9 @@ def add_filter_options(
         metavar="FOLDER",
         help="working folder is this one or below it; also the last part of its path",
     )
-    group.add_argument("--source", type=parse_text, action="append", help="such as cli; repeatable")
+    group.add_argument(
+        "-s", "--source", type=parse_text, action="append", help="such as cli; repeatable"
+    )
     group.add_argument(
         "--exclude-source", type=parse_text, action="append", metavar="SOURCE", help="not this one"
     )

@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="working folder is this one or below it",
     )
-    group.add_argument("--source", type=parse_text, action="append", help="such as cli; repeatable")
+    group.add_argument(
+        "-s", "--source", type=parse_text, action="append", help="such as cli; repeatable"
+    )
     group.add_argument(
         "--older-than",
         type=parse_before_option,

@@ -15,6 +15,7 @@ from mcp_serve.cli.options import (
     add_extension_option,
     add_home_options,
     add_json_option,
+    add_quiet_option,
     format_command,
 )
 from mcp_serve.cli.output import print_json
@@ -51,13 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         *("--plan-only", "--dry-run"), action="store_true", help="show the contents and exit"
     )
     parser.add_argument(
-        "--limit",
+        *("-n", "--limit"),
         type=make_integer_parser(1),
         metavar="N",
         default=20,
         help="number of items to show (default: 20)",
     )
-    parser.add_argument("--yes", action="store_true", help="import without asking")
+    parser.add_argument("-y", "--yes", action="store_true", help="import without asking")
+    add_quiet_option(parser)
     add_extension_option(parser)
     add_home_options(parser)
     add_json_option(parser)
@@ -77,12 +79,11 @@ def run(options: argparse.Namespace) -> int:
                     done // _MEGABYTE, of // _MEGABYTE + 1
                 ),
             )
-        if not (options.json and (options.yes or options.plan_only)):
-            _show_preview(out, found, options.limit)
-        if found.sessions and (missing := missing_home.find_missing_reason(tools.home.path)):
-            out.write_line(f"The import creates a home in {tools.home.path}: {missing}.")
+        is_silent = options.json or options.quiet
+        if not (is_silent and (options.yes or options.plan_only)):
+            _show_preview(out, found, options.limit, tools.home.path)
         if options.plan_only or not found.sessions:
-            if found.sessions and not options.json:
+            if found.sessions and not is_silent:
                 out.write_line("\nNothing was changed. Import with")
                 out.write_unwrapped(f"  {format_command(options, 'import', str(options.file))}")
             _print_preview(options, "planned" if found.sessions else "nothing", found)
@@ -104,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
             )
     if options.json:
         print_json(asdict(done))
-    else:
+    elif not options.quiet:
         _show_result(options, out, done)
     if done.outcome == "partial":
         return INTERRUPTED
@@ -120,7 +121,7 @@ def _print_preview(options: argparse.Namespace, outcome: str, found: ImportPrevi
         print_json({"outcome": outcome, **zeros, **fields, "items": items})
 
 
-def _show_preview(out: Terminal, found: ImportPreview, limit: int) -> None:
+def _show_preview(out: Terminal, found: ImportPreview, limit: int, home: Path) -> None:
     if not found.sessions:
         out.write_line("There is nothing to import.", "bold")
     else:
@@ -134,6 +135,8 @@ def _show_preview(out: Terminal, found: ImportPreview, limit: int) -> None:
         )
         _show_more(out, len(found.sessions) - len(shown))
     _show_left_out(out, found, limit)
+    if found.sessions and (missing := missing_home.find_missing_reason(home)):
+        out.write_line(f"The import creates a home in {home}: {missing}.")
 
 
 def _show_result(options: argparse.Namespace, out: Terminal, done: ImportResult) -> None:

@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from mcp_serve import render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli.errors import DECLINED, DONE
-from mcp_serve.cli.options import add_json_option, choose_driver
+from mcp_serve.cli.options import add_json_option, add_quiet_option, choose_driver
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import add_plan_arguments, ask_confirmation, format_declined
 from mcp_serve.cli.progress import ProgressBar
@@ -62,7 +62,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
     parser.set_defaults(of_homes=False)
-    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+    add_quiet_option(parser)
     add_json_option(parser)
     actions = parser.add_subparsers(dest="action", metavar="on|off|status|forget")
     for name, does in _ACTIONS.items():
@@ -168,15 +168,14 @@ def _forget(options: argparse.Namespace, served: ServedStores, store: ServedTran
     keep = store.keep
     plan = keep.plan_forget(options.name) if options.plan is None else keep.load_plan(options.plan)
     out = Terminal(sys.stderr if options.json else sys.stdout)
-    if not options.json or not (options.yes or options.plan_only):
+    is_silent = options.json or options.quiet
+    if not (is_silent and (options.yes or options.plan_only)):
         _show_plan(out, store, plan)
     if options.plan_only:
         if options.json:
             print_json(_render_plan(store, plan, "planned"))
         else:
-            until = format_local_time(format_time(plan.expires_at))
-            out.write_line(f"Nothing was changed. Apply plan {plan.handle} until {until} with")
-            out.write_unwrapped(f"  mcp-sessions keep forget --plan {plan.handle}")
+            _show_plan_command(out, plan)
         return DONE
     if not ask_confirmation(f"Forget {_count(plan)} for good?", yes=options.yes):
         Terminal(sys.stderr).write_line(format_declined())
@@ -185,19 +184,30 @@ def _forget(options: argparse.Namespace, served: ServedStores, store: ServedTran
         return DECLINED
     plan = keep.load_plan(plan.handle)  # before the labels go, which cannot be undone
     answer = _render_plan(store, plan, "applied")
+    _apply_forget(store, plan)
+    _index_all(served)
+    if options.json:
+        print_json(answer)
+    elif not options.quiet:
+        out.write_line(f"Done: {_count(plan)} forgotten.", "bold")
+    return DONE
+
+
+def _show_plan_command(out: Terminal, plan: ForgetPlan) -> None:
+    until = format_local_time(format_time(plan.expires_at))
+    out.write_line(f"Nothing was changed. Apply plan {plan.handle} until {until} with")
+    out.write_unwrapped(f"  mcp-sessions keep forget --plan {plan.handle}")
+
+
+def _apply_forget(store: ServedTranscripts, plan: ForgetPlan) -> None:
+    """Remove the labels, then copies and index terms."""
     with Labels() as labels:
         if plan.is_whole_store:
             labels.forget_store(plan.store)
         else:
             for session in plan.sessions:
                 labels.forget(plan.store, session.id)
-    keep.forget(plan.handle)
-    _index_all(served)
-    if options.json:
-        print_json(answer)
-    else:
-        out.write_line(f"Done: {_count(plan)} forgotten.", "bold")
-    return DONE
+    store.keep.forget(plan.handle)
 
 
 _RUNNERS: dict[str | None, Callable[[argparse.Namespace, ServedStores, ServedTranscripts], int]] = {

@@ -60,6 +60,13 @@ def add_extension_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_quiet_option(parser: argparse._ActionsContainer) -> None:
+    """Add `--quiet`."""
+    parser.add_argument(
+        *("-q", "--quiet"), action="store_true", help="print nothing but questions and errors"
+    )
+
+
 def refuse_misplaced_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exit with a usage error if an option before the verb is not one of the verb's."""
     for name, flag in (
@@ -76,7 +83,7 @@ def refuse_misplaced_options(parser: argparse.ArgumentParser, options: argparse.
 def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "lines") -> None:
     """Add the options that page through a list."""
     parser.add_argument(
-        "--limit",
+        *("-n", "--limit"),
         type=make_integer_parser(1),
         metavar="N",
         default=limit,

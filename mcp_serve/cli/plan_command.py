@@ -28,7 +28,7 @@ from mcp_serve.cli.errors import (
     format_error,
     translate_tool_text,
 )
-from mcp_serve.cli.options import format_command
+from mcp_serve.cli.options import add_quiet_option, format_command
 from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_local_time
@@ -148,12 +148,13 @@ def add_plan_arguments(
         parser.set_defaults(plan=None)
     if limit:
         group.add_argument(
-            "--limit",
+            *("-n", "--limit"),
             type=make_integer_parser(1),
             metavar="N",
             help="number of items to show (default: 20)",
         )
-    group.add_argument("--yes", action="store_true", help="apply without asking")
+    group.add_argument("-y", "--yes", action="store_true", help="apply without asking")
+    add_quiet_option(group)
 
 
 def run_change(options: argparse.Namespace, change: ChangeRequest) -> int:
@@ -183,6 +184,7 @@ class _ChangeRunner:
         self._err = Terminal(sys.stderr)
         self._handle: str | None = options.plan
         self._kind = change.verb
+        self._is_silent = options.json or options.quiet
         self._at_work = False
         self.answer: Answer = {}
 
@@ -210,7 +212,7 @@ class _ChangeRunner:
         self._kind = kind
         if state not in ("planned", "applying"):  # finished or closed
             return self._apply_change()
-        if not self._options.json or not (self._options.yes or self._options.plan_only):
+        if not (self._is_silent and (self._options.yes or self._options.plan_only)):
             self._change.plan(self._out, kind, self.answer)
         if self._options.plan_only:
             self._show_plan_command()
@@ -335,7 +337,7 @@ class _ChangeRunner:
         self._err.write_unwrapped(f"  {self._format_continue_command()}")
 
     def _show_nothing_changed(self) -> None:
-        if self._options.json:
+        if self._is_silent:
             return
         self._out.write_line(
             missing_home.format_missing_note(self._tools.served) or "Nothing to do."
@@ -347,7 +349,7 @@ class _ChangeRunner:
             self._out.write_hint(self._change.nothing)
 
     def _show_plan_command(self) -> None:
-        if self._options.json:
+        if self._is_silent:
             return
         until = format_local_time(self.answer["expires_at"])
         sentence = (
@@ -358,7 +360,7 @@ class _ChangeRunner:
         self._out.write_unwrapped(f"  {self._format_continue_command()}")
 
     def _show_result(self) -> None:
-        if self._options.json:
+        if self._is_silent:
             return
         self._change.done(self._out, self._kind, self.answer)
         if "next" in self.answer:

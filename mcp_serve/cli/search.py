@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="working folder is this one or below it",
     )
     parser.add_argument(
-        "--source", type=parse_text, action="append", help="such as cli; repeatable"
+        "-s", "--source", type=parse_text, action="append", help="such as cli; repeatable"
     )
     parser.add_argument(
         "--exclude-source",

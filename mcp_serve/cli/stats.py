@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write an HTML page with charts; - prints it",
     )
     parser.add_argument(
-        "--yes", action="store_true", help="replace an existing page without asking"
+        "-y", "--yes", action="store_true", help="replace an existing page without asking"
     )
     add_home_options(parser)
     add_json_option(parser)

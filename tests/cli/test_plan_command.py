@@ -162,7 +162,7 @@ def test_empty_plan_exits_with_success(run, answer):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("prune", "everything"), 2, "invalid choice"),
+        (("prune", "everything"), 2, "is not one of sessions, ghosts"),
         (("prune", "--trash", "/nowhere"), 2, "folder not found: /nowhere"),
         (("prune", "--plan", "p-nope", "--plan-only"), 3, "there is no plan"),
         (("prune", "--plan", "p-nope"), 3, "there is no plan"),
@@ -177,7 +177,7 @@ def test_empty_plan_exits_with_success(run, answer):
         (("prune", "--source", "x" * 300), 2, "--source must have at most 200 characters"),
         (("prune", "--trash", ""), 2, "must not be empty"),
         *(
-            (("prune", f"--{name}", ""), 2, f"argument --{name}: must not be empty")
+            (("prune", f"--{name}", ""), 2, f"--{name}: must not be empty")
             for name in ("project", "source", "title", "cwd", "model", "user", "end-reason")
         ),
         (("finalize", "abandoned", "--project", ""), 2, "--project: must not be empty"),
@@ -411,3 +411,18 @@ def test_ctrl_c_stops_between_resumable_steps(run, person, answer, plan_of, home
     assert (done["outcome"], done["removed"]) == ("applied", 1)
     assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
     assert list_session_ids(home) == before
+
+
+def test_quiet_change_prints_nothing(run):
+    done = run("prune", "ghosts", "--yes", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    again = run("prune", "ghosts", "-yq")
+    assert (again.code, again.out) == (0, "")
+
+
+def test_quiet_question_still_shows_plan(person):
+    with person("prune", "ghosts", "-q") as seen:
+        seen.until("[y/N]")
+        seen.type("y\n")
+        assert seen.end() == 0
+    assert "Done" not in seen.screen

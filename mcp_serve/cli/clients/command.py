@@ -29,7 +29,7 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="sessions", help="name of the server (default: sessions)")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--yes", action="store_true", help="apply without asking")
+    how.add_argument("-y", "--yes", action="store_true", help="apply without asking")
     how.add_argument(
         "--plan-only", "--dry-run", action="store_true", help="show the change and exit"
     )
