@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial, wraps
@@ -268,7 +268,7 @@ class AsyncWrapper(Generic[W]):
 
 def make_async(
     method: Callable[Concatenate[Any, P], R], kind: ThreadKind = "calls"
-) -> Callable[Concatenate[Any, P], Awaitable[R]]:
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     """Return a method of the wrapped object as a coroutine function."""
 
     @wraps(method)

@@ -6,7 +6,7 @@ once, and a change that has begun finishes.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -37,13 +37,13 @@ W = TypeVar("W")
 
 def _wrap_read(
     method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[Any, P], Awaitable[R]]:
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     return make_async(method, "looks")
 
 
 def _wrap_change(
     method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate[Any, P], Awaitable[R]]:
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     return make_async(method, "changes")
 
 
