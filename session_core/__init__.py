@@ -46,6 +46,7 @@ __all__, __getattr__ = export_names(
         "lifecycle.replies": ("normalize_empty_agent_response",),
         "lifecycle.runtime": ("Reply", "SessionRuntime"),
         "maintenance.maintenance": ("AsyncMaintenance", "Maintenance"),
+        "opened_home": ("AsyncOpenedHome", "OpenedHome", "aopen_home", "open_home"),
         "processes": ("find_gateway", "list_holders", "list_leases"),
         "routing.async_store": ("AsyncSessionStore",),
         "routing.entries": ("SessionEntry",),

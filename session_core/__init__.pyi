@@ -43,6 +43,10 @@ from session_core.lifecycle.runtime import Reply as Reply
 from session_core.lifecycle.runtime import SessionRuntime as SessionRuntime
 from session_core.maintenance.maintenance import AsyncMaintenance as AsyncMaintenance
 from session_core.maintenance.maintenance import Maintenance as Maintenance
+from session_core.opened_home import AsyncOpenedHome as AsyncOpenedHome
+from session_core.opened_home import OpenedHome as OpenedHome
+from session_core.opened_home import aopen_home as aopen_home
+from session_core.opened_home import open_home as open_home
 from session_core.processes import find_gateway as find_gateway
 from session_core.processes import list_holders as list_holders
 from session_core.processes import list_leases as list_leases

@@ -72,6 +72,7 @@ SERVICES = {
         "AgentTurn",
         "AsyncCompressor",
         "AsyncMaintenance",
+        "AsyncOpenedHome",
         "AsyncSessionDB",
         "AsyncSessionStore",
     ),
@@ -83,6 +84,7 @@ SERVICES = {
         "Labels",
         "Ledger",
         "Maintenance",
+        "OpenedHome",
         "SessionDB",
     ),
     *(

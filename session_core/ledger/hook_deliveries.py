@@ -33,10 +33,16 @@ _BUSY_TIMEOUT_S = 5.0
 _MIN_KEPT_S = 86_400.0
 
 
-def persist_marks(store: SessionStore, db: StateDatabase, report: Reporter = log_fault) -> None:
+def persist_marks(
+    store: SessionStore,
+    db: StateDatabase,
+    report: Reporter = log_fault,
+    *,
+    folder: StateFolder | None = None,
+) -> None:
     """Store the delivery marks of a session store for other processes and restarts."""
     if db.path is not None and type(store.marks) is DeliveryMarks:
-        folder = StateFolder(db.path)
+        folder = folder or StateFolder(db.path)
         folder.set_home_name(HERMES_OWNER)  # only the store of a Hermes home asks for marks
         store.marks = PersistentMarks(
             folder, _name_scope(store.folder, db.path.parent), report=report

@@ -1,0 +1,301 @@
+"""`open_home`: the parts of one home, opened together and closed in the right order."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from session_core.errors import InvalidInput, Unsupported
+from session_core.home import find_home, is_hermes_folder
+from session_core.hooks import Hooks
+from session_core.state.sqlite.session_db import SessionDB
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from session_core.compression.compressor import AsyncCompressor, Compressor
+    from session_core.config import GatewayConfig
+    from session_core.ledger.ledger import Ledger
+    from session_core.ledger.state_folder import StateFolder
+    from session_core.lifecycle.replies import AgentFactory
+    from session_core.lifecycle.runtime import SessionRuntime
+    from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
+    from session_core.routing.async_store import AsyncSessionStore
+    from session_core.routing.session_store import SessionStore
+    from session_core.state.async_db import AsyncSessionDB
+
+T = TypeVar("T")
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+
+
+def open_home(
+    path_or_url: str | os.PathLike[str],
+    *,
+    state: str | os.PathLike[str] | None = None,
+    config: GatewayConfig | None = None,
+    hooks: Hooks | None = None,
+) -> OpenedHome:
+    """Open the home in a folder, or with a database file that ends in `.db`.
+
+    A home that does not exist is created by its first write. Plans, trash and audit log lie in
+    `.mcp-sessions/NAME/` next to the database file NAME, those of a Hermes home in the state folder
+    of the platform; `state` names another folder for them. Without `config`, the `config.yaml` and
+    `gateway.json` of the home count.
+
+    Raises:
+        Corrupt: the file is not a database.
+        Denied: the file may not be read, or `state` is in a Hermes home.
+        InvalidInput: `path_or_url` is empty.
+        Unsupported: the address is not that of a file.
+    """
+    path = _find_database(path_or_url)
+    db = SessionDB(path, in_hermes_home=is_hermes_folder(path.parent))
+    try:
+        return OpenedHome(db, state=state, config=config, hooks=hooks)
+    except BaseException:
+        db.close()
+        raise
+
+
+async def aopen_home(
+    path_or_url: str | os.PathLike[str],
+    *,
+    state: str | os.PathLike[str] | None = None,
+    config: GatewayConfig | None = None,
+    hooks: Hooks | None = None,
+) -> AsyncOpenedHome:
+    """Open a home for coroutines.
+
+    Write `async with await aopen_home(…) as home:`. Every part is opened in a worker thread, so
+    that none blocks the event loop later. The arguments and errors are those of `open_home`.
+    """
+    from session_core.aio import get_worker_threads  # noqa: PLC0415 -- imports anyio
+
+    call = partial(open_home, path_or_url, state=state, config=config, hooks=hooks)
+    threads = get_worker_threads(aopen_home, "calls")
+    return await threads.run(lambda: _open_parts(call()))
+
+
+class OpenedHome:
+    """A home whose parts belong together; each is opened on first use.
+
+    Instances are thread-safe and must not be used across a fork. `close` ends the runtimes first
+    and the database last.
+    """
+
+    def __init__(
+        self,
+        db: SessionDB,
+        *,
+        state: str | os.PathLike[str] | None = None,
+        config: GatewayConfig | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.db = db
+        """The state database: sessions, messages and search."""
+        self.hooks = Hooks() if hooks is None else hooks
+        """The hooks of all parts."""
+        self._state = None if state is None else Path(state)
+        self._config = config
+        self._lock = threading.RLock()
+        self._parts: dict[str, Any] = {}
+        self._runtimes: list[SessionRuntime] = []
+        self._is_closed = False
+        self._open = ExitStack()
+        self._open.callback(db.close)
+        if state is not None:
+            self.state_folder.check_place()
+
+    @property
+    def path(self) -> Path:
+        """The database file, which need not exist yet."""
+        return self.db.path
+
+    @property
+    def state_folder(self) -> StateFolder:
+        """The folder with plans, trash and audit log; `state_folder.place` is its path."""
+        return self._get_part("state_folder", self._make_state_folder)
+
+    @property
+    def store(self) -> SessionStore:
+        """The session store: which session each chat is in."""
+        return self._get_part("store", self._open_store)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The plans, the trash and the audit log."""
+        return self._get_part("ledger", self._open_ledger)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Plans and their undo: prune, finalize, edit, export and import."""
+        return self._get_part("maintenance", self._open_maintenance)
+
+    @property
+    def compressor(self) -> Compressor:
+        """Compression of long sessions, and its undo."""
+        return self._get_part("compressor", self._open_compressor)
+
+    def runtime(self, build: AgentFactory, **options: Any) -> SessionRuntime:
+        """Return a runtime for the agents that `build` makes.
+
+        The options are those of `SessionRuntime`: `cache`, `signature` and `report`. The runtime is
+        shut down when the home is closed.
+        """
+        from session_core.lifecycle.runtime import SessionRuntime  # noqa: PLC0415 -- for bots only
+
+        with self._lock:
+            runtime = SessionRuntime(self.store, build, hooks=self.hooks, **options)
+            self._runtimes.append(runtime)
+        return runtime
+
+    def close(self) -> None:
+        """Shut down the runtimes without waiting for active turns, and close every part.
+
+        Raises:
+            InvalidInput: an event loop runs in this thread, and a runtime could not end its agents.
+        """
+        while self._runtimes:
+            self._runtimes[-1].shutdown()
+            self._runtimes.pop()
+        self._is_closed = True
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _get_part(self, name: str, make: Callable[[], T]) -> T:
+        with self._lock:
+            if self._is_closed:
+                raise InvalidInput(f"the home {self.path} is closed; open it again")
+            if name not in self._parts:
+                self._parts[name] = make()
+            part: T = self._parts[name]
+            return part
+
+    def _make_state_folder(self) -> StateFolder:
+        from session_core.ledger.state_folder import StateFolder  # noqa: PLC0415 -- on first use
+
+        return StateFolder(self.path, root=self._state)
+
+    def _open_store(self) -> SessionStore:
+        from session_core.config import GatewayConfig  # noqa: PLC0415 -- imports pydantic
+        from session_core.routing.session_store import SessionStore  # noqa: PLC0415 -- on first use
+
+        folder = self.path.parent
+        config = GatewayConfig.load(folder) if self._config is None else self._config
+        store = SessionStore(
+            config.sessions_dir or folder / "sessions", config, db=self.db, hooks=self.hooks
+        )
+        self._open.callback(store.close)
+        if self.db.kind == "hermes":
+            from session_core.ledger.hook_deliveries import persist_marks  # noqa: PLC0415 -- rare
+
+            persist_marks(store, self.db, folder=self.state_folder)
+        return store
+
+    def _open_ledger(self) -> Ledger:
+        from session_core.ledger.ledger import Ledger  # noqa: PLC0415 -- on first use
+
+        ledger = Ledger(self.state_folder)
+        self._open.callback(ledger.close)
+        ledger.check_home(self.db)
+        return ledger
+
+    def _open_maintenance(self) -> Maintenance:
+        from session_core.maintenance.maintenance import Maintenance  # noqa: PLC0415 -- on first use
+
+        return Maintenance(self.db, self.ledger, store=self.store, hooks=self.hooks)
+
+    def _open_compressor(self) -> Compressor:
+        from session_core.compression.compressor import Compressor  # noqa: PLC0415 -- on first use
+
+        return Compressor(self.db, self.ledger, store=self.store, hooks=self.hooks)
+
+
+class AsyncOpenedHome:
+    """A home for coroutines; `home` is the same one with blocking methods."""
+
+    def __init__(self, home: OpenedHome) -> None:
+        from session_core.compression.compressor import AsyncCompressor  # noqa: PLC0415 -- anyio
+        from session_core.maintenance.maintenance import AsyncMaintenance  # noqa: PLC0415 -- anyio
+        from session_core.routing.async_store import AsyncSessionStore  # noqa: PLC0415 -- anyio
+        from session_core.state.async_db import AsyncSessionDB  # noqa: PLC0415 -- anyio
+
+        self.home = home
+        self.hooks = home.hooks
+        self.ledger = home.ledger
+        self.db: AsyncSessionDB = AsyncSessionDB(home.db)
+        self.store: AsyncSessionStore = AsyncSessionStore(home.store)
+        self.maintenance: AsyncMaintenance = AsyncMaintenance(home.maintenance)
+        self.compressor: AsyncCompressor = AsyncCompressor(home.compressor)
+
+    async def runtime(self, build: AgentFactory, **options: Any) -> SessionRuntime:
+        """Return a runtime for the agents that `build` makes; see `OpenedHome.runtime`."""
+        return await self._run(partial(self.home.runtime, build, **options))
+
+    async def aclose(self) -> None:
+        """Shut down the runtimes without waiting for active turns, and close every part.
+
+        It finishes even if the caller is cancelled.
+        """
+        from anyio import CancelScope  # noqa: PLC0415 -- on first use
+
+        with CancelScope(shield=True):
+            await self._run(self.home.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        from session_core.aio import get_worker_threads  # noqa: PLC0415 -- imports anyio
+
+        return await get_worker_threads(self, "calls").run(function)
+
+
+def _open_parts(home: OpenedHome) -> AsyncOpenedHome:
+    try:
+        return AsyncOpenedHome(home)
+    except BaseException:
+        home.close()
+        raise
+
+
+def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
+    """Return the database file of a folder or of a file that ends in `.db`."""
+    text = os.fspath(path_or_url)
+    if not text:
+        raise InvalidInput("path_or_url is empty; pass a folder or a file that ends in .db")
+    address = _ADDRESS.match(text)
+    if address is not None:
+        # The address itself may hold a password.
+        raise Unsupported(
+            f"addresses that begin with {address[1]}:// cannot be opened; "
+            "pass a folder or a file that ends in .db"
+        )
+    return find_home(path_or_url).db_path
