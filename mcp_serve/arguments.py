@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Literal
@@ -111,6 +111,24 @@ class PageArguments(StoreArguments):
     """The arguments of every list."""
 
     cursor: Cursor | None = None
+
+
+def check_plan_alone(arguments: Any, allowed: Collection[str] = ()) -> None:
+    """Refuse arguments passed with a plan, since the plan has recorded them.
+
+    Raises:
+        InvalidInput: an argument other than `allowed` was passed.
+    """
+    if getattr(arguments, "plan", None) is None:
+        return
+    fields = type(arguments).model_fields
+    for name, field in fields.items():
+        if name in ("plan", "store", *allowed):
+            continue
+        if getattr(arguments, name) != field.default:
+            raise InvalidInput(
+                f"{name} cannot be passed with plan; the plan has recorded its arguments"
+            )
 
 
 def to_tuple(value: str | Sequence[str] | None) -> tuple[str, ...] | None:

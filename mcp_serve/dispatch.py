@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from mcp_serve import cursors, plans, render
+from mcp_serve import cursors, render
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.locate import locate_store
 from mcp_serve.progress import CallContext, run_in_thread
@@ -18,6 +18,7 @@ from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
+    from mcp_serve.plans import Answer
     from mcp_serve.served_store import ServedStore
 
 
@@ -28,12 +29,14 @@ class ToolDispatcher:
         self._served = served
 
     async def apply_plan(
-        self, spec: ToolSpec, answer: plans.Answer, arguments: Mapping[str, Any], work: CallContext
+        self, spec: ToolSpec, answer: Answer, arguments: Mapping[str, Any], work: CallContext
     ) -> dict[str, Any]:
         """Call a tool that applies plans, if the user has agreed."""
         plan = arguments.get("plan")
         if plan is None or answer == "agreed":
             return await self.run_change(spec, arguments, work)
+        from mcp_serve import plans  # noqa: PLC0415 -- a server that only reads needs no plans
+
         located = await run_in_thread(locate_store, self._served, spec, arguments)
         home = self._served.get_home(located["store"])
         plan_preview = await run_in_thread(plans.render_unapplied, home, plan, answer)

@@ -23,12 +23,9 @@ from mcp_serve.served_store import (
 from session_core import (
     Corrupt,
     InvalidInput,
-    Ledger,
     NotFound,
     SessionDB,
     SessionError,
-    SessionStore,
-    StateFolder,
     find_home,
 )
 from session_core.types import (
@@ -42,7 +39,7 @@ from session_core.types import (
 )
 
 if TYPE_CHECKING:
-    from session_core import Compressor, Maintenance
+    from session_core import Compressor, Ledger, Maintenance, SessionStore, StateFolder
     from session_core.ledger import AuditEntry, Batch
 
 T = TypeVar("T")
@@ -136,11 +133,15 @@ class ServedHome:
     @_locked_property
     def store(self) -> SessionStore:
         """The session store, with the configuration of the home."""
+        from session_core import SessionStore  # noqa: PLC0415 -- lists do not need it
+
         return SessionStore.open(self.db_path.parent, self.db)
 
     @_locked_property
     def folder(self) -> StateFolder:
         """The state folder of the home."""
+        from session_core import StateFolder  # noqa: PLC0415 -- lists do not need it
+
         folder = StateFolder(self.db.path)
         with suppress(SessionError):  # doctor shows the folder of a damaged home too
             folder.load_home_name(self.db)
@@ -149,6 +150,8 @@ class ServedHome:
     @_locked_property
     def ledger(self) -> Ledger:
         """The plans, trash and audit log."""
+        from session_core import Ledger  # noqa: PLC0415 -- lists do not need it
+
         return Ledger(self.folder, trash_dir=self._trash, reads_anywhere=True)
 
     def list_own_pins(self) -> Collection[str]:

@@ -197,24 +197,6 @@ def render_unapplied(home: ServedHome, plan: str, outcome: Answer) -> dict[str, 
     return answer
 
 
-def check_plan_alone(arguments: Any, allowed: Collection[str] = ()) -> None:
-    """Refuse arguments passed with a plan, since the plan has recorded them.
-
-    Raises:
-        InvalidInput: an argument other than `allowed` was passed.
-    """
-    if getattr(arguments, "plan", None) is None:
-        return
-    fields = type(arguments).model_fields
-    for name, field in fields.items():
-        if name in ("plan", "store", *allowed):
-            continue
-        if getattr(arguments, name) != field.default:
-            raise InvalidInput(
-                f"{name} cannot be passed with plan; the plan has recorded its arguments"
-            )
-
-
 def load_plan(home: ServedHome, handle: str, tool: str) -> StoredPlan:
     """Return a plan that a tool applies.
 

@@ -22,9 +22,7 @@ from mcp_serve.locate import find_session_store
 from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores
-from mcp_serve.tools import read as tools_read
-from mcp_serve.tools import routes, stats
-from mcp_serve.tools.spec import ToolSpec
+from mcp_serve.tool_list import load_spec
 from session_core import InvalidInput, NotFound, SessionError
 
 MIME_TYPE = "application/json"
@@ -183,24 +181,28 @@ class Resources:
         return changed, list_changed
 
     async def _read_session(self, session_id: str) -> str:
+        from mcp_serve.tools.read import render_session_row  # noqa: PLC0415 -- at its first use
+
         def read() -> dict[str, Any]:
             several = len(self._served.names) > 1
             stores = self._served.get_stores()
             store = find_session_store(stores, session_id) if several else None
-            return tools_read.render_session_row(self._served.get_store(store), session_id)
+            return render_session_row(self._served.get_store(store), session_id)
 
         return answer_size.render_json(await _read_in_thread(read))
 
     async def _read_messages(self, session_id: str, cursor: str = "", store: str = "") -> str:
         arguments = {"session": session_id, "cursor": cursor or None, "store": store or None}
-        return await self._call_tool(tools_read.SPEC, arguments)
+        return await self._call_tool("sessions_read", arguments)
 
     async def _read_route(self, session_key: str) -> str:
+        from mcp_serve.tools.routes import render_route  # noqa: PLC0415 -- at its first use
+
         def read_entry(home: ServedHome) -> dict[str, Any]:
             entry = None if session_key.startswith("_") else home.store.get(session_key)
             if entry is None:
                 raise NotFound(f"no route {session_key!r:.100}; call routes_list for keys")
-            return routes.render_route(home, entry, home.store.find_route_state(entry))
+            return render_route(home, entry, home.store.find_route_state(entry))
 
         def read() -> dict[str, Any]:
             failures: list[SessionError] = []
@@ -215,14 +217,15 @@ class Resources:
         return answer_size.render_json(await _read_in_thread(read))
 
     async def _read_stats(self) -> str:
-        return await self._call_tool(stats.SPEC, {})
+        return await self._call_tool("sessions_stats", {})
 
     async def _read_routes(self) -> str:
-        return await self._call_tool(routes.SPEC, {})
+        return await self._call_tool("routes_list", {})
 
-    async def _call_tool(self, spec: ToolSpec, arguments: dict[str, Any]) -> str:
+    async def _call_tool(self, tool: str, arguments: dict[str, Any]) -> str:
         """Return the answer of a tool as the text of a resource."""
         try:
+            spec = load_spec(tool)
             validated = dict(spec.arguments.read(arguments))
             return answer_size.render_json(await self._caller.call_tool(spec, validated))
         except Exception as error:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
-from session_core.ledger import AuditEntry, Batch
 from session_core.transcripts import TranscriptSummary
 from session_core.types import (
     MessageRow,
@@ -22,6 +21,7 @@ from session_core.types import (
 
 if TYPE_CHECKING:
     from mcp_serve.feed import StoreFeed
+    from session_core.ledger import AuditEntry, Batch
 
 Summary = SessionSummary | TranscriptSummary
 

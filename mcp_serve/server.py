@@ -1,9 +1,10 @@
-"""Create the MCP server for the served homes; the tools are imported after the first answer."""
+"""Create the MCP server for the served homes; tools are imported after the first answer."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from mcp_serve.stores import ServedStores
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.tools import Tool
 
     from mcp_serve.sdk.lazy import Surface
 
@@ -41,25 +43,52 @@ def create_server(served: ServedStores) -> MCPServer[Any]:
     """Return an MCP server for these homes."""
 
     def load() -> Surface:
-        from mcp_serve import registry  # noqa: PLC0415 -- loaded after the first answer
+        from mcp_serve.surface import ServedSurface  # noqa: PLC0415 -- loaded after the first answer
 
-        if served.options.before is not None:
-            served.options.before()
-        served.start_indexing()
-        return registry.ServedSurface(served)
+        served.prepare()
+        return ServedSurface(served)
 
     return factory.create_lazy_server(
         SERVER_NAME,
         title="Agent sessions",
         version=metadata.version("mcp-sessions"),
         instructions=render_instructions(served.names),
+        list_tools=partial(_list_tools, served),
         load=load,
+        prepare=partial(_prepare_first_call, served),
         cache_hints={
             "tools/list": CacheHint(ttl_ms=300_000, scope="private"),
             "prompts/list": CacheHint(ttl_ms=300_000, scope="private"),
             "resources/templates/list": CacheHint(ttl_ms=300_000, scope="private"),
         },
     )
+
+
+def _list_tools(served: ServedStores) -> list[Tool]:
+    """Return the tools as clients see them; each is imported when it is called."""
+    from mcp_serve.sdk.listed_tools import ListedTool  # noqa: PLC0415 -- loaded after the first answer
+    from mcp_serve.tool_list import read_descriptions  # noqa: PLC0415
+
+    return [
+        ListedTool.from_description(tool, partial(_load_tool, served, tool["name"]))
+        for tool in read_descriptions(read_only=served.changes_nothing)
+    ]
+
+
+def _load_tool(served: ServedStores, name: str) -> Tool:
+    from mcp_serve.tool_loader import load_tool  # noqa: PLC0415 -- loaded after the first answer
+
+    served.prepare()
+    return load_tool(served, name)
+
+
+def _prepare_first_call(served: ServedStores) -> None:
+    """Import and open what the first call needs; then begin to index transcripts."""
+    from mcp_serve.tool_loader import prepare_first_call  # noqa: PLC0415 -- loaded after the first answer
+
+    served.prepare()
+    prepare_first_call(served)
+    served.start_indexing()
 
 
 def render_instructions(stores: Sequence[str]) -> str:

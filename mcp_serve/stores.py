@@ -76,6 +76,20 @@ class ServedStores:
         self._homes: dict[str, ServedHome] = {}
         self._retired: deque[ServedHome] = deque()
         self._lock = threading.Lock()
+        self._preparing = threading.Lock()
+        self._is_prepared = False
+
+    def prepare(self) -> None:
+        """Run once what precedes the opening of any store."""
+        with self._preparing:
+            if not self._is_prepared and self.options.before is not None:
+                self.options.before()
+            self._is_prepared = True
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the tools that change data are left out."""
+        return self.options.read_only or not self.home_names
 
     @property
     def names(self) -> list[str]:

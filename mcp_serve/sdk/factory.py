@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.mcpserver import MCPServer
@@ -23,6 +23,9 @@ from mcp_serve.sdk.lazy import LazySurface, Surface
 from mcp_serve.sdk.messages import clean_failures
 from mcp_serve.subscriptions import Subscriptions
 
+if TYPE_CHECKING:
+    from mcp.server.mcpserver.tools import Tool
+
 
 def create_lazy_server(
     name: str,
@@ -30,18 +33,22 @@ def create_lazy_server(
     title: str,
     version: str,
     instructions: str,
+    list_tools: Callable[[], Sequence[Tool]],
     load: Callable[[], Surface],
+    prepare: Callable[[], None],
     **options: Any,
 ) -> MCPServer[Any]:
-    """Return a server whose surface is loaded late."""
+    """Return a server whose tools and surface are loaded late.
+
+    `prepare` is called in a thread after the tool list was answered.
+    """
     subscriptions = Subscriptions()
-    lazy = LazySurface(load, subscriptions)
+    lazy = LazySurface(list_tools, load, prepare, subscriptions)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[Any]) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lazy.load_after_answer)
-            tasks.start_soon(lazy.publish_changes)
+            tasks.start_soon(lazy.run_after_list)
             yield
             tasks.cancel_scope.cancel()
 

@@ -1,14 +1,15 @@
-"""Load the surface of a server after its first answer."""
+"""Load the tools and the surface of a server after its first answer."""
 
 from __future__ import annotations
 
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.types import INVALID_PARAMS, Completion, ListResourcesResult
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.tools import Tool
 
+T = TypeVar("T")
+
 Next = Callable[[ServerRequestContext[Any, Any]], Awaitable[Any]]
 
 _HANDSHAKE_METHODS = frozenset({"initialize", "server/discover", "ping"})
+_TOOL_METHODS = frozenset({"tools/list", "tools/call"})
 _FOLLOW_METHODS = frozenset({"subscriptions/listen", "resources/subscribe"})
 
 _LOG = logging.getLogger(__name__)
@@ -31,14 +35,13 @@ _LOG = logging.getLogger(__name__)
 # Interval between checks for changes while a client listens.
 _LOOK_INTERVAL_S = 0.1
 
-# The loop writes its first answer in this time; imports would delay it.
-_FIRST_ANSWER_DELAY_S = 0.02
+# Most clients list the tools at once. Imports would delay that answer, so they wait for it.
+_TOOL_LIST_TIMEOUT_S = 0.1
+_ANSWER_DELAY_S = 0.005
 
 
 class Surface(Protocol):
-    """The tools, resources, prompts and completions of a server."""
-
-    tools: Sequence[Tool]
+    """The resources, prompts and completions of a server."""
 
     @property
     def skills(self) -> SkillSource:
@@ -64,30 +67,43 @@ class Surface(Protocol):
 
 
 class LazySurface:
-    """A surface that a thread loads after the first answer, or when a request needs it."""
+    """Tools and a surface that are loaded after the first answer, or when a request needs them."""
 
-    def __init__(self, load: Callable[[], Surface], subscriptions: Subscriptions) -> None:
+    def __init__(
+        self,
+        list_tools: Callable[[], Sequence[Tool]],
+        load: Callable[[], Surface],
+        prepare: Callable[[], None],
+        subscriptions: Subscriptions,
+    ) -> None:
+        self._list_tools = list_tools
         self._load = load
+        self._prepare = prepare
         self.subscriptions = subscriptions
-        self._publishing = anyio.Lock()
+        self._running = anyio.Lock()
         self._looking = anyio.Lock()
         self.surface: Surface | None = None
         self._started = anyio.Event()
+        self._listed = anyio.Event()
         self._lock = anyio.Lock()
-        self._loaded = False
+        self._has_tools = False
         self._last_error: str | None = None
         self.server: MCPServer[Any] | None = None
 
+    def _ensure_tools(self, server: MCPServer[Any]) -> None:
+        if not self._has_tools:
+            private.add_tools(server, self._list_tools())
+            self._has_tools = True
+
     async def ensure_loaded(self) -> None:
         """Return when the surface is loaded."""
-        if self._loaded:
+        if self.surface is not None:
             return
         async with self._lock:
-            if not self._loaded and self.server is not None:
-                surface = await to_thread.run_sync(self._load)
-                private.add_tools(self.server, surface.tools)
+            if self.surface is None and self.server is not None:
+                surface = await load_in_thread(self._load)
                 surface.register(self.server)
-                self.surface, self._loaded = surface, True
+                self.surface = surface
 
     def get_skills(self) -> SkillSource:
         """Return the skills; a request is delayed until they are loaded."""
@@ -95,16 +111,15 @@ class LazySurface:
             raise RuntimeError("the surface is not loaded")
         return self.surface.skills
 
-    async def load_after_answer(self) -> None:
-        """Load the surface after the first answer was sent."""
-        await self._started.wait()
-        await anyio.sleep(_FIRST_ANSWER_DELAY_S)
-        await self.ensure_loaded()
-
-    async def publish_changes(self) -> None:
-        """Notify listening clients of changes; one task of the process does so."""
-        async with self._publishing:
+    async def run_after_list(self) -> None:
+        """Prepare a call, then notify listening clients of changes; one task of the process."""
+        async with self._running:
             await self._started.wait()
+            with anyio.move_on_after(_TOOL_LIST_TIMEOUT_S):
+                await self._listed.wait()
+            await anyio.sleep(_ANSWER_DELAY_S)
+            with suppress(Exception):  # a failing task would end the server; a call reports it
+                await load_in_thread(self._prepare)
             await self.ensure_loaded()
             while True:
                 await anyio.sleep(_LOOK_INTERVAL_S)
@@ -125,7 +140,7 @@ class LazySurface:
                 _LOG.exception("cannot publish changes")
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
-        """Delay requests until the surface is loaded, and refuse unknown tools and prompts."""
+        """Delay requests until what they need is loaded; refuse unknown tools and prompts."""
         context = ctx
         self._started.set()  # a newer client may begin with any request
         if context.method in _HANDSHAKE_METHODS:
@@ -134,24 +149,30 @@ class LazySurface:
             if context.method == "notifications/initialized":
                 self.subscriptions.add_connection(context)
             return await call_next(context)
-        await self.ensure_loaded()
+        if self.server is not None:
+            self._ensure_tools(self.server)
+        if context.method not in _TOOL_METHODS:
+            await self.ensure_loaded()
         refusal = self._get_refusal(context.method, context.params or {})
         if refusal is not None:
             raise MCPError(INVALID_PARAMS, refusal)
         if context.method in _FOLLOW_METHODS and self.surface is not None:
             # Start watching before the answer, so that each later change is published.
             await self._publish_once(self.surface, _list_addresses(context.params or {}))
-        return await call_next(context)
+        try:
+            return await call_next(context)
+        finally:
+            self._listed.set()
 
     def _get_refusal(self, method: str, params: Mapping[str, Any]) -> str | None:
         """Return the error of a request that the SDK would answer differently, or None."""
         name = params.get("name")
-        if self.server is None or self.surface is None or not isinstance(name, str):
+        if self.server is None or not isinstance(name, str):
             return None
         if method == "tools/call":
             names = private.list_tool_names(self.server)
             return None if name in names else f"no such tool; valid: {', '.join(names)}"
-        if method == "prompts/get":
+        if method == "prompts/get" and self.surface is not None:
             names = private.list_prompt_names(self.server)
             if name not in names:
                 return f"no such prompt; valid: {', '.join(names)}"
@@ -160,6 +181,14 @@ class LazySurface:
                 name, arguments if isinstance(arguments, Mapping) else {}
             )
         return None
+
+
+async def load_in_thread(load: Callable[[], T]) -> T:
+    """Return the result of a function that imports, from a thread of its own.
+
+    The default pool, in which the SDK reads and writes, may be full.
+    """
+    return await to_thread.run_sync(load, limiter=CapacityLimiter(1))
 
 
 def _list_addresses(params: Mapping[str, Any]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Tools and results of the SDK, with our own argument models, errors and short JSON schemas."""
+"""Tools and results of the SDK, with our own argument models and errors."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -10,8 +10,8 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resolve import build_resolver_plans, find_resolved_parameters
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
-from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
-from pydantic import Field, TypeAdapter
+from mcp.types import CallToolResult, InputRequiredResult, TextContent
+from pydantic import Field
 
 from mcp_serve.answer_size import render_json
 from mcp_serve.arguments import ToolArguments
@@ -59,12 +59,7 @@ def make_strict_tool(
     run: Run,
     *,
     name: str,
-    title: str,
-    description: str,
     arguments: type[ToolArguments],
-    answers: Any,
-    annotations: ToolAnnotations,
-    meta: dict[str, Any] | None,
     explain: Explain,
     check: Callable[[Any], None],
 ) -> Tool:
@@ -76,20 +71,15 @@ def make_strict_tool(
     return StrictTool(
         fn=run,
         name=name,
-        title=title,
-        description=description,
-        parameters=make_input_schema(arguments),
-        fn_metadata=ToolMetadata(
-            arg_model=arguments,
-            output_schema=slim_schema(TypeAdapter(answers).json_schema()),
-            check=check,
-        ),
+        title=None,
+        description="",  # clients are shown the listed tool
+        parameters={},
+        fn_metadata=ToolMetadata(arg_model=arguments, check=check),
         is_async=True,
         context_kwarg="context",
         resolved_params=dict(resolved),
         resolver_plans=build_resolver_plans(resolved, set(arguments.model_fields)),
-        annotations=annotations,
-        meta=meta,
+        annotations=None,
         explain=explain,
     )
 
@@ -121,69 +111,3 @@ class ToolMetadata(FuncMetadata):
         # Some hosts show their model the text, others the structured content.
         text = TextContent(type="text", text=render_json(result))
         return CallToolResult(content=[text], structured_content=result)
-
-
-def make_input_schema(arguments: type[ToolArguments]) -> dict[str, Any]:
-    """Return the JSON schema of arguments for the tool list."""
-    schema = slim_schema(arguments.model_json_schema(by_alias=True), is_input=True)
-    schema.pop("description", None)
-    return schema | ({"required": list(arguments.required)} if arguments.required else {})
-
-
-_MAX_SHOWN_LIMIT = 99_999
-_NULL = {"type": "null"}
-
-
-def slim_schema(schema: Mapping[str, Any], *, is_input: bool = False) -> dict[str, Any]:
-    """Return a schema without parts that a model does not need.
-
-    The schema of an input omits null, which means that an argument is not given.
-    """
-    slim: dict[str, Any] = _slim_part(schema, schema.get("$defs", {}), is_input=is_input)
-    if not is_input and "required" in schema:
-        slim["required"] = schema["required"]  # nested objects omit it
-    return slim
-
-
-def _slim_part(schema: Any, definitions: Mapping[str, Any], *, is_input: bool) -> Any:
-    if isinstance(schema, list):
-        return [_slim_part(item, definitions, is_input=is_input) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _slim_part(
-            definitions[schema["$ref"].rpartition("/")[2]], definitions, is_input=is_input
-        )
-    slim = {
-        name: {
-            key: _slim_part(value, definitions, is_input=is_input) for key, value in part.items()
-        }
-        if name == "properties"
-        else _slim_part(part, definitions, is_input=is_input)
-        for name, part in schema.items()
-        if name != "$defs" and (is_input or name != "required")
-        if not (name == "title" and isinstance(part, str))
-        if is_input or not (name == "description" and isinstance(part, str))
-        if not (is_input and _is_checked_here(name, part))
-        if is_input or not (name == "type" and "enum" in schema)
-    }
-    arms = slim.get("anyOf", ())
-    variants = [arm for arm in arms if arm != _NULL]
-    if _NULL not in arms or len(variants) != 1:
-        return slim
-    other_keys = {name: slim[name] for name in slim if name != "anyOf"}
-    if is_input:
-        return {**variants[0], **other_keys}
-    is_simple = isinstance(variants[0].get("type"), str) and "enum" not in variants[0]
-    return (
-        {**variants[0], **other_keys, "type": [variants[0]["type"], "null"]} if is_simple else slim
-    )
-
-
-def _is_checked_here(name: str, value: Any) -> bool:
-    """Return True for limits and defaults that a model need not see; errors report them."""
-    if name in ("minLength", "maxLength", "maxItems"):
-        return True
-    return (name, value) in (("default", None), ("minimum", 0)) or (
-        name == "maximum" and value > _MAX_SHOWN_LIMIT
-    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from session_core.ledger import StoredPlan
+if TYPE_CHECKING:
+    from session_core.ledger import StoredPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from mcp_serve import server
 from mcp_serve.registry import SPECS
-from mcp_serve.sdk.tools import make_input_schema, slim_schema
+from mcp_serve.sdk.tool_schemas import make_input_schema, slim_schema
 from mcp_serve.stores import ServedStores, ServerOptions
 from tests.security.corpus import LONG, plant_texts
 from tests.security.walk import COMPLETED

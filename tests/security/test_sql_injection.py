@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_serve.registry import SPECS
-from mcp_serve.sdk.tools import make_input_schema
+from mcp_serve.sdk.tool_schemas import make_input_schema
 from tests.homes import connect
 
 pytestmark = pytest.mark.anyio

@@ -27,12 +27,12 @@ bare = MCPServer("bare")
 bare.streamable_http_app()
 bare.sse_app()
 known = {name.split(".")[0] for name in sys.modules}
-from mcp_serve import registry, server
+from mcp_serve import registry, server, surface
 from mcp_serve.http import app
 from mcp_serve.stores import ServerOptions, ServedStores
 served = ServedStores(ServerOptions(home=sys.argv[1]))
 server.create_server(served)
-registry.ServedSurface(served)
+surface.ServedSurface(served)
 served.get_home().maintenance.health()
 loaded = {name.split(".")[0] for name in sys.modules} - known
 print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))

@@ -1,0 +1,93 @@
+"""Make the tools that the SDK calls, and prepare a first call."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context, ElicitationResult, Resolve
+from mcp.server.mcpserver.tools import Tool
+
+from mcp_serve.arguments import check_plan_alone
+from mcp_serve.dispatch import ToolDispatcher, bind_call
+from mcp_serve.errors import explain_error
+from mcp_serve.homes import CLIENT_NAME
+from mcp_serve.plain_text import shorten_text, to_plain_line
+from mcp_serve.progress import CallContext
+from mcp_serve.sdk.disconnect import run_while_connected
+from mcp_serve.sdk.tools import make_strict_tool
+from mcp_serve.stores import ServedStores
+from mcp_serve.tool_list import load_spec
+from mcp_serve.tools.spec import ToolSpec
+from session_core import SessionError
+
+_MAX_CLIENT_CHARS = 60
+
+# The first call of most clients is one of these.
+_FIRST_TOOLS = ("sessions_list", "sessions_search", "sessions_read")
+
+
+def load_tool(served: ServedStores, name: str) -> Tool:
+    """Return a tool; its module is imported."""
+    spec = load_spec(name)
+    return make_strict_tool(
+        _make_runner(spec, served),
+        name=spec.name,
+        arguments=spec.arguments,
+        explain=explain_error,
+        check=partial(check_plan_alone, allowed=spec.allowed_with_plan),
+    )
+
+
+def prepare_first_call(served: ServedStores) -> None:
+    """Import what the first call needs, and open the stores by reading; a call reports a fault."""
+    specs = [load_spec(name) for name in _FIRST_TOOLS]
+    with suppress(SessionError):
+        bind_call(specs[0], {"limit": 1}, served)()
+
+
+def _make_runner(spec: ToolSpec, served: ServedStores) -> Any:
+    """Return the function that the SDK calls for a tool."""
+    caller = ToolDispatcher(served)
+
+    async def call(context: Any, **arguments: Any) -> Any:
+        del context
+        return await caller.call_tool(spec, arguments)
+
+    async def wait(context: Any, **arguments: Any) -> Any:
+        return await run_while_connected(context, partial(caller.call_tool, spec, arguments))
+
+    async def change(context: Any, **arguments: Any) -> Any:
+        return await caller.run_change(spec, arguments, _make_call_context(context))
+
+    async def look(context: Any, **arguments: Any) -> Any:
+        return await (change if arguments.get(spec.takes_long) else call)(context, **arguments)
+
+    if spec.takes_long:
+        return look
+    if not spec.changes:
+        return wait if spec.waits else call
+    return _make_asking_runner(spec, caller, served) if spec.asks else change
+
+
+def _make_asking_runner(spec: ToolSpec, caller: ToolDispatcher, served: ServedStores) -> Any:
+    """Return the function for a tool that asks the user before it applies a plan."""
+    from mcp_serve import consent  # noqa: PLC0415 -- a server that only reads needs no plans
+
+    ask = consent.build_consent_function(served, spec)
+
+    async def apply(context: Any, answer: Any, **arguments: Any) -> Any:
+        return await caller.apply_plan(
+            spec, consent.read_answer(answer), arguments, _make_call_context(context)
+        )
+
+    apply.__annotations__["answer"] = Annotated[ElicitationResult[consent.Consent], Resolve(ask)]
+    return apply
+
+
+def _make_call_context(context: Context[Any, Any]) -> CallContext:
+    """Return the context of a call; the audit log names its client."""
+    params = context.session.client_params
+    name = shorten_text(to_plain_line(params.client_info.name), _MAX_CLIENT_CHARS) if params else ""
+    return CallContext(f"{CLIENT_NAME}: {name}" if name else CLIENT_NAME, context.report_progress)
