@@ -7,6 +7,7 @@ overlapping pairs and a last single character, so that a pair is one look-up.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from session_core.transcripts.decoding import decode_json
 from session_core.transcripts.format import Message
 
 _MAX_DEPTH = 16
+_BLANK = 32
 _RUN = re.compile(f"[{search_text.SPACELESS_CHARS}]+")
 _WORD = re.compile("[a-z0-9\x80-\U0010ffff]+")
 
@@ -66,8 +68,12 @@ def _split_piece(piece: str, *, is_last: bool) -> Iterator[str]:
 
 
 def _pair_run(run: re.Match[str]) -> str:
-    text = run[0]
-    return f" {' '.join(text[at : at + 2] for at in range(len(text)))} "
+    # A loop over characters would take as long as the whole insert of such a text.
+    chars = array("I", run[0].encode("utf-32-le"))
+    pairs = array("I", (_BLANK,)) * (3 * len(chars) + 1)
+    pairs[1::3] = chars
+    pairs[2:-3:3] = chars[1:]
+    return pairs.tobytes().decode("utf-32-le")
 
 
 def _decode_arguments(arguments: str) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -168,8 +169,9 @@ FORMATS: tuple[FileFormat, ...] = (ClaudeCodeFormat(),)
 def _read_chain_record(
     line: dict[str, Any], kind: str, offset: int, length: int, state: ReaderState
 ) -> Record:
-    messages = tuple(_name_tools(_READERS[kind](line), state))
-    facts = _read_facts(line, state)
+    at = parse_time(line.get("timestamp"))
+    messages = _complete(_READERS[kind](line), line, at, state)
+    facts = _read_facts(line, at, state)
     if kind == "assistant":
         usage = _count_usage(line, state)
         if usage:
@@ -184,27 +186,34 @@ def _read_chain_record(
     )
 
 
-def _name_tools(messages: Iterator[Message], state: ReaderState) -> Iterator[Message]:
-    for message in messages:
+def _complete(
+    messages: Iterable[Message], line: dict[str, Any], at: float | None, state: ReaderState
+) -> tuple[Message, ...]:
+    """Return the messages of a line with its time, and keys that are the same in every copy."""
+    uuid, parent = get_name(line, "uuid"), get_name(line, "parentUuid")
+    completed = []
+    for index, message in enumerate(messages):
         if message.tool_calls:
             remember_calls(state, message.tool_calls)
-        if message.tool_call_id:
-            message = message._replace(tool_name=name_tool(state, message.tool_call_id))  # noqa: PLW2901
-        yield message
+        call_id = message.tool_call_id
+        tool = name_tool(state, call_id) if call_id else None
+        key = f"{uuid}:{index}" if uuid and index else uuid
+        completed.append(message._replace(at=at, key=key, parent_key=parent, tool_name=tool))
+    return tuple(completed)
 
 
 def _read_user(line: dict[str, Any]) -> Iterator[Message]:
-    message = get_dict(line, "message")
-    content = message.get("content", line.get("content"))
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else []
-    blocks = blocks or get_dicts({"content": content}, "content")
+    content = get_dict(line, "message").get("content", line.get("content"))
+    if isinstance(content, str):
+        return _read_texts(line, [content], [])
+    blocks = get_dicts({"content": content}, "content")
     results = [block for block in blocks if block.get("type") == "tool_result"]
     texts = [get_str(block, "text") for block in blocks if block.get("type") == "text"]
-    yield from _number(line, [*map(_read_result, results), *_read_texts(line, texts, blocks)])
+    return chain(map(_read_result, results), _read_texts(line, texts, blocks))
 
 
 def _read_texts(
-    line: dict[str, Any], texts: list[str | None], blocks: list[dict[str, Any]]
+    line: dict[str, Any], texts: Sequence[str | None], blocks: list[dict[str, Any]]
 ) -> Iterator[Message]:
     """Yield what the editor added and what the person wrote as two messages."""
     attachments = tuple(_list_attachments(blocks))
@@ -236,18 +245,20 @@ def _read_assistant(line: dict[str, Any]) -> Iterator[Message]:
     content = message.get("content", line.get("content"))
     blocks = get_dicts({"content": content}, "content")
     texts = [content] if isinstance(content, str) else [get_str(block, "text") for block in blocks]
+    # Most messages have text only, and most files have many thousands of them.
+    others = [block for block in blocks if block.get("type") != "text"]
     model = get_name(message, "model")
-    read = Message(
+    yield Message(
         "assistant",
         join_texts(texts),
         group=get_name(message, "id"),
-        reasoning=join_texts(get_str(block, "thinking") for block in blocks),
-        tool_calls=tuple(_list_calls(blocks)),
+        reasoning=join_texts([get_str(block, "thinking") for block in others]),
+        tool_calls=tuple(_list_calls(others)),
         model=None if model == "<synthetic>" else model,
         is_error=line.get("isApiErrorMessage") is True,
-        attachments=tuple(_list_attachments(blocks)),
+        attachments=tuple(_list_attachments(others)),
     )
-    yield from _number(line, [read, *_list_server_results(blocks)])
+    yield from _list_server_results(others)
 
 
 def _read_system(line: dict[str, Any]) -> Iterator[Message]:
@@ -256,7 +267,7 @@ def _read_system(line: dict[str, Any]) -> Iterator[Message]:
     if not text and is_error:
         text = format_value(line.get("error"))
     if text:
-        yield from _number(line, [Message("system", text, is_error=is_error)])
+        yield Message("system", text, is_error=is_error)
 
 
 def _read_attachment(line: dict[str, Any]) -> Iterator[Message]:
@@ -270,10 +281,10 @@ def _read_attachment(line: dict[str, Any]) -> Iterator[Message]:
         texts = [text, *(get_str(block, "text") for block in blocks)]
         injected = get_name(attachment, "commandMode") == "task-notification"
         marked = line | {"isMeta": injected or attachment.get("isMeta") is True}
-        yield from _number(line, list(_read_texts(marked, list(texts), blocks)))
+        yield from _read_texts(marked, texts, blocks)
     elif kind in ("file", "compact_file_reference", "pdf_reference", "directory"):
         name = get_name(attachment, "filename") or get_name(attachment, "path")
-        yield from _number(line, [Message("system", "", attachments=(Attachment(kind, name),))])
+        yield Message("system", "", attachments=(Attachment(kind, name),))
 
 
 _READERS = {
@@ -282,15 +293,6 @@ _READERS = {
     "system": _read_system,
     "attachment": _read_attachment,
 }
-
-
-def _number(line: dict[str, Any], messages: list[Message]) -> Iterator[Message]:
-    """Yield the messages of a line with its time, and keys that are the same in every copy."""
-    uuid = get_name(line, "uuid")
-    at = parse_time(line.get("timestamp"))
-    for index, message in enumerate(messages):
-        key = f"{uuid}:{index}" if uuid and index else uuid
-        yield message._replace(at=at, key=key, parent_key=get_name(line, "parentUuid"))
 
 
 def _read_result(block: dict[str, Any]) -> Message:
@@ -348,7 +350,7 @@ def _is_injected(line: dict[str, Any], text: str) -> bool:
 
 def _is_compaction(line: dict[str, Any], state: ReaderState) -> bool:
     """Return True once for a boundary and its summary; older versions wrote no boundary."""
-    if get_name(line, "subtype") == "compact_boundary":
+    if line.get("subtype") == "compact_boundary":
         state["boundary"] = True
         return True
     if line.get("isCompactSummary") is True:
@@ -376,9 +378,8 @@ def _read_cost(line: dict[str, Any], kind: str, state: ReaderState) -> SessionFa
     return {"usage": Usage(cost_usd=total - before)} if total > before else None
 
 
-def _read_facts(line: dict[str, Any], state: ReaderState) -> SessionFacts:
+def _read_facts(line: dict[str, Any], at: float | None, state: ReaderState) -> SessionFacts:
     facts: SessionFacts = {}
-    at = parse_time(line.get("timestamp"))
     if at is not None and "started" not in state:
         state["started"] = facts["started_at"] = at
     _note_time(at, state)
@@ -430,7 +431,7 @@ def _count_usage(line: dict[str, Any], state: ReaderState) -> Usage | None:
     """Return the tokens that a streamed part of a message adds to those of earlier parts."""
     message = get_dict(line, "message")
     usage = get_dict(message, "usage")
-    counted = [
+    total = added = [
         get_count(usage, "input_tokens"),
         get_count(usage, "output_tokens"),
         get_count(usage, "cache_read_input_tokens"),
@@ -439,10 +440,10 @@ def _count_usage(line: dict[str, Any], state: ReaderState) -> Usage | None:
     ]
     group = get_name(message, "id")
     before = state.get("counted") if group and group == state.get("group") else None
-    before = before or [0] * len(counted)
-    total = list(map(max, counted, before))
+    if before:
+        total = list(map(max, total, before))
+        added = list(map(operator.sub, total, before))
     state["group"], state["counted"] = group, total
-    added = Usage(*map(operator.sub, total, before))
     # Versions before 2.0 state a cost with each message, and no total.
-    added = added._replace(cost_usd=get_cost(line, "costUSD"))
-    return added if any(added) else None
+    cost = get_cost(line, "costUSD")
+    return Usage(*added, cost_usd=cost) if cost or any(added) else None

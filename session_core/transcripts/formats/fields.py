@@ -57,9 +57,11 @@ def get_dicts(record: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 def get_count(record: Mapping[str, Any], key: str) -> int:
     """Return a count, 0 if the field is not one; some agents write counts as text."""
     value = record.get(key)
+    if value is None:
+        return 0
     if isinstance(value, str) and value.isdecimal() and len(value) < len(str(_LARGEST)):
         return int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
     return int(value) if 0 <= value <= _LARGEST else 0
 
@@ -67,14 +69,14 @@ def get_count(record: Mapping[str, Any], key: str) -> int:
 def get_cost(record: Mapping[str, Any], key: str) -> float:
     """Return a cost in US dollars, 0 if the field is not one."""
     value = record.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0
     return float(value) if 0 <= value <= _LARGEST else 0.0
 
 
 def join_texts(texts: Iterable[str | None]) -> str:
     """Return the texts with an empty line between them, without empty ones."""
-    return "\n\n".join(text for text in texts if text)
+    return "\n\n".join(filter(None, texts))
 
 
 def find_between(text: str, begin: str, end: str) -> str | None:
