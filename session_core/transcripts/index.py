@@ -17,16 +17,19 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.errors import Busy, Denied, StorageError, StorageFull
 from session_core.state import sql_blocks
-from session_core.transcripts import labels
+from session_core.transcripts import labels, layouts
 
 SQL = sql_blocks.load_blocks("index", "session_core.transcripts")
 
-LAYOUT = 2
+LAYOUT = 3
 """The version of the schema; each version has a file of its own, so that two programs agree."""
 
 _SCHEMA = [body for name, body in SQL.items() if name.startswith("create_")]
 _BUSY_TIMEOUT_S = 2.0
 _LOG_PAUSE_S = 0.05
+_MAX_FREE_SHARE = 16
+SHRINK_PAGES = 2000
+"""Pages to give back at once: about 30 ms."""
 _PRIVATE_MODE = 0o700
 _FULL_CODE, _BUSY_CODE, _CANNOT_OPEN_CODE, _READ_ONLY_CODE = 13, 5, 14, 8
 _DAMAGED_CODES = (11, 26)
@@ -45,6 +48,7 @@ class Index:
         self.path = folder / f"index-{LAYOUT}.db"
         self.writing = threading.RLock()
         """Held by the thread that changes the index or the catalog."""
+        self._has_cleaned = False
         self.reading = threading.RLock()
         with translate_errors():
             make_private_folder(folder)
@@ -113,11 +117,36 @@ class Index:
         with self.writing, translate_errors():
             # Free pages may hold texts of rows that were removed before.
             self._writer.execute("VACUUM")
+            # So may the index of an earlier version of the program.
+            layouts.remove_earlier(self.path.parent, LAYOUT)
             return truncate_log(self._writer, tries)
+
+    def release_space(self) -> bool:
+        """Return free pages to the file system if they are many; return True if more are left.
+
+        Merges of words leave about a tenth of the file free.
+        """
+        with self.writing, translate_errors():
+            free, pages = (
+                int(self._writer.execute(f"PRAGMA {name}").fetchone()[0])
+                for name in ("freelist_count", "page_count")
+            )
+            if free <= max(SHRINK_PAGES, pages // _MAX_FREE_SHARE):
+                return False
+            self._writer.execute(f"PRAGMA incremental_vacuum({SHRINK_PAGES})").fetchall()
+            return True
+
+    def remove_abandoned(self) -> None:
+        """Remove, once in a process, the indexes of earlier versions that nothing uses."""
+        if not self._has_cleaned:
+            self._has_cleaned = True
+            layouts.remove_abandoned(self.path.parent, LAYOUT)
 
     def _open(self) -> None:
         self._writer = self._connect()
         try:
+            # Before the file has a page, since it cannot be changed later.
+            self._writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
             self._writer.execute("PRAGMA journal_mode=WAL")
             self._writer.execute("PRAGMA synchronous=NORMAL")
             self._writer.execute("PRAGMA cache_size=-8000")

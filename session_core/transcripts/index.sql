@@ -112,7 +112,7 @@ CREATE TABLE IF NOT EXISTS blocks (first_id INTEGER PRIMARY KEY, last_id INTEGER
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(text, content='', columnsize=0, tokenize='ascii')
 
 -- name: configure_words
-INSERT INTO words (words, rank) VALUES ('hashsize', 8000000)
+INSERT INTO words (words, rank) VALUES ('hashsize', 8000000), ('automerge', 8)
 
 -- name: put_epoch
 INSERT OR IGNORE INTO meta VALUES ('epoch', abs(random()) >> 11)

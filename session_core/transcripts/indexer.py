@@ -89,7 +89,7 @@ class Indexer:
             if self._is_worn():
                 self._writer.clear()
                 self._look()
-            return self._has_unread()
+            return self._has_unread() or self._index.release_space()
 
     def look(self) -> None:
         """Look at all roots without reading anything."""

@@ -135,6 +135,7 @@ class TranscriptStore:
         self.keep.finish_forgetting()
         if not is_left:
             self._remember_stores()
+            self._index.remove_abandoned()
         return is_left
 
     def measure_share(self) -> float:

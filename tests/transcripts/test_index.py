@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from session_core.transcripts import indexer
+from session_core.transcripts import index, indexer
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import ClaudeTree, make_line
@@ -21,7 +21,6 @@ from tests.transcripts.trees import ClaudeTree, make_line
 INDEXER = """
 import sys
 from session_core.errors import Busy
-from session_core.transcripts import indexer
 from session_core.transcripts import indexer
 from session_core.transcripts.store import TranscriptStore
 indexer.SLICE_BYTES = 20_000
@@ -178,3 +177,29 @@ def test_reader_version_reads_files_again(tree: ClaudeTree, monkeypatch: pytest.
     with tree.open_store() as store:
         assert describe_index(store) == before
         assert store._index.read("SELECT version FROM sources") == [(99,)]
+
+
+def test_free_pages_are_returned(tree: ClaudeTree, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index, "SHRINK_PAGES", 5)
+    path = tree.write("one", [f"word{number} " * 200 for number in range(200)])
+    tree.write("two", ["findable"])
+    with tree.open_store() as store:
+        index_all(store)
+        path.unlink()
+        index_all(store)
+        store.rebuild()
+        index_all(store)
+        free = int(store._index._writer.execute("PRAGMA freelist_count").fetchone()[0])
+        assert free <= 5
+        assert [hit.session_id for hit in store.search("findable").hits] == ["two"]
+
+
+def test_earlier_index_is_removed(tree: ClaudeTree):
+    tree.write("one", ["findable"])
+    tree.state.mkdir(parents=True, exist_ok=True)
+    earlier = tree.state / "index-1.db"
+    earlier.write_bytes(b"")
+    os.utime(earlier, (0, 0))
+    with tree.open_store() as store:
+        index_all(store)
+    assert not earlier.exists()

@@ -90,6 +90,15 @@ def test_forgotten_session_leaves_no_trace(tree: ClaudeTree, store: TranscriptSt
     assert SECRET in tree.get_path("one").read_text()
 
 
+def test_earlier_index_is_forgotten_too(tree: ClaudeTree, store: TranscriptStore):
+    earlier = tree.state / "index-1.db"
+    earlier.write_text(SECRET)
+
+    forget(store, "one")
+
+    assert not earlier.exists()
+
+
 def test_forgotten_copy_is_gone_for_good(tree: ClaudeTree, store: TranscriptStore):
     tree.get_path("one").unlink()
     update(store)
