@@ -446,4 +446,4 @@ def _count_usage(line: dict[str, Any], state: ReaderState) -> Usage | None:
     state["group"], state["counted"] = group, total
     # Versions before 2.0 state a cost with each message, and no total.
     cost = get_cost(line, "costUSD")
-    return Usage(*added, cost_usd=cost) if cost or any(added) else None
+    return Usage._make((*added, cost)) if cost or any(added) else None
