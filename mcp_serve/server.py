@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.caching import CacheHint
 
 from mcp_serve.sdk import factory
 from mcp_serve.stores import ServedStores
+from session_core import __version__
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -51,7 +51,7 @@ def create_server(served: ServedStores) -> MCPServer[Any]:
     return factory.create_lazy_server(
         SERVER_NAME,
         title="Agent sessions",
-        version=metadata.version("mcp-sessions"),
+        version=__version__,
         instructions=render_instructions(served.names),
         list_tools=partial(_list_tools, served),
         load=load,

@@ -7,9 +7,10 @@ Here is what applications call, build, pass and catch. The values that they read
 
 from session_core._lazy import export_names
 
-__all__, __getattr__ = export_names(
+__all__, __getattr__, __dir__ = export_names(
     __name__,
     {
+        "_version": ("__version__",),
         "_sqlite3": ("choose_sqlite", "describe_sqlite"),
         "chats": ("Platform", "SessionSource", "build_session_key"),
         "compression.compressor": ("AsyncCompressor", "Compressor"),

@@ -1,5 +1,6 @@
 from session_core._sqlite3 import choose_sqlite as choose_sqlite
 from session_core._sqlite3 import describe_sqlite as describe_sqlite
+from session_core._version import __version__ as __version__
 from session_core.chats import Platform as Platform
 from session_core.chats import SessionSource as SessionSource
 from session_core.chats import build_session_key as build_session_key

@@ -13,8 +13,8 @@ from typing import Any
 
 def export_names(
     package: str, modules: Mapping[str, Iterable[str]]
-) -> tuple[list[str], Callable[[str], Any]]:
-    """Return `__all__` and `__getattr__` of a package, from its names by module."""
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of a package, from its names by module."""
     modules_by_name = {name: module for module, names in modules.items() for name in names}
 
     def import_name(name: str) -> Any:
@@ -24,4 +24,7 @@ def export_names(
         value = vars(sys.modules[package])[name] = getattr(module, name)
         return value
 
-    return sorted(modules_by_name), import_name
+    def list_names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules_by_name})
+
+    return sorted(modules_by_name), import_name, list_names

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 
 from mcp_serve.cli.arguments import CommandParser
@@ -25,7 +25,7 @@ from mcp_serve.cli.errors import (
 )
 from mcp_serve.cli.options import add_home_options, add_json_option, refuse_misplaced_options
 from mcp_serve.cli.output import log_to_stderr, print_error
-from session_core import SessionError
+from session_core import SessionError, __version__
 
 VERBS = {
     "list": ("mcp_serve.cli.list", "list the newest conversations"),
@@ -129,8 +129,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = metadata.version("mcp-sessions")
-    parser.add_argument("--version", action="version", version=f"mcp-sessions {version}")
+    parser.add_argument("--version", action="version", version=f"mcp-sessions {__version__}")
     add_home_options(parser, before=True)
     add_json_option(parser, before=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")

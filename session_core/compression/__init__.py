@@ -2,7 +2,7 @@
 
 from session_core._lazy import export_names
 
-__all__, __getattr__ = export_names(
+__all__, __getattr__, __dir__ = export_names(
     __name__,
     {
         "ranges": ("CompressionLimits",),

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
@@ -15,7 +15,7 @@ from mcp_serve.cli.report import markup
 from mcp_serve.cli.report.markup import make_element
 from mcp_serve.cli.report.report import ChartPoint, HomeReport, SuggestedFix
 from mcp_serve.files import write_atomic
-from session_core import Denied, InvalidInput
+from session_core import Denied, InvalidInput, __version__
 
 # A content security policy that loads nothing, in case a mistake lets markup through.
 _SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -28,7 +28,6 @@ def render_page(reports: Sequence[HomeReport], now: float) -> str:
     """Return a page with these reports."""
     style = resources.files("mcp_serve.cli").joinpath("page.css").read_text("utf-8")
     at = datetime.fromtimestamp(now).astimezone()
-    version = metadata.version("mcp-sessions")
     head = make_element(
         "head",
         make_element("meta", charset="utf-8"),
@@ -38,7 +37,7 @@ def render_page(reports: Sequence[HomeReport], now: float) -> str:
         make_element("title", f"Sessions in {reports[0].home}"),
         make_element("style", style),
     )
-    made = f"Made by mcp-sessions {version} on {at:%Y-%m-%d at %H:%M %Z}. Figures marked about "
+    made = f"Made by mcp-sessions {__version__} on {at:%Y-%m-%d at %H:%M %Z}. Figures marked about "
     note = make_element("footer", made + "and estimated table sizes come from samples.")
     main = make_element("main", *map(_render_article, reports), note)
     return markup.render_document(make_element("html", head, make_element("body", main), lang="en"))
