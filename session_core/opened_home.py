@@ -9,28 +9,29 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import Any, TypeVar
 
+from anyio import CancelScope
+
+from session_core._typing import Self
+from session_core.aio import get_worker_threads
+from session_core.compression.compressor import AsyncCompressor, Compressor
+from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput, Unsupported
 from session_core.home import find_home, is_hermes_folder
 from session_core.hooks import Hooks
+from session_core.ledger.hook_deliveries import persist_marks
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.state_folder import StateFolder
+from session_core.lifecycle.agent_cache import AgentCache
+from session_core.lifecycle.agent_turn import Agent, AgentFactory
+from session_core.lifecycle.runtime import SessionRuntime
+from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
+from session_core.routing.async_store import AsyncSessionStore
+from session_core.routing.session_store import SessionStore
+from session_core.state.async_db import AsyncSessionDB
 from session_core.state.sqlite.session_db import SessionDB
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from session_core.compression.compressor import AsyncCompressor, Compressor
-    from session_core.config import GatewayConfig
-    from session_core.ledger.ledger import Ledger
-    from session_core.ledger.state_folder import StateFolder
-    from session_core.lifecycle.replies import AgentFactory
-    from session_core.lifecycle.runtime import SessionRuntime
-    from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
-    from session_core.routing.async_store import AsyncSessionStore
-    from session_core.routing.session_store import SessionStore
-    from session_core.state.async_db import AsyncSessionDB
 
 T = TypeVar("T")
 
@@ -78,8 +79,6 @@ async def aopen_home(
     Write `async with await aopen_home(…) as home:`. Every part is opened in a worker thread, so
     that none blocks the event loop later. The arguments and errors are those of `open_home`.
     """
-    from session_core.aio import get_worker_threads  # noqa: PLC0415 -- imports anyio
-
     call = partial(open_home, path_or_url, state=state, config=config, hooks=hooks)
     threads = get_worker_threads(aopen_home, "calls")
     return await threads.run(lambda: _open_parts(call()))
@@ -145,16 +144,12 @@ class OpenedHome:
         """Compression of long sessions, and its undo."""
         return self._get_part("compressor", self._open_compressor)
 
-    def runtime(self, build: AgentFactory, **options: Any) -> SessionRuntime:
-        """Return a runtime for the agents that `build` makes.
-
-        The options are those of `SessionRuntime`: `cache`, `signature` and `report`. The runtime is
-        shut down when the home is closed.
-        """
-        from session_core.lifecycle.runtime import SessionRuntime  # noqa: PLC0415 -- for bots only
-
+    def runtime(
+        self, build: AgentFactory, *, cache: AgentCache[Agent] | None = None
+    ) -> SessionRuntime:
+        """Return a runtime for the agents that `build` makes; closing the home shuts it down."""
         with self._lock:
-            runtime = SessionRuntime(self.store, build, hooks=self.hooks, **options)
+            runtime = SessionRuntime(self.store, build, cache=cache, hooks=self.hooks)
             self._runtimes.append(runtime)
         return runtime
 
@@ -191,14 +186,9 @@ class OpenedHome:
             return part
 
     def _make_state_folder(self) -> StateFolder:
-        from session_core.ledger.state_folder import StateFolder  # noqa: PLC0415 -- on first use
-
         return StateFolder(self.path, root=self._state)
 
     def _open_store(self) -> SessionStore:
-        from session_core.config import GatewayConfig  # noqa: PLC0415 -- imports pydantic
-        from session_core.routing.session_store import SessionStore  # noqa: PLC0415 -- on first use
-
         folder = self.path.parent
         config = GatewayConfig.load(folder) if self._config is None else self._config
         store = SessionStore(
@@ -206,27 +196,19 @@ class OpenedHome:
         )
         self._open.callback(store.close)
         if self.db.kind == "hermes":
-            from session_core.ledger.hook_deliveries import persist_marks  # noqa: PLC0415 -- rare
-
             persist_marks(store, self.db, folder=self.state_folder)
         return store
 
     def _open_ledger(self) -> Ledger:
-        from session_core.ledger.ledger import Ledger  # noqa: PLC0415 -- on first use
-
         ledger = Ledger(self.state_folder)
         self._open.callback(ledger.close)
         ledger.check_home(self.db)
         return ledger
 
     def _open_maintenance(self) -> Maintenance:
-        from session_core.maintenance.maintenance import Maintenance  # noqa: PLC0415 -- on first use
-
         return Maintenance(self.db, self.ledger, store=self.store, hooks=self.hooks)
 
     def _open_compressor(self) -> Compressor:
-        from session_core.compression.compressor import Compressor  # noqa: PLC0415 -- on first use
-
         return Compressor(self.db, self.ledger, store=self.store, hooks=self.hooks)
 
 
@@ -234,30 +216,25 @@ class AsyncOpenedHome:
     """A home for coroutines; `home` is the same one with blocking methods."""
 
     def __init__(self, home: OpenedHome) -> None:
-        from session_core.compression.compressor import AsyncCompressor  # noqa: PLC0415 -- anyio
-        from session_core.maintenance.maintenance import AsyncMaintenance  # noqa: PLC0415 -- anyio
-        from session_core.routing.async_store import AsyncSessionStore  # noqa: PLC0415 -- anyio
-        from session_core.state.async_db import AsyncSessionDB  # noqa: PLC0415 -- anyio
-
         self.home = home
         self.hooks = home.hooks
         self.ledger = home.ledger
-        self.db: AsyncSessionDB = AsyncSessionDB(home.db)
-        self.store: AsyncSessionStore = AsyncSessionStore(home.store)
-        self.maintenance: AsyncMaintenance = AsyncMaintenance(home.maintenance)
-        self.compressor: AsyncCompressor = AsyncCompressor(home.compressor)
+        self.db = AsyncSessionDB(home.db)
+        self.store = AsyncSessionStore(home.store)
+        self.maintenance = AsyncMaintenance(home.maintenance)
+        self.compressor = AsyncCompressor(home.compressor)
 
-    async def runtime(self, build: AgentFactory, **options: Any) -> SessionRuntime:
-        """Return a runtime for the agents that `build` makes; see `OpenedHome.runtime`."""
-        return await self._run(partial(self.home.runtime, build, **options))
+    async def runtime(
+        self, build: AgentFactory, *, cache: AgentCache[Agent] | None = None
+    ) -> SessionRuntime:
+        """Return a runtime for the agents that `build` makes; closing the home shuts it down."""
+        return await self._run(partial(self.home.runtime, build, cache=cache))
 
     async def aclose(self) -> None:
         """Shut down the runtimes without waiting for active turns, and close every part.
 
         It finishes even if the caller is cancelled.
         """
-        from anyio import CancelScope  # noqa: PLC0415 -- on first use
-
         with CancelScope(shield=True):
             await self._run(self.home.close)
 
@@ -273,8 +250,6 @@ class AsyncOpenedHome:
         await self.aclose()
 
     async def _run(self, function: Callable[[], T]) -> T:
-        from session_core.aio import get_worker_threads  # noqa: PLC0415 -- imports anyio
-
         return await get_worker_threads(self, "calls").run(function)
 
 

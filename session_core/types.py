@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from session_core._typing import Self
 
 T = TypeVar("T")
 
@@ -31,19 +30,12 @@ SearchOrder = Literal["relevance", "newest", "oldest"]
 MatchMode = Literal["all", "conversation", "prefix", "any", "substring", "text"]
 
 
-class SessionRow(TypedDict, total=False):
-    """One row of `sessions`, with the columns of its home."""
+class SessionColumns(TypedDict):
+    """The columns of `sessions` that every home has."""
 
     id: str
     source: str
     user_id: str | None
-    session_key: str | None
-    chat_id: str | None
-    chat_type: str | None
-    thread_id: str | None
-    display_name: str | None
-    origin_json: str | None
-    expiry_finalized: int
     model: str | None
     model_config: str | None
     system_prompt: str | None
@@ -59,8 +51,6 @@ class SessionRow(TypedDict, total=False):
     cache_write_tokens: int
     reasoning_tokens: int
     cwd: str | None
-    git_branch: str | None
-    git_repo_root: str | None
     billing_provider: str | None
     billing_base_url: str | None
     billing_mode: str | None
@@ -74,17 +64,31 @@ class SessionRow(TypedDict, total=False):
     handoff_state: str | None
     handoff_platform: str | None
     handoff_error: str | None
+    rewind_count: int
+    archived: int
+
+
+class SessionRow(SessionColumns, total=False):
+    """One row of `sessions`; further columns are those of its home."""
+
+    session_key: str | None
+    chat_id: str | None
+    chat_type: str | None
+    thread_id: str | None
+    display_name: str | None
+    origin_json: str | None
+    expiry_finalized: int
+    git_branch: str | None
+    git_repo_root: str | None
     compression_failure_cooldown_until: float | None
     compression_failure_error: str | None
     compression_fallback_streak: int
     profile_name: str | None
-    rewind_count: int
-    archived: int
     pinned: int
 
 
-class MessageRow(TypedDict, total=False):
-    """One row of `messages`; `content` and `tool_calls` are decoded, other JSON is as stored."""
+class MessageColumns(TypedDict):
+    """The columns of `messages` that every store has, with `content` and `tool_calls` decoded."""
 
     id: int
     session_id: str
@@ -93,18 +97,23 @@ class MessageRow(TypedDict, total=False):
     tool_call_id: str | None
     tool_calls: list[dict[str, Any]] | None
     tool_name: str | None
-    effect_disposition: str | None
     timestamp: float
+    reasoning: str | None
+    platform_message_id: str | None
+    active: int
+
+
+class MessageRow(MessageColumns, total=False):
+    """One row of `messages`; JSON in further columns is as stored."""
+
     token_count: int | None
     finish_reason: str | None
-    reasoning: str | None
     reasoning_content: str | None
     reasoning_details: str | None
     codex_reasoning_items: str | None
     codex_message_items: str | None
-    platform_message_id: str | None
     observed: int
-    active: int
+    effect_disposition: str | None
     compacted: int
     api_content: str | None
 

@@ -7,14 +7,16 @@ import inspect
 import json
 import subprocess
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import session_core
 from session_core import SessionDB, StateDatabase
+from session_core.types import MessageColumns, SessionColumns
+from tests import homes
 from tests.public_names import MODULES, PARTS, find_member, list_public_names, list_values
 
 PACKAGES = [name for name in MODULES if hasattr(import_module(name), "__path__")]
@@ -93,7 +95,64 @@ def test_unknown_name_is_reported(package: str) -> None:
 def test_public_names_are_listed_once() -> None:
     names = [name for package in PACKAGES for name in import_module(package).__all__]
     assert len(names) == len(set(names))
-    assert len(session_core.__all__) <= 59
+    assert len(session_core.__all__) <= 60
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_dir_lists_public_names(package: str) -> None:
+    module = import_module(package)
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_version_is_that_of_package() -> None:
+    assert session_core.__version__ == metadata.version("mcp-sessions")
+
+
+def list_annotated() -> list[tuple[str, Any]]:
+    """Return the public classes and functions, and the public methods of the classes."""
+    found: list[tuple[str, Any]] = []
+    for values in list_values().values():
+        for name, value in values.items():
+            if inspect.isclass(value) and value.__module__.startswith("session_core"):
+                found += [(name, value), *list_methods(name, value)]
+            elif inspect.isfunction(value):
+                found.append((name, value))
+    return found
+
+
+def list_methods(name: str, value: type) -> list[tuple[str, Any]]:
+    members = [(member, inspect.getattr_static(value, member)) for member in dir(value)]
+    functions = [
+        (f"{name}.{member}", getattr(found, "__func__", getattr(found, "fget", found)))
+        for member, found in members
+        if not member.startswith("_") or member in ("__init__", "__enter__", "__exit__")
+    ]
+    return [
+        (label, function)
+        for label, function in functions
+        if inspect.isfunction(function) and function.__module__.startswith("session_core")
+    ]
+
+
+def test_type_hints_resolve() -> None:
+    annotated = list_annotated()
+    assert len(annotated) > 500
+    for name, value in annotated:
+        try:
+            get_type_hints(value)
+        except NameError as error:
+            pytest.fail(f"{name}: {error}")
+
+
+@pytest.mark.parametrize("schema", [None, 16, 30])
+def test_rows_have_their_required_keys(tmp_path: Path, schema: int | None) -> None:
+    path = tmp_path / "state.db"
+    if schema is not None:
+        homes.make_hermes_database(path, schema)
+    with SessionDB(path) as db:
+        db.append_message("s", "user", "hi", create={"source": "cli"})
+        assert set(SessionColumns.__annotations__) <= set(db.get_session("s") or {})
+        assert set(MessageColumns.__annotations__) <= set(db.get_messages("s")[0])
 
 
 def test_every_public_name_has_docstring() -> None:

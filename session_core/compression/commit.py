@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -63,11 +63,11 @@ def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedC
     planned, tail = ready.planned, _list_following_messages(db, ready)
     replaced, carried = ready.list_ids(planned.start, planned.end), [row["id"] for row in tail]
     # Messages are ordered by id, so those after the range are copied to follow the summary.
-    row_before = db.get_session(planned.session_id) or {}
+    row_before: Mapping[str, Any] = db.get_session(planned.session_id) or {}
     compaction = db.rows.compact_messages(
         planned.session_id, replaced, ready.summary, carry=carried
     )
-    row_after = db.get_session(planned.session_id) or {}
+    row_after: Mapping[str, Any] = db.get_session(planned.session_id) or {}
     return CommittedChange(
         session_id=planned.session_id,
         before=compaction.before,

@@ -6,10 +6,13 @@ of Hermes, and makes all changes in one step of the ledger, which can be undone.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_args
+from types import TracebackType
+from typing import Any, get_args
 
+from session_core._typing import Self
 from session_core.aio import AsyncWrapper, make_async
 from session_core.compression import chat_messages
 from session_core.compression import ranges as compression_shape
@@ -40,12 +43,6 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import StoredPlan
 from session_core.routing.session_store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
-
-if TYPE_CHECKING:
-    import asyncio
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 DEFAULT_CLIENT = "library"
 """The client of a change in the audit log."""

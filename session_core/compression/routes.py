@@ -38,7 +38,8 @@ class ChatRoutes:
         }
         for session_id, session_keys in keys.items():
             # The session records the chat that is moved last as its own.
-            own = (self._db.get_session(session_id) or {}).get("session_key")
+            row = self._db.get_session(session_id)
+            own = row and row.get("session_key")
             session_keys.sort(key=own.__eq__)
         rows = frozenset(
             self._get_row_key(row) for session_id in sessions for row in self.list_rows(session_id)

@@ -118,7 +118,7 @@ def _strip_summary(message: MessageRow) -> Mapping[str, Any]:
     return {**message, "content": "\n\n".join(filter(None, (summary.before, summary.after)))}
 
 
-Summarizer = Callable[[Any], "str | Awaitable[str]"]
+Summarizer = Callable[[Any], str | Awaitable[str]]
 """Takes a SummaryRequest and returns a summary."""
 
 FailureKind = Literal[

@@ -7,23 +7,19 @@ import marshal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from session_core._typing import Self
+from session_core.compression.ranges import Shape
+from session_core.compression.rebuild import RebuiltMessages
+from session_core.compression.retention import RetentionReport
+from session_core.compression.routes import RoutedChats
 from session_core.errors import Conflict, SessionError
 from session_core.ledger.execute import resume_steps, suppress_note_errors
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import StoredPlan
 from session_core.state.protocol import StateDatabase
 from session_core.types import MessageRow, Revision, SessionRow
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from session_core.compression.ranges import Shape
-    from session_core.compression.rebuild import RebuiltMessages
-    from session_core.compression.retention import RetentionReport
-    from session_core.compression.routes import RoutedChats
-
 
 COMPRESS = "compress"
 
@@ -157,7 +153,7 @@ def fingerprint_session(db: StateDatabase, session_id: str) -> dict[str, str]:
 
     Only the first `MAX_REREAD_ROWS` messages are read; the revision covers the others.
     """
-    row = db.get_session(session_id) or {}
+    row: Mapping[str, Any] = db.get_session(session_id) or {}
     parts: dict[str, Any] = {k: v for k, v in row.items() if k not in _BOOKKEEPING_COLUMNS}
     messages = db.get_messages(session_id, include_inactive=True, limit=MAX_REREAD_ROWS)
     parts["messages"] = [digest_rows(messages), *db.get_revision(session_id)[:4]]

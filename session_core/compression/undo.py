@@ -133,7 +133,7 @@ def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
     An original is live only if its copy is, and the summarized range only if its summary is.
     """
     inserted = _read_inserted_rows(past, db)
-    row = db.get_session(past.old_session_id) or {}
+    row: Mapping[str, Any] = db.get_session(past.old_session_id) or {}
     has_live_summary = any(_is_live(inserted[message_id]) for message_id in past.summary_ids)
     flags = {message_id: pair for message_id, *pair in past.change.flags}
     for original, copy in past.copies.items():

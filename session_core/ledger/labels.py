@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from session_core._typing import Self
 from session_core.errors import Conflict, InvalidInput
 from session_core.ledger.batches import SQL as BATCHES_SQL
 from session_core.ledger.batches import TRASH_RETENTION_S, make_handle, make_not_found
@@ -26,9 +27,6 @@ from session_core.transcripts import TranscriptSummary
 from session_core.transcripts.labels import FILE_NAME
 from session_core.transcripts.places import find_index_folder
 from session_core.types import Page
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 SQL = sql_blocks.load_blocks("labels", PACKAGE)
 

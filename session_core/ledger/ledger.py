@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from session_core._typing import Self
 from session_core.errors import InvalidInput, Unsupported
 from session_core.ledger.batches import encode_json
 from session_core.ledger.database import PACKAGE
@@ -19,9 +20,6 @@ from session_core.ledger.undo_log import UndoLog
 from session_core.state import cursors, sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.types import Page
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 SQL = sql_blocks.load_blocks("audit", PACKAGE)
 

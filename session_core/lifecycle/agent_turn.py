@@ -5,17 +5,21 @@ from __future__ import annotations
 import inspect
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from session_core.aio import WorkerThreads, get_worker_threads
 from session_core.chats import SessionSource, check_session_id, get_key_platform
+from session_core.compression.compressor import AsyncCompressor, Compressor
+from session_core.compression.summarizers import Summarizer
+from session_core.compression.types import CompressionResult
 from session_core.context import build_child_env, session_context, set_current_session_id
 from session_core.errors import BlockingCallWarning, Conflict, InvalidInput, NotFound, SessionError
 from session_core.event_loops import get_running_loop
 from session_core.lifecycle.cache_table import EMPTY_REVISION
+from session_core.lifecycle.replies import AgentResult
 from session_core.routing.entries import SessionEntry
 from session_core.routing.session_store import SessionStore
 from session_core.state.async_db import check_no_transaction
@@ -23,11 +27,6 @@ from session_core.state.protocol import StateDatabase
 from session_core.types import AppendManyResult, AppendResult, SessionRow
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from session_core.compression.compressor import AsyncCompressor, Compressor
-    from session_core.compression.summarizers import Summarizer
-    from session_core.compression.types import CompressionResult
     from session_core.lifecycle.cache_table import CachedTurn
 
 
@@ -402,3 +401,10 @@ class AgentTurn:
             return None
         is_continued = self._db.get_compression_tip(routed_id) == self.session_id
         return None if is_continued else "session_reset"
+
+
+Agent = Callable[[AgentTurn, Any], AgentResult | Awaitable[AgentResult]]
+"""Answers a message in a turn: with text, or with a mapping of results."""
+
+AgentFactory = Callable[[AgentTurn], Agent | Awaitable[Agent]]
+"""Makes the agent of a session."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -13,11 +12,9 @@ from session_core.aio import get_worker_threads
 from session_core.chats import get_key_platform
 from session_core.errors import InvalidInput, SessionError
 from session_core.hooks.calls import Reporter, log_fault
+from session_core.lifecycle.runtime import SessionRuntime
 from session_core.routing.entries import SessionEntry
 from session_core.state.validation import check_minimum
-
-if TYPE_CHECKING:
-    from session_core.lifecycle.runtime import SessionRuntime
 
 TICK_INTERVAL_S = 300.0
 START_DELAY_S = 60.0

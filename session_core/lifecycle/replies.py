@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,9 @@ from session_core.hooks.calls import Reporter
 from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:
-    from session_core.lifecycle.agent_turn import AgentTurn
     from session_core.routing.entries import SessionEntry
 
 AgentResult = Mapping[str, Any] | str | None
-Agent = Callable[["AgentTurn", Any], "AgentResult | Awaitable[AgentResult]"]
-AgentFactory = Callable[["AgentTurn"], "Agent | Awaitable[Agent]"]
 
 
 @dataclass(frozen=True, slots=True)

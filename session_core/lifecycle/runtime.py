@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from session_core._typing import Self
 from session_core.aio import get_worker_threads
 from session_core.chats import get_key_platform
 from session_core.errors import InvalidInput, NotFound
 from session_core.event_loops import get_running_loop
-from session_core.lifecycle.agent_turn import AgentTurn
-from session_core.lifecycle.replies import Agent, AgentFactory, AgentResult, Reply
+from session_core.lifecycle.agent_turn import Agent, AgentFactory, AgentTurn
+from session_core.lifecycle.replies import AgentResult, Reply
 from session_core.lifecycle.turn import TurnRunner
 from session_core.routing.entries import SessionEntry
 from session_core.routing.recovery import is_finally_ended
 from session_core.routing.session_store import SessionStore
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 __all__ = ["VIEWER_SOURCES", "Agent", "AgentFactory", "AgentResult", "Reply", "SessionRuntime"]
 

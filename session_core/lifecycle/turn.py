@@ -19,11 +19,9 @@ from session_core.event_loops import get_running_loop
 from session_core.hooks import Hooks
 from session_core.hooks.calls import Reporter, log_fault
 from session_core.lifecycle.agent_cache import AgentCache
-from session_core.lifecycle.agent_turn import AgentTurn
+from session_core.lifecycle.agent_turn import Agent, AgentFactory, AgentTurn
 from session_core.lifecycle.cache_table import CachedTurn
 from session_core.lifecycle.replies import (
-    Agent,
-    AgentFactory,
     AgentResult,
     PendingTitles,
     Reply,

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
 
+from session_core._typing import Self
 from session_core.aio import AsyncWrapper, make_async
 from session_core.compression.types import UndoPlan, UndoResult
 from session_core.errors import Corrupt, InvalidInput
@@ -54,12 +55,6 @@ from session_core.maintenance.types import (
 from session_core.routing.session_store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
 from session_core.types import Page, SessionFilter
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
 
 DEFAULT_FOR_S = 20.0
 """How long one call works before it returns its progress; the same call continues."""

@@ -8,18 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
+from session_core._typing import Self
 from session_core.compression.types import COMPRESS
+from session_core.ledger.types import Batch, StoredPlan
 from session_core.maintenance.kinds import PLAN_KINDS
 from session_core.routing.entries import SessionEntry
 from session_core.types import Holder, InventoryItem, SessionFilter, Sizes
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from session_core.ledger.types import Batch, StoredPlan
-
 
 ProtectionReason = Literal[
     "live",

@@ -6,13 +6,17 @@ states. Every call reads the table, or the file if there is no database; no entr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
+from session_core._typing import Self
 from session_core.chats import SessionSource
+from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput
 from session_core.home import is_same_file
 from session_core.hooks import Hooks
@@ -29,14 +33,6 @@ from session_core.routing.settings import HasActiveProcesses, StoreSettings
 from session_core.routing.sql_backend import SqlBackend
 from session_core.routing.turns import TurnRecords
 from session_core.state.protocol import StateDatabase
-
-if TYPE_CHECKING:
-    import os
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from session_core.config import GatewayConfig
 
 
 class SessionStore:

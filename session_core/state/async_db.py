@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio import CancelScope, sleep
 
+from session_core._typing import Self
 from session_core.aio import AsyncWrapper, ThreadKind, make_async
 from session_core.errors import InvalidInput
 from session_core.state.polling import ChangePoller
@@ -22,13 +24,7 @@ from session_core.state.protocol import (
     StateDatabase,
     StopSignal,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from session_core.types import EventPage, HomeKind
+from session_core.types import EventPage, HomeKind
 
 P = ParamSpec("P")
 R = TypeVar("R")

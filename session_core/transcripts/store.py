@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from session_core._typing import Self
 from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.state.cursors import decode_cursor, encode_cursor
 from session_core.state.polling import ChangePoller
@@ -55,9 +56,6 @@ from session_core.types import (
     SearchUnit,
     SessionFilter,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _REFRESH_S = 0.3
 _LIST_REFRESH_S = 0.02

@@ -367,7 +367,7 @@ def collect_imported(steps: Iterable[Step]) -> dict[str, list[Any]]:
 
 
 def _read_state(db: StateDatabase, session_id: str) -> list[Any]:
-    row = db.get_session(session_id) or {}
+    row: Mapping[str, Any] = db.get_session(session_id) or {}
     return encode_state(db.get_revision(session_id), row.get("title"), row.get("archived"))
 
 

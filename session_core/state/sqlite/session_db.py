@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
+from session_core._typing import Self
 from session_core.state import validation
 from session_core.state.sqlite import opening
 from session_core.state.sqlite.admin import SqliteAdmin
@@ -29,11 +29,7 @@ from session_core.state.sqlite.session_lists import SqliteLists
 from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
 from session_core.state.sqlite.transaction import ReadSnapshot
 from session_core.state.sqlite.usage import SqliteUsage
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from session_core.types import HomeKind
+from session_core.types import HomeKind
 
 
 class SqliteRows(RowReader, RowWriter, RowDeleter, SessionCopier, MessageCompactor):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from session_core.errors import NotFound
+from session_core.transcripts.index import Index
+from session_core.transcripts.indexer import Indexer
 from session_core.transcripts.keep.database import SQL, request_clearing
 from session_core.transcripts.keep.forgetting import Forgetting, SessionAccess
 from session_core.transcripts.keep.keeper import Keeper
@@ -18,10 +19,6 @@ from session_core.transcripts.keep.types import (
     KeepStatus,
     KeptCounts,
 )
-
-if TYPE_CHECKING:
-    from session_core.transcripts.index import Index
-    from session_core.transcripts.indexer import Indexer
 
 
 class Keep:
