@@ -16,6 +16,17 @@ SqliteChoice = Literal["standard", "bundled"]
 HomeKind = Literal["own", "hermes", "absent"]
 """A home of our own, a Hermes home, or a Hermes home without a state database."""
 
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """The features of a home that not every home has."""
+
+    payloads: bool
+    """Messages can have `payload_json`."""
+    state: bool
+    """`db.state` is available."""
+
+
 LinkKind = Literal["continuation", "branch", "delegate", "other"]
 """The meaning of `parent_session_id`; only a continuation is the same conversation."""
 
@@ -116,6 +127,7 @@ class MessageRow(MessageColumns, total=False):
     effect_disposition: str | None
     compacted: int
     api_content: str | None
+    payload_json: str | None
 
 
 class Revision(NamedTuple):
@@ -248,6 +260,8 @@ class SessionSummary:
     """Input and output tokens of the whole conversation."""
     cost: float = 0.0
     """US dollars of the whole conversation."""
+    user_id: str | None = None
+    chat_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

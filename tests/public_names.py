@@ -36,7 +36,7 @@ def _list_classes(module: Any) -> list[str]:
     return [name for name, value in classes if value.__module__ == module.__name__]
 
 
-PARTS = ("rows", "routes", "admin")
+PARTS = ("rows", "routes", "admin", "meta", "state", "sdk")
 
 
 def get_part(engine: type, part: str) -> Any:

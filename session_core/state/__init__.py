@@ -5,6 +5,13 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
-        "protocol": ("RouteStorage", "RowStorage", "StateAdmin"),
+        "protocol": (
+            "MetaStorage",
+            "RouteStorage",
+            "RowStorage",
+            "SdkStorage",
+            "StateAdmin",
+            "StateStorage",
+        ),
     },
 )

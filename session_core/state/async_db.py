@@ -18,10 +18,13 @@ from session_core.aio import AsyncWrapper, ThreadKind, make_async
 from session_core.errors import InvalidInput
 from session_core.state.polling import ChangePoller
 from session_core.state.protocol import (
+    MetaStorage,
     RouteStorage,
     RowStorage,
+    SdkStorage,
     StateAdmin,
     StateDatabase,
+    StateStorage,
     StopSignal,
 )
 from session_core.types import EventPage, HomeKind
@@ -113,6 +116,7 @@ class AsyncStateAdmin(_AsyncDatabasePart[StateAdmin]):
 
     check_integrity = _wrap_read(StateAdmin.check_integrity)
     find_drifted_sessions = _wrap_read(StateAdmin.find_drifted_sessions)
+    get_capabilities = _wrap_read(StateAdmin.get_capabilities)
     get_home_id = _wrap_read(StateAdmin.get_home_id)
     get_model_usage = _wrap_read(StateAdmin.get_model_usage)
     list_blocked_indexes = _wrap_read(StateAdmin.list_blocked_indexes)
@@ -128,6 +132,38 @@ class AsyncStateAdmin(_AsyncDatabasePart[StateAdmin]):
     vacuum = _wrap_change(StateAdmin.vacuum)
 
 
+class AsyncMetaStorage(_AsyncDatabasePart[MetaStorage]):
+    """Wraps `db.meta`; `MetaStorage` documents the methods."""
+
+    get_value = _wrap_read(MetaStorage.get_value)
+    set_value = _wrap_change(MetaStorage.set_value)
+    delete_value = _wrap_change(MetaStorage.delete_value)
+    compare_and_set = _wrap_change(MetaStorage.compare_and_set)
+    list_values = _wrap_read(MetaStorage.list_values)
+
+
+class AsyncStateStorage(_AsyncDatabasePart[StateStorage]):
+    """Wraps `db.state`; `StateStorage` documents the methods."""
+
+    read_session_state = _wrap_read(StateStorage.read_session_state)
+    change_session_state = _wrap_change(StateStorage.change_session_state)
+    read_user_state = _wrap_read(StateStorage.read_user_state)
+    change_user_state = _wrap_change(StateStorage.change_user_state)
+    read_app_state = _wrap_read(StateStorage.read_app_state)
+    change_app_state = _wrap_change(StateStorage.change_app_state)
+
+
+class AsyncSdkStorage(_AsyncDatabasePart[SdkStorage]):
+    """Wraps `db.sdk`; `SdkStorage` documents the methods."""
+
+    get_sessions = _wrap_read(SdkStorage.get_sessions)
+    find_platform_sessions = _wrap_read(SdkStorage.find_platform_sessions)
+    find_platform_messages = _wrap_read(SdkStorage.find_platform_messages)
+    update_message = _wrap_change(SdkStorage.update_message)
+    pop_message = _wrap_change(SdkStorage.pop_message)
+    delete_messages = _wrap_change(SdkStorage.delete_messages)
+
+
 class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
     """Wraps a database; `SessionDB` documents the methods.
 
@@ -140,6 +176,9 @@ class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
         self.rows = AsyncRowStorage(db.rows, db)
         self.routes = AsyncRouteStorage(db.routes, db)
         self.admin = AsyncStateAdmin(db.admin, db)
+        self.meta = AsyncMetaStorage(db.meta, db)
+        self.state = AsyncStateStorage(db.state, db)
+        self.sdk = AsyncSdkStorage(db.sdk, db)
 
     async def __aenter__(self) -> Self:
         return self

@@ -52,6 +52,26 @@ def encode_json(value: Any) -> str | None:
     return clean_text(value) if isinstance(value, str) else dump_json(value)
 
 
+def encode_payload(value: Any) -> str:
+    """Return the stored form of opaque JSON: a text as it is, any other value as ASCII JSON.
+
+    Raises:
+        InvalidInput: the text is not JSON, or the value has no JSON form.
+    """
+    if not isinstance(value, str):
+        return dump_json(value)
+    try:
+        value.encode()
+        # Numbers stay text: large ones take long to convert, or cannot be converted.
+        json.loads(value, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(
+            "payload_json must be JSON text or a value with a JSON form; pass a text through "
+            "json.dumps"
+        ) from error
+    return value
+
+
 def load_json(stored: str | bytes) -> Any:
     """Return the value of a JSON text, without lone surrogates.
 

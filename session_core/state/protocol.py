@@ -32,6 +32,7 @@ from session_core.types import (
     AppendManyResult,
     AppendResult,
     BlockedIndex,
+    Capabilities,
     Claim,
     EventPage,
     Finding,
@@ -61,10 +62,13 @@ from session_core.types import (
 )
 
 __all__ = [
+    "MetaStorage",
     "RouteStorage",
     "RowStorage",
+    "SdkStorage",
     "StateAdmin",
     "StateDatabase",
+    "StateStorage",
     "StepCallback",
     "StopSignal",
 ]
@@ -86,7 +90,7 @@ class StopSignal(Protocol):
 class StateDatabase(Protocol):
     """Sessions, messages, lineage, lists, search and the change feed of one home.
 
-    `rows`, `routes` and `admin` use the same connections and transactions.
+    Its parts use the same connections and transactions.
     """
 
     @property
@@ -95,6 +99,12 @@ class StateDatabase(Protocol):
     def routes(self) -> RouteStorage: ...
     @property
     def admin(self) -> StateAdmin: ...
+    @property
+    def meta(self) -> MetaStorage: ...
+    @property
+    def state(self) -> StateStorage: ...
+    @property
+    def sdk(self) -> SdkStorage: ...
 
     # The database itself, and its key-value pairs.
 
@@ -193,7 +203,8 @@ class StateDatabase(Protocol):
         """Append a message and return its id, with the revision before and after.
 
         With `create`, the fields of `create_session`, the same transaction creates a missing
-        session. With `expect`, another revision raises `Conflict`.
+        session. With `expect`, another revision raises `Conflict`. `payload_json` is stored
+        exactly: a text as it is, another value as JSON.
         """
 
     def append_messages(
@@ -384,7 +395,7 @@ class RowStorage(Protocol):
         without: Collection[str] = (),
         **fields: Any,
     ) -> None:
-        """Create a session with the columns of another, except `without` and `fields`."""
+        """Create a session with the columns and state of another, except `without` and `fields`."""
 
     def put_session_fields(self, session_id: str, fields: Row) -> bool: ...
     def read_belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]: ...
@@ -464,6 +475,7 @@ class StateAdmin(Protocol):
     """Upkeep and reports of one home."""
 
     def get_home_id(self) -> str | None: ...
+    def get_capabilities(self) -> Capabilities: ...
     def list_holders(self) -> list[Holder]: ...
     def get_model_usage(self, session_id: str) -> list[dict[str, Any]]: ...
     def recount_session(self, session_id: str) -> bool: ...
@@ -489,3 +501,64 @@ class StateAdmin(Protocol):
 
     def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
         """Rewrite the file without its free pages; writes of other processes are kept."""
+
+
+class MetaStorage(Protocol):
+    """Key-value pairs of applications, apart from those of Hermes and ours."""
+
+    def get_value(self, key: str) -> str | None: ...
+    def set_value(self, key: str, value: str) -> None: ...
+    def delete_value(self, key: str) -> bool: ...
+    def compare_and_set(self, key: str, value: str | None, *, expect: str | None) -> bool:
+        """Store a value if the present one is `expect`; None stands for a missing key."""
+
+    def list_values(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 1000
+    ) -> dict[str, str]:
+        """Return the values whose keys begin with `prefix`, in the order of code points."""
+
+
+class StateStorage(Protocol):
+    """State as JSON values by key; a change sets or removes some keys and reads none.
+
+    That of a session is deleted, restored, exported and copied with it. That of users and
+    applications outlives all sessions.
+    """
+
+    def read_session_state(self, session_id: str) -> dict[str, Any]: ...
+    def change_session_state(
+        self, session_id: str, changes: Row, *, remove: Collection[str] = ()
+    ) -> None: ...
+    def read_user_state(self, app: str, user_id: str) -> dict[str, Any]: ...
+    def change_user_state(
+        self, app: str, user_id: str, changes: Row, *, remove: Collection[str] = ()
+    ) -> None: ...
+    def read_app_state(self, app: str) -> dict[str, Any]: ...
+    def change_app_state(self, app: str, changes: Row, *, remove: Collection[str] = ()) -> None: ...
+
+
+class SdkStorage(Protocol):
+    """Changes and look-ups of single messages and sessions, for interfaces of agent SDKs."""
+
+    def get_sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]: ...
+    def find_platform_sessions(
+        self,
+        source: str,
+        chat_id: str,
+        *,
+        user_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> list[SessionRow]: ...
+    def find_platform_messages(
+        self, session_id: str, platform_message_ids: Iterable[str]
+    ) -> dict[str, MessageRow]:
+        """Return messages by their ids on a platform, also rewound and compacted ones."""
+
+    def update_message(self, message_id: int, /, **columns: Any) -> Revision:
+        """Overwrite columns of a message; the revision counts it as a rewind."""
+
+    def pop_message(self, session_id: str) -> MessageRow | None:
+        """Take back the newest live message, as a rewind does, and return it."""
+
+    def delete_messages(self, session_id: str, message_ids: Ids) -> int:
+        """Delete messages; ids that the session does not have are skipped."""

@@ -22,5 +22,10 @@ def read_script(name: str, package: str = _DEFAULT_PACKAGE) -> str:
 
 def split_statements(name: str, package: str = _DEFAULT_PACKAGE) -> list[str]:
     """Return the statements of a script one by one, to run them in a transaction."""
-    lines = [line for line in read_script(name, package).splitlines() if not line.startswith("--")]
+    return split_block(read_script(name, package))
+
+
+def split_block(block: str) -> list[str]:
+    """Return the statements of a block one by one."""
+    lines = [line for line in block.splitlines() if not line.startswith("--")]
     return [part.strip() for part in re.split(r";\s*\n", "\n".join(lines) + "\n") if part.strip()]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, InvalidInput, NotFound
-from session_core.compression import NotCompressed, UndoResult, locks
+from session_core.compression import NotCompressed, UndoPlan, UndoResult, locks
 from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")
@@ -246,3 +246,30 @@ def test_concurrent_undo_error_names_batch(chat: Chat) -> None:
     chat.ledger.prepare_step("s-one", undoing, (), undoes=step.id)
     with pytest.raises(Conflict, match=f"batch {result.batch}"):
         chat.ledger.prepare_step("s-two", undoing, (), undoes=step.id)
+
+
+@pytest.mark.requirement("state:state")
+@pytest.mark.parametrize("kind", ["own"], indirect=True)
+def test_continuation_carries_payloads_and_state(chat: Chat) -> None:
+    old = chat.session_id
+    for row in chat.db.get_messages(old):
+        chat.db.sdk.update_message(row["id"], payload_json=[row["id"]])
+    chat.db.state.change_session_state(old, {"key": 1})
+    before = chat.whole()
+    result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
+    payloads = [row["payload_json"] for row in chat.db.get_messages(result.session_id)]
+    assert payloads[-LAST:] == [f"[{row['id']}]" for row in chat.db.get_messages(old)][-LAST:]
+    assert chat.db.state.read_session_state(result.session_id) == {"key": 1}
+    assert isinstance(chat.compressor().undo(result.batch), UndoResult)
+    assert chat.whole() == before
+
+
+@pytest.mark.parametrize("kind", ["own"], indirect=True)
+def test_changed_state_makes_undo_plan(chat: Chat) -> None:
+    result = chat.compressor().compress(
+        chat.session_id, summarize_short, shape="continuation", keep_last=LAST
+    )
+    chat.db.state.change_session_state(result.session_id, {"key": 2})
+    plan = chat.compressor().undo(result.batch)
+    assert isinstance(plan, UndoPlan)
+    assert plan.changed == ("ms_session_state",)

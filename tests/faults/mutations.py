@@ -237,6 +237,42 @@ def _optimize_index(db: SessionDB) -> None:
     db.set_meta("optimized", "yes")
 
 
+def _downgrade_schema(db: SessionDB) -> None:
+    """Take away what later numbers of our own schema have added."""
+    for sql in (
+        "DROP INDEX idx_sessions_chat",
+        "DROP TABLE ms_session_state",
+        "DROP TABLE ms_shared_state",
+        "ALTER TABLE messages DROP COLUMN payload_json",
+        "DELETE FROM state_meta WHERE key = 'mcp_sessions_schema'",
+    ):
+        db._write(lambda handle, sql=sql: handle.connection.execute(sql))
+
+
+def _append_payload(db: SessionDB) -> object:
+    return db.append_message("chat", "user", "needle", payload_json={"needle": 1})
+
+
+def _pop_message(db: SessionDB) -> object:
+    return db.sdk.pop_message("chat")
+
+
+def _delete_messages(db: SessionDB) -> object:
+    return db.sdk.delete_messages("chat", [_find_message_id(db, 2), _find_message_id(db, 6)])
+
+
+def _update_message(db: SessionDB) -> object:
+    return db.sdk.update_message(_find_message_id(db, 4), content="needle edited", tool_calls=None)
+
+
+def _set_state(db: SessionDB) -> None:
+    db.state.change_session_state("chat", {"was": 1, "stays": 2})
+
+
+def _change_state(db: SessionDB) -> None:
+    db.state.change_session_state("chat", {"is": [1]}, remove=["was"])
+
+
 def _vacuum_database(db: SessionDB) -> None:
     db.admin.vacuum()
     db.set_meta("vacuumed", "yes")
@@ -261,6 +297,21 @@ _MUTATIONS = (
     DatabaseMutation("append_message, journal", _append_message, kind="journal"),
     DatabaseMutation("append_messages", _append_messages),
     DatabaseMutation("append_messages, hermes", _append_messages, kind="hermes"),
+    DatabaseMutation("append_message, older schema", _append_payload, prepare=_downgrade_schema),
+    DatabaseMutation("sdk.pop_message", _pop_message),
+    DatabaseMutation("sdk.pop_message, hermes", _pop_message, kind="hermes"),
+    DatabaseMutation("sdk.delete_messages", _delete_messages),
+    DatabaseMutation("sdk.delete_messages, hermes", _delete_messages, kind="hermes"),
+    DatabaseMutation("sdk.update_message", _update_message),
+    DatabaseMutation("sdk.update_message, hermes", _update_message, kind="hermes"),
+    DatabaseMutation("state.change_session_state", _change_state, prepare=_set_state),
+    DatabaseMutation(
+        "state.change_user_state",
+        lambda db: db.state.change_user_state("app", "user", {"key": 1, "other": 2}),
+    ),
+    DatabaseMutation(
+        "state.change_app_state", lambda db: db.state.change_app_state("app", {"key": 1})
+    ),
     DatabaseMutation("end_session", lambda db: db.end_session("chat", "cli_close")),
     DatabaseMutation("promote_to_session_reset", lambda db: db.promote_to_session_reset("chat")),
     DatabaseMutation("reopen_session", lambda db: db.reopen_session("done")),
@@ -356,6 +407,17 @@ _MUTATIONS = (
     DatabaseMutation("admin.vacuum, journal", _vacuum_database, kind="journal"),
     DatabaseMutation("set_meta", lambda db: db.set_meta("key", "value")),
     DatabaseMutation("delete_meta", lambda db: db.delete_meta("prepared")),
+    DatabaseMutation("meta.set_value", lambda db: db.meta.set_value("key", "value")),
+    DatabaseMutation(
+        "meta.delete_value",
+        lambda db: db.meta.delete_value("key"),
+        prepare=lambda db: db.meta.set_value("key", "value"),
+    ),
+    DatabaseMutation(
+        "meta.compare_and_set",
+        lambda db: db.meta.compare_and_set("key", "value", expect=None),
+        kind="hermes",
+    ),
     DatabaseMutation(
         "set_meta, first of a home", lambda db: db.set_meta("key", "value"), kind="none"
     ),
@@ -381,7 +443,9 @@ READING_METHODS = frozenset(
         "find_messages",
         *("get_messages", "get_messages_as_conversation", "read_window", "message_count"),
         *("has_platform_message_id", "get_link_kind", "get_compression_tip"),
-        *("sanitize_title",),
+        *("sdk.get_sessions", "sdk.find_platform_sessions", "sdk.find_platform_messages"),
+        *("state.read_session_state", "state.read_user_state", "state.read_app_state"),
+        *("meta.get_value", "meta.list_values"),
         *("get_conversation_root", "get_compression_lineage", "list_children", "list_sessions"),
         *("summarize_session", "find_sessions", "search", "admin.find_drifted_sessions"),
         *("admin.check_integrity", "admin.list_sources", "admin.list_folders"),
@@ -402,6 +466,7 @@ READING_METHODS = frozenset(
             "admin.list_blocked_indexes",
             "rows.list_columns",
             "rows.check_rows_writable",
+            "admin.get_capabilities",
             "admin.get_home_id",
             "path",
             "snapshot",

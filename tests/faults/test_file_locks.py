@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from session_core import processes
+from session_core.errors import Unsupported
 from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import SessionFilter
 from tests.faults import state, template
@@ -29,6 +31,11 @@ def _read_in_snapshot(db: SessionDB) -> None:
         db.get_session("done")
 
 
+def _read_state(db: SessionDB, name: str, *owner: str) -> None:
+    with suppress(Unsupported):  # in a Hermes home
+        getattr(db.state, name)(*owner)
+
+
 READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "kind": lambda db: db.kind,
     "path": lambda db: db.path,
@@ -46,7 +53,15 @@ READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "get_session_title": lambda db: db.get_session_title("chat"),
     "get_session_by_title": lambda db: db.get_session_by_title("Trip"),
     "resolve_session_by_title": lambda db: db.resolve_session_by_title("Trip"),
-    "sanitize_title": lambda db: db.sanitize_title("Trip"),
+    "sdk.get_sessions": lambda db: db.sdk.get_sessions(["chat"]),
+    "sdk.find_platform_sessions": lambda db: db.sdk.find_platform_sessions("cli", "7"),
+    "sdk.find_platform_messages": lambda db: db.sdk.find_platform_messages("chat", ["7"]),
+    "state.read_session_state": lambda db: _read_state(db, "read_session_state", "chat"),
+    "state.read_user_state": lambda db: _read_state(db, "read_user_state", "app", "user"),
+    "state.read_app_state": lambda db: _read_state(db, "read_app_state", "app"),
+    "meta.get_value": lambda db: db.meta.get_value("key"),
+    "meta.list_values": lambda db: db.meta.list_values(),
+    "admin.get_capabilities": lambda db: db.admin.get_capabilities(),
     "get_next_title_in_lineage": lambda db: db.get_next_title_in_lineage("Trip"),
     "get_message": lambda db: db.get_message(1),
     "find_messages": lambda db: db.find_messages([1]),

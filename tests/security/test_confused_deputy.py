@@ -89,6 +89,7 @@ ACTS_AT_ONCE = {
     *("finalize_orphaned_compression_sessions", "remove_messages", "remove_rows"),
     *("clear_messages", "replace_messages", "rewind_to_message", "archive_and_compact"),
     *("delete_entries", "prune_old_entries"),
+    *("pop_message", "delete_messages", "update_message"),
 }
 """Methods that remove or rewrite without a plan."""
 

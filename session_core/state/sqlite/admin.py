@@ -15,11 +15,12 @@ from typing import Any
 from session_core import _sqlite3, processes
 from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, usage
+from session_core.state.sqlite import fts, integrity, lineage, opening, sessions, sizes, usage
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.vacuum import SqliteVacuum
 from session_core.types import (
     BlockedIndex,
+    Capabilities,
     Claim,
     Finding,
     Holder,
@@ -59,6 +60,18 @@ class SqliteAdmin(SqliteVacuum):
     def get_home_id(self) -> str | None:
         """Return the id that a home of our own got at its creation; other homes have none."""
         return self._read(lambda handle: sessions.find_meta(handle, opening.HOME_ID_KEY))
+
+    def get_capabilities(self) -> Capabilities:
+        """Return the features of this home that not every home has.
+
+        An older home of our own gets all of them at its first change.
+        """
+        return self._read(
+            lambda handle: Capabilities(
+                payloads=fts.is_own_index(handle) or handle.has_column("messages", "payload_json"),
+                state=fts.is_own_index(handle),
+            )
+        )
 
     def list_holders(self) -> list[Holder]:
         """Return the other processes that have the database open, if the system reports them."""

@@ -23,6 +23,7 @@ SELECT id, model_config FROM sessions WHERE parent_session_id = ? AND id <> ?1
 
 -- name: list_rows
 SELECT id, coalesce(length(CAST(content AS BLOB)), 0) + coalesce(length(tool_calls), 0)
+    + {payload_bytes}
 FROM messages WHERE session_id = ?
 
 -- name: delete_rows

@@ -109,9 +109,9 @@ class Connection:
         return {row[0] for row in rows}.difference(self.list_columns(table))
 
     def expand_sql(self, block: str) -> str:
-        """Return a block with its placeholders replaced by conditions of this home.
+        """Return a block with its placeholders replaced by expressions of this home.
 
-        They are `{live}`, `{compacted}` and `{visible}`.
+        They are `{live}`, `{compacted}`, `{visible}` and `{payload_bytes}`.
         """
         composed = self._composed.get(block)
         if composed is None:
@@ -129,6 +129,11 @@ class Connection:
             "live": live,
             "compacted": f"(active = 0 AND {compacted})",
             "visible": f"({live} OR {compacted})",
+            "payload_bytes": (
+                "coalesce(length(payload_json), 0)"
+                if self.has_column("messages", "payload_json")
+                else "0"
+            ),
         }
 
     def forget_session_counts(self, session_id: str) -> None:
@@ -144,6 +149,12 @@ class Connection:
         """Clear all caches after a rollback."""
         for memory in (self.cache, self.seen, self.kept):
             memory.clear()
+        self.forget_schema()
+
+    def forget_schema(self) -> None:
+        """Clear what was derived from the schema, after a change of it or a rollback."""
+        for memory in (self.schema, self._columns, self._composed):
+            memory.clear()
 
     def forget_if_changed(self) -> None:
         """Clear outdated caches; called at the start of each transaction."""
@@ -157,8 +168,7 @@ class Connection:
             (schema,) = self.connection.execute("PRAGMA schema_version").fetchone()
             if schema != self._schema_version:
                 self._schema_version = schema
-                for memory in (self.schema, self._columns, self._composed):
-                    memory.clear()
+                self.forget_schema()
 
     def open_snapshot(self) -> Snapshot:
         """Return a context manager in which all reads see one moment of the database."""

@@ -356,6 +356,7 @@ class SqliteStore:
                     overdue=get_file_bytes(processes.get_sidecar_path(self.path, "-wal"))
                     > _LONG_WAL_BYTES,
                     leftovers=fts.index_batch,
+                    prepare=opening.update_schema_once if own else lambda _: None,
                 )
             return self.pool.writer
 

@@ -187,7 +187,8 @@ class _DeletionBatch:
             return False
         self._handle.forget_session_counts(session_id)
         # If the room ends here, these messages are deleted, and the session row in a later batch.
-        for row_id, size in self._handle.connection.execute(SQL["list_rows"], (session_id,)):
+        statement = self._handle.expand_sql(SQL["list_rows"])
+        for row_id, size in self._handle.connection.execute(statement, (session_id,)):
             if self.room <= 0:
                 return False
             self.rows.append(row_id)

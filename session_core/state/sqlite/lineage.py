@@ -361,6 +361,26 @@ def _find_origin_cached(handle: Connection, session_id: str) -> SessionOrigin:
     return origins[session_id]
 
 
+def find_owner(handle: Connection, row: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the user and the chat of a session, inherited if necessary.
+
+    The links are cached as in `find_root_cached`, for read-only callers.
+    """
+    user_id, chat_id = row.get("user_id") or None, row.get("chat_id") or None
+    seen = {row["id"]}
+    current = row["id"] if row["parent_session_id"] is not None else None
+    while current is not None and not (user_id and chat_id):
+        current = find_continued_cached(handle, current)
+        if current is None or current in seen:
+            break
+        seen.add(current)
+        chat_column = "chat_id" if handle.has_column("sessions", "chat_id") else "NULL"
+        owner = handle.fetch_row(SQL["get_owner"].format(chat_column), (current,)) or {}
+        user_id = user_id or owner.get("user_id") or None
+        chat_id = chat_id or owner.get("chat_id") or None
+    return user_id, chat_id
+
+
 def list_heirs(
     handle: Connection, columns: tuple[str, ...], matches: str, values: Mapping[str, Any]
 ) -> str | None:

@@ -61,5 +61,8 @@ child.source <> 'tool' AND CASE
     ELSE 1
 END
 
+-- name: get_owner
+SELECT user_id, {} AS chat_id FROM sessions WHERE id = ?
+
 -- name: get_origin
 SELECT source, {} AS git_repo_root, {} AS cwd FROM sessions WHERE id = ?

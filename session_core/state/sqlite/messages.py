@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, cast
 
 from session_core import _sqlite3
-from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
+from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound, Unsupported
 from session_core.state import content, sql_blocks, validation
 from session_core.state.sqlite import admin, fts, sessions
 from session_core.state.sqlite.connection import DISK_FULL_MESSAGE, Connection, quote_name
@@ -52,6 +52,12 @@ _PRIVATE_PREFIX = "_"
 
 _STORABLE_TYPES = (str, bytes, int, float)
 _KNOWN_COLUMNS = (*_PLAIN_COLUMNS, *_JSON_COLUMNS, *_SET_BY_VERBS, "observed")
+_FIXED_COLUMNS = ("id", "session_id", "active", "compacted", "timestamp")
+"""Columns that an update never sets."""
+
+_PAYLOAD = "payload_json"
+"""The column of the opaque JSON of an application."""
+
 _TICK_S = 0.000001
 """Distance between messages of one batch without times of their own."""
 
@@ -188,12 +194,7 @@ class SqliteMessages(SqliteOperations):
             target = _read_message(handle, session_id, target_message_id)
             if target["role"] != "user":
                 raise InvalidInput(f"message {target_message_id} is not a user message")
-            handle.forget_session_counts(session_id)
-            since = {"id": session_id, "since": target_message_id}
-            with flag_changes(handle, session_id, target_message_id):
-                rewound = handle.run_change(handle.expand_sql(SQL["rewind_rows"]), since)
-            # The rewind count is part of the revision, so a rewind always changes it.
-            handle.run_change(SQL["count_rewind"], (session_id,))
+            rewound = rewind_rows(handle, session_id, target_message_id)
             last = handle.fetch_value(handle.expand_sql(SQL["get_last_live"]), (session_id,))
             return RewindResult(target, rewound, last)
 
@@ -242,6 +243,17 @@ class SqliteMessages(SqliteOperations):
             return deleted
 
         return self._write(step)
+
+
+def rewind_rows(handle: Connection, session_id: str, since: int) -> int:
+    """Hide the live messages from an id on; return how many."""
+    handle.forget_session_counts(session_id)
+    bounds = {"id": session_id, "since": since}
+    with flag_changes(handle, session_id, since):
+        rewound = handle.run_change(handle.expand_sql(SQL["rewind_rows"]), bounds)
+    # The rewind count is part of the revision, so a rewind always changes it.
+    handle.run_change(SQL["count_rewind"], (session_id,))
+    return rewound
 
 
 def decode_row(row: dict[str, Any]) -> MessageRow:
@@ -327,6 +339,8 @@ def _insert_statement(handle: Connection, names: tuple[str, ...]) -> tuple[str, 
     """Return the INSERT for these columns, and those of them that this home has."""
     insert = handle.cache.get(("insert", names))
     if insert is None:
+        if _PAYLOAD in names:
+            _require_payload_column(handle)
         present_names = [name for name in names if handle.has_column("messages", name)]
         unknown = (
             set(names)
@@ -335,19 +349,44 @@ def _insert_statement(handle: Connection, names: tuple[str, ...]) -> tuple[str, 
             - handle.list_computed_columns("messages")
         )
         for name in sorted(name for name in unknown if not name.startswith(_PRIVATE_PREFIX)):
-            valid = sorted(
-                {*_KNOWN_COLUMNS, *_ALIASES, *handle.list_columns("messages")} - {*_OWN_COLUMNS}
-            )
-            raise InvalidInput(
-                f"unknown column {name!r} of a message; valid are {', '.join(valid)}, and names "
-                f"that begin with {_PRIVATE_PREFIX}, which are ignored"
-            )
+            raise _make_unknown_error(handle, name)
         columns = ", ".join(map(quote_name, ["session_id", *present_names]))
         marks = ", ".join("?" * (len(present_names) + 1))
         insert = f"INSERT INTO messages ({columns}) VALUES ({marks})", present_names  # noqa: S608 -- columns that the table has
         if not unknown:  # markers differ from message to message
             handle.cache["insert", names] = insert
     return cast("tuple[str, list[str]]", insert)
+
+
+def _make_unknown_error(handle: Connection, name: str) -> InvalidInput:
+    valid = sorted({*_KNOWN_COLUMNS, *_ALIASES, *handle.list_columns("messages")} - {*_OWN_COLUMNS})
+    return InvalidInput(
+        f"unknown column {name!r} of a message; valid are {', '.join(valid)}, and names "
+        f"that begin with {_PRIVATE_PREFIX}, which are ignored"
+    )
+
+
+def _require_payload_column(handle: Connection) -> None:
+    if not handle.has_column("messages", _PAYLOAD):
+        raise Unsupported(
+            "the messages of this home have no payload_json; store the payload in a home of our own"
+        )
+
+
+def require_columns(handle: Connection, names: Iterable[str]) -> None:
+    """Refuse columns that the messages of this home do not have.
+
+    Raises:
+        InvalidInput: a column is unknown.
+        Unsupported: this home lacks a known column.
+    """
+    for name in names:
+        if name == _PAYLOAD:
+            _require_payload_column(handle)
+        elif not handle.has_column("messages", name):
+            if name not in _KNOWN_COLUMNS:
+                raise _make_unknown_error(handle, name)
+            raise Unsupported(f"the messages of this home have no {name}")
 
 
 def _update_counters(
@@ -388,19 +427,50 @@ def _encode_message(message: Mapping[str, Any], now: float) -> dict[str, Any]:
     for name, value in message.items():
         if name in _SET_BY_VERBS or value is None or (name in _OFTEN_EMPTY_FIELDS and not value):
             continue
-        if name in _JSON_COLUMNS:
-            values[name] = content.encode_json(value)
-        elif name == "observed":
-            values[name] = int(bool(value))
-        elif name == "message_id":
+        if name == "message_id":
             values["platform_message_id"] = str(value)
         elif name == "name":
             values["tool_name"] = _find_tool_name(message)
         elif name.startswith(_PRIVATE_PREFIX) and not isinstance(value, _STORABLE_TYPES):
             continue  # a marker of its author
         else:
-            values[name] = content.clean_text(value) if isinstance(value, str) else value
+            values[name] = _encode_column(name, value)
     return values
+
+
+def _encode_column(name: str, value: Any) -> Any:
+    """Return the stored value of a column that is not empty."""
+    if name == _PAYLOAD:
+        return content.encode_payload(value)
+    if name in _JSON_COLUMNS:
+        return content.encode_json(value)
+    if name == "observed":
+        return int(bool(value))
+    return content.clean_text(value) if isinstance(value, str) else value
+
+
+def encode_update(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored values of columns to overwrite; None empties a column.
+
+    Raises:
+        InvalidInput: there are none, or one of them cannot be set.
+    """
+    if not columns:
+        raise InvalidInput("give at least one column to update, such as content")
+    for name in columns:
+        if name in _FIXED_COLUMNS or name in _ALIASES:
+            raise InvalidInput(f"{name} of a message cannot be updated; leave it out")
+    role = columns.get("role", "user")
+    if not isinstance(role, str) or not role:
+        raise InvalidInput("a message needs a role, such as 'user'")
+    return {
+        name: content.encode_content(value)
+        if name == "content"
+        else None
+        if value is None
+        else _encode_column(name, value)
+        for name, value in columns.items()
+    }
 
 
 def _find_tool_name(message: Mapping[str, Any]) -> str:

@@ -48,7 +48,17 @@ _MAX_WAL_BYTES = 16 << 20
 HOME_ID_KEY = "mcp_sessions_home"
 """The key in `state_meta` that marks a database as our own."""
 
-_SELECT_HOME_ID = "SELECT value FROM state_meta WHERE key = ?"
+_SELECT_META = "SELECT value FROM state_meta WHERE key = ?"
+
+_SCHEMA_KEY = "mcp_sessions_schema"
+"""The key in `state_meta` of the number of our own schema, which is 1 without it."""
+
+OWN_SCHEMA_SQL = sql_blocks.load_blocks("own_schema")
+
+_SCHEMA_STEPS = (OWN_SCHEMA_SQL["add_application_data"],)
+"""The statements that lead from each number to the next."""
+
+OWN_SCHEMA = 1 + len(_SCHEMA_STEPS)
 
 HERMES_OWNER = "hermes"
 """The owner of every Hermes home, which has no id of its own."""
@@ -146,7 +156,7 @@ def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
             )
     if not handle.has_column("state_meta") or handle.fetch_value(_SELECT_VIEW, ("state_meta",)):
         return "hermes"
-    mark = handle.fetch_value(_SELECT_HOME_ID, (HOME_ID_KEY,))
+    mark = handle.fetch_value(_SELECT_META, (HOME_ID_KEY,))
     return "hermes" if mark is None else "own"
 
 
@@ -162,9 +172,7 @@ def find_owner(path: Path) -> str | None:
         handle = open_reader(path)
         with closing(handle.connection):
             kind = find_home_kind(handle, path)
-            return (
-                str(handle.fetch_value(_SELECT_HOME_ID, (HOME_ID_KEY,))) if kind == "own" else kind
-            )
+            return str(handle.fetch_value(_SELECT_META, (HOME_ID_KEY,))) if kind == "own" else kind
     except _sqlite3.load_library().Error as error:
         raise translate_error(error, path) from error
 
@@ -218,11 +226,43 @@ def _write_schema(handle: Connection) -> None:
     # Looked up under the lock: another process may have created the tables first.
     if handle.has_column("sessions"):
         return
+    _create_tables(handle)
+    # In the transaction of the tables: without this mark it would be taken for a Hermes home.
+    handle.run_change("INSERT INTO state_meta VALUES (?, ?)", (HOME_ID_KEY, uuid.uuid4().hex))
+
+
+def _create_tables(handle: Connection) -> None:
     for name in ("schema", "index"):
         for statement in sql_blocks.split_statements(name):
             handle.run_change(statement)
-    # In the transaction of the tables: without this mark it would be taken for a Hermes home.
-    handle.run_change("INSERT INTO state_meta VALUES (?, ?)", (HOME_ID_KEY, uuid.uuid4().hex))
+    update_schema(handle)
+
+
+def update_schema_once(handle: Connection) -> None:
+    """Bring a home of our own to the present schema, unless that is known of this connection."""
+    # In the transaction of the first change, so that both are stored or none.
+    if _SCHEMA_KEY not in handle.cache:
+        update_schema(handle)
+        handle.cache[_SCHEMA_KEY] = True
+
+
+def update_schema(handle: Connection) -> None:
+    """Bring a home of our own to the present schema, in the open transaction."""
+    number = _read_schema_number(handle)
+    # A home of a newer version has more, never less.
+    if number >= OWN_SCHEMA:
+        return
+    for block in _SCHEMA_STEPS[number - 1 :]:
+        for statement in sql_blocks.split_block(block):
+            handle.run_change(statement)
+    values = (_SCHEMA_KEY, str(OWN_SCHEMA))
+    handle.run_change("INSERT OR REPLACE INTO state_meta VALUES (?, ?)", values)
+    handle.forget_schema()
+
+
+def _read_schema_number(handle: Connection) -> int:
+    stored = handle.fetch_value(_SELECT_META, (_SCHEMA_KEY,))
+    return int(stored) if str(stored).isdecimal() else 1
 
 
 def _connect(uri: str) -> Connection:
@@ -245,9 +285,7 @@ def open_empty() -> Connection:
     handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
     handle.stands_in = True
     handle.connection.execute("PRAGMA foreign_keys=ON")
-    for name in ("schema", "index"):
-        for statement in sql_blocks.split_statements(name):
-            handle.run_change(statement)
+    _create_tables(handle)
     return handle
 
 

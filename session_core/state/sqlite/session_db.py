@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from pathlib import Path
 from types import TracebackType
 
 from session_core._typing import Self
@@ -24,11 +23,13 @@ from session_core.state.sqlite.routes import SqliteRoutes
 from session_core.state.sqlite.rows.delete import RowDeleter
 from session_core.state.sqlite.rows.read import RowReader, SessionCopier
 from session_core.state.sqlite.rows.write import RowWriter
+from session_core.state.sqlite.sdk import SqliteSdk
 from session_core.state.sqlite.search.search import Search
 from session_core.state.sqlite.session_lists import SqliteLists
 from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
 from session_core.state.sqlite.transaction import ReadSnapshot
 from session_core.state.sqlite.usage import SqliteUsage
+from session_core.state.sqlite.values import SqliteMeta, SqliteState
 from session_core.types import HomeKind
 
 
@@ -67,8 +68,9 @@ class SessionDB(
     A Hermes database is read and written in its own format. A missing file is created at the first
     write, as a home of our own. Instances are thread-safe and must not be used across a fork.
 
-    `rows` has the rows as they are stored, `routes` the sessions of chats, and `admin` upkeep and
-    reports; all use the same connections. `in_hermes_home` means that the folder was detected as a
+    `rows` has the rows as they are stored, `routes` the sessions of chats, `admin` upkeep and
+    reports, `meta` and `state` values of applications, and `sdk` changes and look-ups for agent
+    SDKs; all use the same connections. `in_hermes_home` means that the folder was detected as a
     Hermes home: if it has the marks of one and no database, no database is created in it.
     `load_extension` loads the extension that the CJK index of a Hermes home needs, if no other user
     can write that file.
@@ -94,24 +96,19 @@ class SessionDB(
         )
         super().__init__(store)
         self.path = store.path
+        self.folder = store.path.parent
+        self.read_only = store.read_only
         self.rows = SqliteRows(store)
         self.routes = SqliteRoutes(store)
         self.admin = SqliteAdmin(store)
+        self.meta = SqliteMeta(store)
+        self.state = SqliteState(store)
+        self.sdk = SqliteSdk(store)
 
     @property
     def kind(self) -> HomeKind:
         """The kind of this home; a missing file becomes a home of our own at the first write."""
         return self._store.kind
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the home."""
-        return self.path.parent
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the database was opened for reading only."""
-        return self._store.read_only
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
         """Run the changes of this task in the block as one transaction.

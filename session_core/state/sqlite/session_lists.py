@@ -336,6 +336,7 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
     archived, ended_at = row.get("archived"), row["ended_at"]
     preview, preview_id = _read_preview(handle, session_id)
     origin = lineage.find_origin(handle, row)
+    user_id, chat_id = lineage.find_owner(handle, row)
     cost, tokens = _compute_amounts(handle, row)
     return SessionSummary(
         id=session_id,
@@ -357,6 +358,8 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
         model=row.get("model"),
         tokens=tokens,
         cost=cost,
+        user_id=user_id,
+        chat_id=chat_id,
     )
 
 

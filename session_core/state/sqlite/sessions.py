@@ -33,11 +33,11 @@ class SqliteSessions(SqliteOperations):
         """Store a value in `state_meta`."""
         if not isinstance(key, str) or not isinstance(value, str):
             raise InvalidInput("a key and a value of state_meta must be text")
-        self._write(partial(_change_meta, sql=SQL["set_meta"], values=(key, value)))
+        self._write(partial(change_meta, sql=SQL["set_meta"], values=(key, value)))
 
     def delete_meta(self, key: str) -> bool:
         """Delete a value of `state_meta`; return whether it existed."""
-        return self._write(partial(_change_meta, sql=SQL["delete_meta"], values=(key,)))
+        return self._write(partial(change_meta, sql=SQL["delete_meta"], values=(key,)))
 
     def create_session(
         self,
@@ -248,7 +248,8 @@ def check_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict
     return encode_new_session(session_id, columns)
 
 
-def _change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
+def change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
+    """Run a change of one key of `state_meta`; return whether a row changed."""
     if not handle.has_column("state_meta"):
         raise Unsupported("this home has no table state_meta; open it once with a newer Hermes")
     return handle.run_change(sql, values) > 0
@@ -407,8 +408,6 @@ def _encode_number(name: str, value: Any) -> float | None:
 
 class SqliteTitles(SqliteOperations):
     """Titles of sessions."""
-
-    sanitize_title = staticmethod(titles.clean_title)
 
     def set_session_title(self, session_id: str, title: str | None) -> bool:
         """Set or clear a title; it moves from an ancestor of the same conversation.

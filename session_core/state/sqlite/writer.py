@@ -44,9 +44,11 @@ class Writer:
         check: Callable[[], None] = lambda: None,
         overdue: bool = False,
         leftovers: Callable[[Connection], bool] = lambda _: False,
+        prepare: Callable[[Connection], None] = lambda _: None,
     ) -> None:
         self._open_handle = open_handle
         self._leftovers = leftovers
+        self._prepare = prepare
         self._patience_s = patience_s
         self._wait_ms = int(min(patience_s, _MAX_WAIT_S) * 1000)
         self._checkpointer = Checkpointer(own=own, wait_ms=self._wait_ms, overdue=overdue)
@@ -109,7 +111,9 @@ class Writer:
     def begin_transaction(self, job: WriteJob) -> None:
         """Wait for the connection and begin a transaction; the caller must end it in any case."""
         self._acquire_connection(job)
-        self._begin_immediate(job, self._open_connection(), job.deadline)
+        handle = self._open_connection()
+        self._begin_immediate(job, handle, job.deadline)
+        self._prepare(handle)
 
     def end_transaction(self, job: WriteJob, *, commit: bool) -> None:
         """Commit or roll back a transaction and release the connection."""
@@ -258,6 +262,9 @@ class Writer:
         handle = self._open_connection()
         try:
             self._begin_immediate(job, handle, deadline)
+            # Leftover work needs nothing new, and does not precede a change.
+            if step is not self._leftovers:
+                self._prepare(handle)
             result = step(handle)
             self._commit_transaction(job)
         except BaseException:

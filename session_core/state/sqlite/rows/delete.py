@@ -203,28 +203,28 @@ class RowDeleter(SqliteOperations):
                 raise make_changed_error(f"a row of {table}")
             if after:
                 _forget_counts(handle, RowImages(table, shape.columns, tuple(rows)))
+                ids = [rows[0][shape.columns.index("id")]] if table == MESSAGES else []
                 with _translate_constraint_errors(handle):
-                    _update_columns(handle, shape, rows[0], key, after)
+                    update_columns(handle, table, key, after, ids)
 
         self._write(step)
 
 
-def _update_columns(
+def update_columns(
     handle: Connection,
-    shape: TableShape,
-    row: Row,
+    table: str,
     key: Mapping[str, Any],
     after: Mapping[str, Any],
+    message_ids: Sequence[int] = (),
 ) -> None:
-    """Set columns of a row, and of a message in the search indexes too."""
-    ids = [row[shape.columns.index("id")]] if shape.table == MESSAGES else []
+    """Set columns of the row with a key, and of a message in the search indexes too."""
     before = fts.get_change_number(handle)
     # The index removes the old text of a row before it changes, and adds the new text after.
-    fts.remove_messages(handle, ids)
-    fts.repair_entries(handle, ids)
-    raw.update_rows(handle, shape.table, key, after)
-    fts.repair_entries(handle, ids)
-    fts.restore_messages(handle, ids, before)
+    fts.remove_messages(handle, message_ids)
+    fts.repair_entries(handle, message_ids)
+    raw.update_rows(handle, table, key, after)
+    fts.repair_entries(handle, message_ids)
+    fts.restore_messages(handle, message_ids, before)
 
 
 def _compute_revision_without(

@@ -22,6 +22,7 @@ from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import ESTIMATED_ROW_BYTES, list_belonging_columns
 from session_core.state.sqlite.rows import raw
 from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
+from session_core.state.sqlite.values import copy_session_state
 from session_core.types import RawText, RowImages, RowMismatch
 
 INTEGRITY_SQL = sql_blocks.load_blocks("integrity")
@@ -99,7 +100,12 @@ def split_owned_rows(
 ) -> tuple[list[RowImages], list[RowMismatch]]:
     """Return the rows that belong to these sessions, and refuse the rest."""
     owners = _list_owner_columns(handle)
-    owned = [_find_owner(image, owners, of) for image in images if not image.shared]
+    # Rows of a table that this home lacks have no owner; they are refused when they are written.
+    owned = [
+        _find_owner(image, owners, of) if raw.get_shape(handle, image.table) else image
+        for image in images
+        if not image.shared
+    ]
     referred = set(_iter_referred(handle, owned, owners))
     owned += [_list_needed(handle, image, referred) for image in images if image.shared]
     ordered = [image for image in images if not image.shared]
@@ -170,7 +176,7 @@ class SessionCopier(SqliteOperations):
     def copy_session(
         self, session_id: str, to_session_id: str, *, without: Collection[str] = (), **fields: Any
     ) -> None:
-        """Create a session with the columns of another, except `without` and `fields`.
+        """Create a session with the columns and state of another, except `without` and `fields`.
 
         It starts now. Columns in `without` get the values of a new session.
 
@@ -188,6 +194,7 @@ class SessionCopier(SqliteOperations):
             values = _list_settable_values(handle, "sessions", values)
             with translate_copy_errors():
                 handle.run_change(_build_insert("sessions", values), list(values.values()))
+            copy_session_state(handle, session_id, to_session_id)
 
         self._write(step)
 

@@ -1,0 +1,179 @@
+"""Single messages and sessions for interfaces of agent SDKs, reached as `db.sdk`.
+
+These interfaces take back or edit one message, remove some, and know messages and sessions by ids
+of their own platform.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from session_core.errors import NotFound
+from session_core.state import content, sql_blocks, validation
+from session_core.state.sqlite import deletion, messages, sessions
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.rows import delete
+from session_core.types import MessageRow, Revision, SessionRow
+
+SQL = sql_blocks.load_blocks("sdk")
+
+_CHUNK_VALUES = 500
+
+
+class SqliteSdk(SqliteOperations):
+    """Changes and look-ups of single messages and sessions."""
+
+    def get_sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
+        """Return sessions of one snapshot by their ids, in the given order.
+
+        Missing ones are left out.
+        """
+        ids = validation.parse_texts("session_ids", session_ids) or ()
+
+        def look(handle: Connection) -> dict[str, SessionRow]:
+            rows = {
+                row["id"]: cast("SessionRow", row)
+                for chunk, marks in _iter_chunks(ids)
+                for row in handle.fetch_rows(SQL["list_sessions"].format(marks=marks), chunk)
+            }
+            return {session_id: rows[session_id] for session_id in ids if session_id in rows}
+
+        return self._read(look)
+
+    def find_platform_sessions(
+        self,
+        source: str,
+        chat_id: str,
+        *,
+        user_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> list[SessionRow]:
+        """Return the sessions that have this chat of a platform, the newest start first."""
+        bounds = {"source": source, "chat_id": chat_id, "user_id": user_id, "thread_id": thread_id}
+        for name, value in bounds.items():
+            validation.check_text(name, value, needed=name in {"source", "chat_id"})
+
+        def look(handle: Connection) -> list[SessionRow]:
+            if not handle.has_column("sessions", "chat_id"):
+                return []  # without the column no session has a chat
+            return cast("list[SessionRow]", handle.fetch_rows(SQL["list_chat_sessions"], bounds))
+
+        return self._read(look)
+
+    def find_platform_messages(
+        self, session_id: str, platform_message_ids: Iterable[str]
+    ) -> dict[str, MessageRow]:
+        """Return messages of a session by their ids on a platform; missing ones are left out.
+
+        Rewound and compacted messages are found too. Of several messages with one id, a live one
+        counts before others, then the newest.
+        """
+        ids = validation.parse_texts("platform_message_ids", platform_message_ids) or ()
+
+        def look(handle: Connection) -> dict[str, MessageRow]:
+            statement = handle.expand_sql(SQL["list_platform_messages"])
+            rows = {
+                row["platform_message_id"]: messages.decode_row(row)
+                for chunk, marks in _iter_chunks(ids)
+                for row in handle.fetch_rows(statement.format(marks=marks), (session_id, *chunk))
+            }
+            return {name: rows[name] for name in ids if name in rows}
+
+        return self._read(look)
+
+    def update_message(self, message_id: int, /, **columns: Any) -> Revision:
+        """Overwrite columns of a message; return the revision of its session after.
+
+        `columns` are those of `append_message` except the time; None empties one. Acts at once.
+        The revision counts it as a rewind.
+
+        Raises:
+            NotFound: the message does not exist.
+            InvalidInput: a column is unknown, or its value is not valid.
+            Unsupported: this home has no column for it.
+        """
+        validation.check_number("message_id", message_id, needed=True)
+        values = messages.encode_update(columns)
+
+        def step(handle: Connection) -> Revision:
+            row = handle.fetch_row(messages.SQL["get_message"], (message_id,))
+            if row is None:
+                raise NotFound(f"no message {message_id!r:.40}; read its session for the ids")
+            messages.require_columns(handle, values)
+            handle.forget_session_counts(row["session_id"])
+            delete.update_columns(handle, "messages", {"id": message_id}, values, [message_id])
+            if "tool_calls" in values and row["active"] in (1, None):
+                _subtract_counts(handle, row["session_id"], 0, _count_new_calls(row, values))
+            handle.run_change(messages.SQL["count_rewind"], (row["session_id"],))
+            return sessions.get_revision(handle, row["session_id"])
+
+        return self._write(step)
+
+    def pop_message(self, session_id: str) -> MessageRow | None:
+        """Take back the newest live message, as a rewind does, and return it.
+
+        Return None if there is no live message. `restore_rewound` makes it live again.
+
+        Raises:
+            NotFound: the session does not exist.
+        """
+
+        def step(handle: Connection) -> MessageRow | None:
+            sessions.require_session(handle, session_id)
+            last_live = handle.expand_sql(messages.SQL["get_last_live"])
+            message_id = handle.fetch_value(last_live, (session_id,))
+            if message_id is None:
+                return None
+            row = handle.fetch_row(messages.SQL["get_message"], (message_id,)) or {}
+            calls = content.count_tool_calls(row["tool_calls"])
+            messages.rewind_rows(handle, session_id, message_id)
+            _subtract_counts(handle, session_id, 1, calls)
+            return messages.decode_row(row)
+
+        return self._write(step)
+
+    def delete_messages(self, session_id: str, message_ids: Sequence[int]) -> int:
+        """Delete messages of a session at once; return how many.
+
+        Ids that the session does not have are skipped.
+
+        Raises:
+            NotFound: the session does not exist.
+        """
+        ids = validation.parse_integers("message_ids", message_ids)
+
+        def step(handle: Connection) -> int:
+            sessions.require_session(handle, session_id)
+            bounds = {"session": session_id, "ids": json.dumps(ids)}
+            rows = handle.fetch_tuples(handle.expand_sql(SQL["list_to_delete"]), bounds)
+            handle.forget_session_counts(session_id)
+            deleted = deletion.delete_messages(handle, [row[0] for row in rows])
+            live_calls = [content.count_tool_calls(calls) for _, live, calls in rows if live]
+            _subtract_counts(handle, session_id, len(live_calls), sum(live_calls))
+            return deleted
+
+        return self._write(step)
+
+
+def _subtract_counts(
+    handle: Connection, session_id: str, message_count: int, call_count: int
+) -> None:
+    counts = {"id": session_id, "messages": message_count, "tool_calls": call_count}
+    handle.run_change(SQL["subtract_counts"], counts)
+
+
+def _count_new_calls(before: dict[str, Any], values: dict[str, Any]) -> int:
+    """Return the number of tool calls that an update removes; it is negative if it adds some."""
+    now = content.count_tool_calls(values["tool_calls"])
+    return content.count_tool_calls(before["tool_calls"]) - now
+
+
+def _iter_chunks(values: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield a bounded number of values at a time, with their placeholders."""
+    # Bound, not passed as JSON: older versions of SQLite cut JSON text at a NUL.
+    for start in range(0, len(values), _CHUNK_VALUES):
+        chunk = tuple(values[start : start + _CHUNK_VALUES])
+        yield chunk, ", ".join("?" * len(chunk))

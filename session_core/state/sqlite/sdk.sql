@@ -1,0 +1,23 @@
+-- name: list_chat_sessions
+SELECT * FROM sessions
+WHERE chat_id = :chat_id AND source = :source
+  AND (:user_id IS NULL OR user_id = :user_id) AND (:thread_id IS NULL OR thread_id = :thread_id)
+ORDER BY started_at DESC, id DESC
+
+-- name: list_platform_messages
+-- The row that counts comes last: a live one before others, then the newest.
+SELECT * FROM messages
+WHERE session_id = ? AND platform_message_id IN ({{marks}})
+ORDER BY {live}, id
+
+-- name: list_sessions
+SELECT * FROM sessions WHERE id IN ({marks})
+
+-- name: list_to_delete
+SELECT id, {live}, tool_calls FROM messages
+WHERE session_id = :session AND id IN (SELECT value FROM json_each(:ids))
+
+-- name: subtract_counts
+UPDATE sessions SET message_count = max(coalesce(message_count, 0) - :messages, 0),
+    tool_call_count = max(coalesce(tool_call_count, 0) - :tool_calls, 0)
+WHERE id = :id
