@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, cast
 
 from session_core.transcripts.format import FileFormat, SourceFile
@@ -22,20 +23,41 @@ from session_core.transcripts.roots import (
 )
 from session_core.transcripts.watch import RootSweeper
 
+_GET_TIME = attrgetter("identity.mtime_ns")
+_IS_GROWN = attrgetter("is_grown")
+
 
 @dataclass(slots=True)
 class Due:
-    """A file with something to read; a new one has an entry without an id."""
+    """A file with something to read."""
 
     root: RootCatalog
-    entry: SourceEntry
+    path: str
     identity: FileIdentity
     """The identity that the sweep saw."""
+    stored: SourceEntry | None
+    """The entry of the index, or None for a file that is new."""
+    _added: SourceEntry | None = None
+
+    @property
+    def entry(self) -> SourceEntry:
+        """The entry of the index; a new file has one without an id, made when it is asked for."""
+        if self.stored is not None:
+            return self.stored
+        if self._added is None:
+            root = self.root.root
+            self._added = SourceEntry(0, root.format.store, root.path, self.path, self.identity)
+        return self._added
+
+    @property
+    def is_new(self) -> bool:
+        """Return True if the index does not have the file."""
+        return self.stored is None
 
     @property
     def is_grown(self) -> bool:
         """Return True if the file was read to its end before."""
-        return self.entry.is_read
+        return self.stored is not None and self.stored.is_read
 
 
 @dataclass(slots=True)
@@ -56,9 +78,11 @@ class RootCatalog:
     files: dict[str, FileIdentity] = field(default_factory=dict)
     """The files of the sweep, and the kept copies of those that have gone."""
     _matches: dict[str, SourceFile | None] = field(default_factory=dict)
+    _is_database: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the sweeper, which knows the files by their names."""
+        self._is_database = is_database_format(self.root.format)
         self.sweeper = RootSweeper(self.root, self._is_wanted)
 
     def has_store(self, store: str) -> bool:
@@ -72,7 +96,7 @@ class RootCatalog:
 
     def _is_wanted(self, path: str) -> bool:
         """Return True for a file of the store; the path of kept rows is that of no file."""
-        is_rows = is_database_format(self.root.format) and split_rows_path(path)[1] is not None
+        is_rows = self._is_database and split_rows_path(path)[1] is not None
         return not is_rows and self.match_file(path) is not None
 
     def match_file(self, path: str) -> SourceFile | None:
@@ -111,11 +135,11 @@ class RootCatalog:
         """Compare the files with the entries."""
         self.is_outdated = False
         self.files = files = self.copies.complete_files(self, self.siblings)
-        entries, reader = self.entries, self.root.format
+        entries, version = self.entries, self.root.format.version
         self.due = {
             path: self._make_due(path, identity)
             for path, identity in files.items()
-            if _is_due(entries.get(path), identity, reader.version)
+            if _is_due(entries.get(path), identity, version)
         }
         self.gone, self.moved = [], []
         if len(files) == len(entries) and not self.due:
@@ -126,7 +150,7 @@ class RootCatalog:
 
     def _find_moved(self, gone: Iterable[SourceEntry]) -> None:
         """Recognise files under another name by their inode; the rest no longer exists."""
-        added = {due.identity[:2]: path for path, due in self.due.items() if not due.entry.id}
+        added = {due.identity[:2]: path for path, due in self.due.items() if due.is_new}
         for entry in gone:
             path = added.get(entry.identity[:2])
             if path is not None and self._is_same_session(entry.path, path):
@@ -143,13 +167,9 @@ class RootCatalog:
     def _make_due(self, path: str, identity: FileIdentity) -> Due:
         """Return what is due of a file; one that is still unread stays the same."""
         entry, known = self.entries.get(path), self.due.get(path)
-        is_new = entry is None and known is not None and not known.entry.id
-        if is_new and known is not None and known.identity == identity:
+        if entry is None and known is not None and known.is_new and known.identity == identity:
             return known
-        return Due(self, entry or self._make_entry(path, identity), identity)
-
-    def _make_entry(self, path: str, identity: FileIdentity) -> SourceEntry:
-        return SourceEntry(0, self.root.format.store, self.root.path, path, identity)
+        return Due(self, path, identity, entry)
 
 
 class Catalog:
@@ -208,8 +228,8 @@ class Catalog:
 
     def list_due(self) -> Iterator[Due]:
         """Yield the files with something to read: those that have grown first, then the newest."""
-        due = list(self.iterate_due())
-        due.sort(key=lambda item: (not item.is_grown, -item.identity.mtime_ns))
+        due = sorted(self.iterate_due(), key=_GET_TIME, reverse=True)
+        due.sort(key=_IS_GROWN, reverse=True)
         return iter(due)
 
     def load_changes(self) -> None:
@@ -264,6 +284,8 @@ def _is_due(entry: SourceEntry | None, identity: FileIdentity, version: int) -> 
 
 def _is_encodable(path: str) -> bool:
     """Return True if a path is valid Unicode; another cannot be stored."""
+    if path.isascii():
+        return True
     try:
         path.encode()
     except UnicodeEncodeError:

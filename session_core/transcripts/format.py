@@ -11,7 +11,6 @@ Raise `version` if the same bytes give other records than before: its files are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
@@ -153,8 +152,7 @@ class RowSelection(NamedTuple):
     """Columns of the table that the condition names and older layouts lack."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """How a file belongs to a session, by its path below the root alone."""
 
     session_id: str

@@ -7,8 +7,8 @@ filters and orders both.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from session_core.transcripts.feed import FileFeed
 from session_core.transcripts.index import SQL
 from session_core.transcripts.labels import LabelView
 from session_core.transcripts.parts import IndexedMessage, SourcePart
-from session_core.transcripts.roots import FileIdentity
 
 # The view with the labels hides the table, and cannot be written.
 _PUT_SQL = SQL["put_session"].replace("INTO sessions", "INTO main.sessions")
@@ -32,30 +31,37 @@ class GlanceTable:
         self._db = _sqlite3.connect("file::memory:", busy_timeout_s=0)
         self._db.execute(SQL["create_sessions"])
         self._labels = LabelView(self._db, labels_path)
-        self._seen: dict[str, FileIdentity] = {}
+        self._seen: dict[tuple[int, str], Due] = {}
 
     def close(self) -> None:
         """Close the database in memory."""
         self._db.close()
 
-    def look_at_new(
-        self, catalog: Catalog, feeds: dict[int, FileFeed], budget_s: float
-    ) -> int | None:
-        """Look at new files, the newest first, for about the budget.
+    def list_new(self, catalog: Catalog) -> deque[Due]:
+        """Return the files that the index does not have, the newest first.
+
+        The rows of files that are indexed by now, or have changed, are dropped.
+        """
+        for seen in list(self._seen.values()):
+            due = seen.root.due.get(seen.path)
+            if due is None or not due.is_new or due.identity != seen.identity:
+                self._drop(seen)
+        return deque(due for due in catalog.list_due() if due.is_new)
+
+    def look_at(self, new: deque[Due], feeds: dict[int, FileFeed], budget_s: float) -> int | None:
+        """Look at new files for about the budget, and take them out of the list.
 
         Return the time of the newest file that is left, in milliseconds, or None if there is none:
         no session of those that are left is newer than that.
         """
-        new = [due for due in catalog.list_due() if not due.entry.id]
-        present = {due.entry.full_path for due in new}
-        for path in [path for path in self._seen if path not in present]:
-            self._drop(path)
         until = time.monotonic() + budget_s
-        for due in new:
-            if self._seen.get(due.entry.full_path) != due.identity:
+        while new:
+            due = new[0]
+            if (id(due.root), due.path) not in self._seen:
                 if time.monotonic() > until:
                     return due.identity.mtime_ns // 1_000_000
                 self._look_at(due, feeds)
+            new.popleft()
         return None
 
     def read(self, sql: str, values: Sequence[Any]) -> list[Any]:
@@ -66,19 +72,18 @@ class GlanceTable:
 
     def _look_at(self, due: Due, feeds: dict[int, FileFeed]) -> None:
         feed = feeds.get(id(due.root))
-        file = due.root.match_file(due.entry.path)
+        file = due.root.match_file(due.path)
         if feed is None or file is None:
             return
-        self._drop(due.entry.full_path)
         # Also if it cannot be read, so that it is not tried again before it changes.
-        self._seen[due.entry.full_path] = due.identity
+        self._seen[id(due.root), due.path] = due
         part = feed.read_ends(due.entry, file)
         if part is not None:
             self._db.execute(_PUT_SQL, _make_row(part, due))
 
-    def _drop(self, path: str) -> None:
-        with suppress(KeyError):
-            del self._seen[path]
+    def _drop(self, due: Due) -> None:
+        del self._seen[id(due.root), due.path]
+        path = due.entry.full_path
         self._db.execute("DELETE FROM main.sessions WHERE agent_version = ?", (path,))
 
 

@@ -56,6 +56,7 @@ class Indexer:
     def refresh(self, budget_s: float) -> None:
         """Look at all roots and read what was written lately, and history for about the budget.
 
+        Without a budget no history is read.
         A look or a write that fails leaves the index as it was: it is answered from, and `problem`
         is set.
         """
@@ -65,7 +66,7 @@ class Indexer:
                 self._look()
                 self._write_removals()
                 begun = time.monotonic()
-                self._read_due(begun + budget_s, begun + _MAX_WAIT_S)
+                self._read_due(begun + budget_s, begun + _MAX_WAIT_S, has_minimum=budget_s > 0)
             except SessionError as error:
                 self.problem = error
 
@@ -102,16 +103,16 @@ class Indexer:
 
     def _has_unread(self) -> bool:
         """Return True if files are known that were not read to their end."""
-        return any(not due.entry.is_read for due in self.catalog.iterate_due())
+        return any(not due.is_grown for due in self.catalog.iterate_due())
 
     def measure_share(self) -> float:
         """Return the share of the bytes of all files that was read, as of the last look."""
         with self._index.writing:
             due = list(self.catalog.iterate_due())
             left = sum(
-                max(0, item.identity.size - item.entry.offset)
+                max(0, item.identity.size - (item.stored.offset if item.stored else 0))
                 for item in due
-                if not item.entry.is_read
+                if not item.is_grown
             )
             if not left:
                 return 1.0
@@ -124,7 +125,7 @@ class Indexer:
         with self._index.writing:
             batch = _Batch(self._writer)
             for due in self.catalog.list_due():
-                file = due.root.match_file(due.entry.path)
+                file = due.root.match_file(due.path)
                 feed = self.feeds.get(id(due.root))
                 if file is not None and feed is not None and file.session_id == session_id:
                     self._read_file(feed, due, batch, math.inf, is_history=not due.is_grown)
@@ -179,13 +180,13 @@ class Indexer:
                 self.catalog.load_changes()
                 root.find_differences()
 
-    def _read_due(self, until: float, until_fresh: float) -> None:
+    def _read_due(self, until: float, until_fresh: float, *, has_minimum: bool = True) -> None:
         """Read what is due: history until the first time, what was written lately until the other.
 
-        The newest files come first, so all that follow history are history. One file is read
-        even if the time is over, so that every call makes progress.
+        The newest files come first, so all that follow history are history. With a minimum one
+        file is read even if the time is over, so that the call makes progress.
         """
-        batch, is_first = _Batch(self._writer), True
+        batch, is_first = _Batch(self._writer), has_minimum
         newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
         for due in self.catalog.list_due():
             is_fresh = due.is_grown or (
@@ -203,7 +204,8 @@ class Indexer:
         batch.write()
         self.catalog.load_changes()
         for root in self.catalog.roots.values():
-            root.find_differences()
+            if root.is_outdated:
+                root.find_differences()
 
     def _read_file(
         self, feed: FileFeed, due: Due, batch: _Batch, until: float, *, is_history: bool

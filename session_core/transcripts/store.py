@@ -58,7 +58,6 @@ from session_core.types import (
 )
 
 _REFRESH_S = 0.3
-_LIST_REFRESH_S = 0.02
 _GLANCE_S = 0.01
 _MAX_GLANCE_S = 2.0
 """How long a list looks at files that are not indexed, until its page is certain."""
@@ -219,15 +218,14 @@ class TranscriptStore:
     ) -> list[SummaryRow]:
         glance_sql = listing.build_list_sql(conditions, order, limit, position)
         with self._index.writing:
-            self._refresh(_LIST_REFRESH_S)
+            self._refresh(0)
             index_sql = listing.build_list_sql(
                 [*conditions, *self._build_scope()], order, limit, position
             )
             until = time.monotonic() + _MAX_GLANCE_S
+            new = self._glances.list_new(self._indexer.catalog)
             while True:
-                border = self._glances.look_at_new(
-                    self._indexer.catalog, self._indexer.feeds, _GLANCE_S
-                )
+                border = self._glances.look_at(new, self._indexer.feeds, _GLANCE_S)
                 found = (*self._index.read(*index_sql), *self._glances.read(*glance_sql))
                 rows = [listing.make_row(row) for row in found]
                 # A page ends above all that was not looked at, so that the next one misses nothing.
@@ -242,8 +240,9 @@ class TranscriptStore:
     def list_folders(self) -> list[str]:
         """Return the working folders of all sessions, each once."""
         with self._index.writing:
-            self._refresh(_LIST_REFRESH_S)
-            self._glances.look_at_new(self._indexer.catalog, self._indexer.feeds, _MAX_GLANCE_S)
+            self._refresh(0)
+            new = self._glances.list_new(self._indexer.catalog)
+            self._glances.look_at(new, self._indexer.feeds, _MAX_GLANCE_S)
             rows = [
                 *self._index.read(*listing.build_folders_sql(self._build_scope())),
                 *self._glances.read(*listing.build_folders_sql(self._build_selection())),

@@ -604,3 +604,12 @@ def test_search_adds_up_words_of_session(tree: ClaudeTree, store: TranscriptStor
     result = store.search("boiler plumber noises")
 
     assert (result.matched, [hit.session_id for hit in result.hits]) == ("conversation", ["one"])
+
+
+def test_list_reads_no_history(tree: ClaudeTree):
+    tree.write("one", ["first"])
+    tree.write("two", ["second"])
+    with tree.open_store() as store:
+        assert {row.id for row in store.list_sessions().items} == {"one", "two"}
+        assert store._index.read("SELECT count(*) FROM sessions") == [(0,)]
+        assert store.search("second").hits[0].session_id == "two"

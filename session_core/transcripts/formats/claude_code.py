@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from session_core.transcripts.decoding import parse_time
@@ -117,17 +117,17 @@ class ClaudeCodeFormat:
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return how a transcript belongs to a session; subagents lie below their parent."""
-        place = PurePosixPath(path)
-        if place.suffix != ".jsonl":
+        base = path.removesuffix(".jsonl")
+        folder, _, name = base.rpartition("/")
+        if base == path or not name:
             return None
-        folders = place.parts[:-1]
-        if place.stem.startswith("agent-"):
+        if name.startswith("agent-"):
+            folders = folder.split("/")
             parent = folders[1] if len(folders) > 1 else None
-            meta = str(place.with_suffix(".meta.json"))
-            return SourceFile(place.stem, parent, "delegate", sidecars=(meta,))
-        if len(folders) > 1:
+            return SourceFile(name, parent, "delegate", sidecars=(f"{base}.meta.json",))
+        if "/" in folder:
             return None
-        return SourceFile(place.stem, sidecars=(str(place.with_suffix("") / "custom-title.json"),))
+        return SourceFile(name, sidecars=(f"{base}/custom-title.json",))
 
     def read_sidecar(self, path: str, data: bytes) -> SessionFacts:
         """Return the title of a session, or the task of a subagent."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from session_core.transcripts.decoding import parse_time
@@ -131,7 +131,7 @@ class CodexFormat:
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return the thread of a rollout by its name."""
-        found = _FILE.fullmatch(PurePosixPath(path).name)
+        found = _FILE.fullmatch(path.rpartition("/")[2])
         if not found:
             return None
         is_zstd = found["zstd"] is not None

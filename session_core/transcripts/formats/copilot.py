@@ -6,7 +6,7 @@ A subagent writes into the file of its session: its events have an `agentId`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from session_core.transcripts.decoding import parse_time
@@ -92,7 +92,7 @@ class CopilotFormat:
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return the session of a file of events; older versions had no folders."""
-        match PurePosixPath(path).parts:
+        match path.split("/"):
             case (session_id, "events.jsonl"):
                 return SourceFile(session_id, sidecars=(f"{session_id}/workspace.yaml",))
             case (name,) if name.endswith(".jsonl") and name != ".jsonl":

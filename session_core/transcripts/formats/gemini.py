@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from session_core.transcripts.decoding import parse_time
@@ -68,7 +68,7 @@ class GeminiFormat:
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return the session of a recording; subagents lie in a folder of their parent."""
-        match PurePosixPath(path).parts:
+        match path.split("/"):
             case (project, "chats", name) if found := _FILE.fullmatch(name):
                 sidecars = (f"{project}/.project_root",)
                 is_document = name.endswith(".json")
@@ -135,7 +135,7 @@ class AntigravityFormat:
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return the conversation of a transcript by its folder."""
-        match PurePosixPath(path).parts:
+        match path.split("/"):
             case (product, "brain", session_id, ".system_generated", "logs", "transcript.jsonl"):
                 return SourceFile(session_id) if product.startswith("antigravity") else None
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from session_core.transcripts.decoding import parse_time
@@ -83,7 +83,7 @@ class OpenClawFileFormat:
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return the session of a file; checkpoints repeat it."""
-        match PurePosixPath(path).parts:
+        match path.split("/"):
             case (_, "sessions", name) if found := _FILE.fullmatch(name):
                 if ".checkpoint." in name:
                     return None
