@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 
 from mcp_serve.plain_text import shorten_text, to_plain_line
@@ -41,8 +41,10 @@ class PromptSpec:
             return f"{self.argument} is required; {self.name} takes an {takes}"
         return None
 
-    def register(self, server: MCPServer[Any]) -> None:
-        """Register the prompt with a server."""
+    # Built once in a process: the SDK takes milliseconds for the signature of the function.
+    @cache  # noqa: B019 -- the prompts are constants
+    def build_prompt(self) -> Prompt:
+        """Return the prompt for a server."""
 
         async def render(session: str = "", project: str = "") -> str:
             value = shorten_text(to_plain_line(redact(session or project)), 500)
@@ -56,7 +58,7 @@ class PromptSpec:
             for name in (self.argument,)
             if name
         ]
-        server.add_prompt(prompt)
+        return prompt
 
 
 _ARGUMENTS = {"session": "Id or exact title.", "project": "Absolute path of the current folder."}

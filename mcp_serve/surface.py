@@ -36,7 +36,7 @@ class ServedSurface:
         self.skills.register(server)
         card.register_cards(server, self._tools)
         for prompt in self._prompts:
-            prompt.register(server)
+            server.add_prompt(prompt.build_prompt())
 
     def check_prompt(self, name: str, arguments: Mapping[str, Any]) -> str | None:
         """Return the error of a request for one of our prompts, or None."""
