@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from jsonschema import Draft202012Validator
 
 from session_core import _sqlite3
 from session_core.transcripts.places import AGENTS
@@ -38,8 +42,21 @@ def _keep_bytecode() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def _check_schemas_once() -> None:
+    """Let the clients of a process check each schema once, since a check takes 10 ms."""
+    check_schema = Draft202012Validator.check_schema
+
+    @cache
+    def check_text(text: str) -> None:
+        check_schema(json.loads(text))
+
+    Draft202012Validator.check_schema = lambda schema: check_text(json.dumps(schema))
+
+
 _choose_folder()
 _keep_bytecode()
+_check_schemas_once()
+gc.disable()  # until the tests are collected, which makes a million objects and no garbage
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +67,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the SQLite library before the first connection."""
     _sqlite3.choose_sqlite(config.getoption("--sqlite"))
+
+
+def pytest_collection_finish() -> None:
+    """Let collections of garbage leave out the tests, which live until the end."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
