@@ -32,7 +32,7 @@ PAYLOADS = (
     "@x",
     "$y",
 )
-NAMED = ("session", "batch", "plan", "cursor", "store", "since")
+NAMED = ("session", "sessions", "batch", "plan", "cursor", "store", "since")
 """Arguments that name one object: a payload names no object, which is an error."""
 
 
@@ -57,11 +57,32 @@ def dump_database(path):
 
 
 def list_text_arguments(spec):
-    """Return the text arguments of a tool."""
+    """Return the arguments of a tool that take free text or a list of it."""
     listed = make_input_schema(spec.arguments)["properties"].items()
     return [
-        name for name, schema in listed if schema.get("type") == "string" and not schema.get("enum")
+        name
+        for name, schema in listed
+        if schema.get("type") in ("string", "array") and not schema.get("enum")
     ]
+
+
+def make_payload_call(spec, name, payload):
+    """Return the arguments of a call with a payload, or None if the tool stores the argument."""
+    sent = dict.fromkeys(spec.arguments.required, "s1") | {name: payload}
+    if spec.name == "events_wait":
+        sent["timeout_s"] = 0
+    if spec.name == "sessions_edit":
+        # Any other argument is stored, which is its job.
+        return {"sessions": [payload], "archived": True} if name == "sessions" else None
+    return sent
+
+
+@pytest.mark.requirement("security:sql")
+def test_payloads_reach_lists_of_sessions():
+    reached = {(spec.name, name) for spec in SPECS for name in list_text_arguments(spec)}
+    for tool in ("sessions_edit", "sessions_finalize", "sessions_prune"):
+        assert (tool, "sessions") in reached
+    assert ("sessions_prune", "keep") in reached
 
 
 def test_no_argument_takes_sql():
@@ -74,13 +95,10 @@ def test_no_argument_takes_sql():
 async def test_payload_arguments_change_nothing(db, home_path, client, payload):
     before = dump_database(home_path)
     for spec in SPECS:
-        required = dict.fromkeys(spec.arguments.required, "s1")
         for name in list_text_arguments(spec):
-            sent = required | {name: payload}
-            if spec.name == "events_wait":
-                sent["timeout_s"] = 0
-            if spec.name == "sessions_edit" and name != "sessions":
-                continue  # it stores its arguments, which is its job
+            sent = make_payload_call(spec, name, payload)
+            if sent is None:
+                continue
             result = await client.call_tool(spec.name, sent)
             text = result.content[0].text
             assert "defect" not in text, (spec.name, name)
