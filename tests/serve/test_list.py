@@ -162,6 +162,21 @@ async def test_title_loses_hidden_characters(db, call):
 
 
 @pytest.mark.requirement("serving:list")
+async def test_query_finds_earlier_titles(db, call):
+    for name, parent in (("first", None), ("second", "first"), ("third", "second")):
+        db.append_message(
+            name, "user", "hello", create={"source": "cli", "parent_session_id": parent}
+        )
+        db.set_session_title(name, {"first": "Ledger export", "second": "Nightly run"}.get(name))
+        db.end_session(name, "compression" if name != "third" else "done")
+    for query in ("ledger", "nightly EXPORT", "firs export", "third"):
+        assert [row["id"] for row in (await call("sessions_list", query=query))["sessions"]] == [
+            "third"
+        ], query
+    assert (await call("sessions_list", query="ledger absent"))["sessions"] == []
+
+
+@pytest.mark.requirement("serving:list")
 async def test_detailed_row_has_longer_preview(db, call):
     text = "a long question " * 20
     db.append_message("long", "user", text, create={"source": "cli"})

@@ -387,6 +387,7 @@ def list_heirs(
     """Return as JSON the sessions that inherit matching columns from an ancestor, or None.
 
     `matches` is a condition on `sessions s` that is false for a session without these columns.
+    Without columns every continuation inherits.
     """
     # Cached for the snapshot, since every page of a list asks for the same heirs.
     key = ("heirs", columns, matches, json.dumps(values))
@@ -397,7 +398,8 @@ def list_heirs(
             continues=SQL["continues"],
             matches=matches,
         )
-        heirs = handle.fetch_value(statement, dict(values)) if present_columns else "[]"
+        can_inherit = present_columns or not columns
+        heirs = handle.fetch_value(statement, dict(values)) if can_inherit else "[]"
         handle.seen[key] = None if heirs == "[]" else heirs
     ids: str | None = handle.seen[key]
     return ids
@@ -406,7 +408,7 @@ def list_heirs(
 def _build_missing_condition(table: str, columns: list[str]) -> str:
     if columns == ["source"]:
         return _UNKNOWN_SOURCE.format(table)
-    return " AND ".join(f"coalesce({table}.{name}, '') = ''" for name in columns)
+    return " AND ".join(f"coalesce({table}.{name}, '') = ''" for name in columns) or "1"
 
 
 def _to_origin(row: Mapping[str, Any]) -> SessionOrigin:

@@ -169,7 +169,7 @@ def _build_inherited_condition(
     heirs = lineage.list_heirs(handle, columns, matches or condition, bounds)
     if heirs is None:
         return condition
-    name = f"heirs_{columns[-1]}_{len(values)}"
+    name = f"heirs_{len(values)}"
     values[name] = heirs
     return f"({condition} OR {_IS_ONE_OF.format(name)})"
 
@@ -217,8 +217,11 @@ def _add_words(
     name = "s.display_name" if handle.has_column("sessions", "display_name") else "''"
     text = f"(coalesce(s.title, '') || ' ' || coalesce({name}, '') || ' ' || s.id)"
     for place, word in enumerate(where.words.split()):
-        values[f"word_{place}"] = f"%{_escape_like(word)}%"
-        conditions.append(f"{text} LIKE :word_{place} ESCAPE '\\'")
+        bounds = {f"word_{place}": f"%{_escape_like(word)}%"}
+        values |= bounds
+        # An earlier session of the conversation counts too, so no columns limit the heirs.
+        matches = f"{text} LIKE :word_{place} ESCAPE '\\'"
+        conditions.append(_build_inherited_condition(handle, (), matches, bounds, values))
 
 
 def _escape_like(text: str) -> str:
