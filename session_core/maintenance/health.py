@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from session_core import activity
 from session_core.activity import ActivitySnapshot, HomeActivity
@@ -62,12 +62,13 @@ class HealthData:
 
 def check_kind(kind: PlanKind, data: HealthData) -> Iterator[HealthFinding]:
     """Yield a finding with the items that a kind of plan would select."""
-    request = PlanRequest(kind.what, "prune" if kind.tool == "prune" else "finalize")
+    verb: Literal["prune", "finalize"] = "prune" if kind.tool == "prune" else "finalize"
+    request = PlanRequest(kind.what, verb)
     items = kinds.load_function(kind.select)(data.snapshot, request).items
     freed = data.estimate_bytes(sum(item.rows for item in items)) if kind.deletes_rows else 0
     if items and kind.finding is not None:
         code, text = kind.finding
-        yield HealthFinding(code, len(items), text, freed, request.verb, request.what)
+        yield HealthFinding(code, len(items), text, freed, verb, kind.what)
 
 
 def check_rows(data: HealthData) -> Iterator[HealthFinding]:

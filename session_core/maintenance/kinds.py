@@ -153,6 +153,16 @@ _ROWS = (
         rewrites_file=True,
     ),
     PlanKind(
+        "delete sessions",
+        "prune",
+        "Delete",
+        "conversation",
+        select="select.sessions:select_deleted",
+        part="deleted",
+        takes_ids=True,
+        deletes_rows=True,
+    ),
+    PlanKind(
         "finalize sessions",
         "finalize",
         "End",
@@ -219,6 +229,7 @@ PLAN_KINDS: Mapping[str, PlanKind] = {kind.name: kind for kind in _ROWS}
 _EXECUTORS: Mapping[str, str] = {
     "sessions": "apply.session_remover:SessionRemover",
     "ghosts": "apply.session_remover:SessionRemover",
+    "deleted": "apply.session_remover:OwnedSessionRemover",
     "ended": "apply.session_finalizer:SessionFinalizer",
     # Files come before routes, since the process that writes the mirror also cleans up its folder.
     "files": "apply.orphan_removers:OrphanedFileRemover",

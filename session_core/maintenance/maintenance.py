@@ -17,7 +17,7 @@ from types import TracebackType
 from session_core._typing import Self
 from session_core.aio import AsyncWrapper, make_async
 from session_core.compression.types import UndoPlan, UndoResult
-from session_core.errors import Corrupt, InvalidInput
+from session_core.errors import Changed, Conflict, Corrupt, InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.hook_deliveries import persist_marks
 from session_core.ledger.ledger import Ledger
@@ -27,6 +27,7 @@ from session_core.maintenance.apply import crash_recovery
 from session_core.maintenance.edits import EditPreview, EditRequest, EditResult
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import get_name, get_session_ids
+from session_core.maintenance.planner import make_plan
 from session_core.maintenance.restore import restore
 from session_core.maintenance.transfer import import_undo
 from session_core.maintenance.transfer.exporter import (
@@ -39,6 +40,7 @@ from session_core.maintenance.transfer.import_results import ImportPreview, Impo
 from session_core.maintenance.transfer.importer import Importer
 from session_core.maintenance.types import (
     MAX_ITEMS,
+    PROTECTION_REASONS,
     ApplyRequest,
     ApplyResult,
     CountFn,
@@ -61,6 +63,8 @@ DEFAULT_FOR_S = 20.0
 
 DEFAULT_CLIENT = "library"
 """The client of a change in the audit log."""
+
+_MAX_DELETE_ATTEMPTS = 3
 
 
 class Maintenance:
@@ -141,8 +145,8 @@ class Maintenance:
         kind = kinds.get_requested_kind(wanted.kind)
         if wanted.keep and not kind.can_keep:
             raise InvalidInput(f"{kind.name} does not accept keep; it is about no conversations")
-        make_plan = kinds.load_function(kind.plan)
-        preview: PlanPreview = make_plan(home, wanted)
+        plan_kind = kinds.load_function(kind.plan)
+        preview: PlanPreview = plan_kind(home, wanted)
         return preview
 
     def get_plan(
@@ -243,6 +247,36 @@ class Maintenance:
             home, stored, ApplyRequest(client, for_s, progress, stop)
         )
         return result
+
+    def delete_session(self, session_id: str, *, client: str = DEFAULT_CLIENT) -> ApplyResult:
+        """Delete a conversation at once, for the application that owns it.
+
+        It goes to the trash with its delegates, and `restore` brings the batch back. Neither its
+        age nor another process that has the home open protects it; a pin, a route and a compression
+        do.
+
+        Raises:
+            NotFound: the session does not exist.
+            Conflict: it is protected, and nothing was deleted.
+            Changed: it is written to meanwhile.
+        """
+        home = self._require_home()
+        request = PlanRequest("sessions", "delete", (session_id,))
+        for _ in range(_MAX_DELETE_ATTEMPTS):
+            preview = make_plan(home, request)
+            if preview.plan is None:
+                why = ", ".join(PROTECTION_REASONS[reason] for reason in preview.protected)
+                raise Conflict(f"session {session_id} cannot be deleted: {why}")
+            result = self._apply_whole(preview.plan, client)
+            if not result.skipped:
+                return result
+        raise Changed(f"session {session_id} is written to ({result.skipped[0].why}); try again")
+
+    def _apply_whole(self, plan: str, client: str) -> ApplyResult:
+        while True:
+            result = self.apply(plan, client=client)
+            if isinstance(result, ApplyResult) and result.outcome == "applied":
+                return result
 
     def settle(self) -> None:
         """Settle the steps that a crash has left, and run their follow-up work.
@@ -487,6 +521,7 @@ class AsyncMaintenance(AsyncWrapper[Maintenance]):
     get_plan = make_async(Maintenance.get_plan)
     close_plan = make_async(Maintenance.close_plan)
     apply = make_async(Maintenance.apply)
+    delete_session = make_async(Maintenance.delete_session)
     settle = make_async(Maintenance.settle)
     restore = make_async(Maintenance.restore)
     preview_restore = make_async(Maintenance.preview_restore)

@@ -37,7 +37,7 @@ _MAX_NAMES = 5
 
 def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
     """Record a plan for a request."""
-    kind = kinds.get_requested_kind(request.kind)
+    kind = kinds.PLAN_KINDS[request.kind]
     check_request(kind, request)
     snapshot = take_snapshot(home)
     known = snapshot.conversations.sessions.values()
@@ -86,10 +86,10 @@ def record_plan(
     if not selected:
         ids = draft.protected.ids
         return PlanPreview("nothing", None, None, 0, (), protected, Bytes(), warnings, ids)
-    # Rows are only deleted by a prune: check the indexes before a plan is made.
-    if wanted.verb == "prune":
+    deletes_rows = wanted.verb != "finalize"
+    if deletes_rows:  # an index that blocks it is reported before a plan is made
         home.db.rows.check_rows_writable(draft.list_changed_tables())
-    size = estimate_bytes(draft) if wanted.verb == "prune" else Bytes()
+    size = estimate_bytes(draft) if deletes_rows else Bytes()
     about |= {
         "wanted": {"verb": wanted.verb, "what": wanted.what, "start_new": wanted.start_new},
         **to_recorded(items, protected, size, warnings),

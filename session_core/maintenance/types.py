@@ -59,7 +59,7 @@ class PlanRequest:
     """A request for a plan: its kind, a selection and a minimum age."""
 
     what: str
-    verb: Literal["prune", "finalize"] = "prune"
+    verb: Literal["prune", "finalize", "delete"] = "prune"
     ids: tuple[str, ...] | None = None
     """Only these; no age applies, but protection does. For the trash they are batches."""
     where: SessionFilter = field(default_factory=SessionFilter)

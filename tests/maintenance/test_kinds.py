@@ -12,10 +12,12 @@ from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.test_sessions import CHOOSERS
 
-_NAMED_KIND = "finalize sessions"
-"""It selects what callers name, whatever the home has; test_sessions has its own tests of it."""
+_NAMED_KINDS = ("finalize sessions", "delete sessions")
+"""They select what callers name, whatever the home has, and have tests of their own."""
 
-_SELECTING_KINDS = [kind for kind in PLAN_KINDS.values() if kind.part and kind.name != _NAMED_KIND]
+_SELECTING_KINDS = [
+    kind for kind in PLAN_KINDS.values() if kind.part and kind.name not in _NAMED_KINDS
+]
 
 
 @pytest.mark.parametrize("kind", list(PLAN_KINDS.values()), ids=lambda kind: kind.name)

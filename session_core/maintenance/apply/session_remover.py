@@ -37,6 +37,8 @@ from session_core.maintenance.members import (
 )
 from session_core.maintenance.restore.rows import SESSIONS
 from session_core.maintenance.select import orphans
+from session_core.maintenance.select.sessions import OWNER_EXEMPT
+from session_core.maintenance.types import ProtectionReason
 from session_core.state.batch_size import BatchSize
 from session_core.state.protocol import StateDatabase
 from session_core.types import RawText, RowImages
@@ -44,6 +46,8 @@ from session_core.types import RawText, RowImages
 
 class SessionRemover:
     """Removes sessions, one step at a time."""
+
+    exempt: tuple[ProtectionReason, ...] = ()
 
     def __init__(self, run: PartRun) -> None:
         self._db = run.home.db
@@ -136,7 +140,9 @@ class SessionRemover:
         ]
         # The first one is checked when it is added.
         preconditions.require_unchanged(
-            self._db, group, remaining[1:], self._progress, activity, removed=True
+            *(self._db, group, remaining[1:], self._progress, activity),
+            removed=True,
+            exempt=self.exempt,
         )
         items.members_by_session |= dict.fromkeys(remaining, group.member)
         for session_id in remaining:
@@ -160,7 +166,9 @@ class SessionRemover:
             raise MemberOutdated(group.member, f"session {session_id} does not exist any more")
         expected = self._progress.get_expected_revision(group, session_id)
         # The row is from the same read as the images, so that both are of one revision.
-        preconditions.require_unprotected(group.member, row, expected, activity, removed=True)
+        preconditions.require_unprotected(
+            group.member, row, expected, activity, removed=True, exempt=self.exempt
+        )
         preconditions.require_no_new_signs(group, row)
         children = preconditions.list_planned_children(self._db, session_id, group)
         after_id = None if items.before is None else items.before.get_last_message_id(session_id)
@@ -300,6 +308,12 @@ class SessionRemover:
         }
         self._files = orphans.find_session_files(self._folder, ids)
         self._searched_members = {member.id for member in members}
+
+
+class OwnedSessionRemover(SessionRemover):
+    """Removes sessions that their owner deletes, whoever has the home open."""
+
+    exempt = OWNER_EXEMPT
 
 
 def _encode_value(value: Any) -> Any:

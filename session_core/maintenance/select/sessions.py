@@ -23,16 +23,38 @@ from session_core.types import InventoryItem
 
 _ROUTED_REASONS: tuple[ProtectionReason, ...] = ("routed",)
 
+OWNER_EXEMPT: tuple[ProtectionReason, ...] = ("live", "never ended", "ended lately", "no known age")
+"""Reasons that do not count if the owner of the sessions deletes them."""
+
 
 def select_old_sessions(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
     """Select ended conversations without activity since the cutoff, or named ones."""
+    return _select_to_remove(snapshot, _find_candidates(snapshot, request))
+
+
+def select_deleted(
+    snapshot: MaintenanceSnapshot, request: PlanRequest
+) -> Selection[SelectedSessions]:
+    """Select the named conversations, as their owner deletes them."""
+    return _select_to_remove(snapshot, _iter_named(snapshot, request), exempt=OWNER_EXEMPT)
+
+
+def _select_to_remove(
+    snapshot: MaintenanceSnapshot,
+    candidates: Iterable[Conversation],
+    *,
+    exempt: tuple[ProtectionReason, ...] = (),
+) -> Selection[SelectedSessions]:
     selected: list[SelectedSessions] = []
     protected = ProtectedItems()
-    for conversation in _find_candidates(snapshot, request):
+    for conversation in candidates:
         reason = protection.find_protection(
-            conversation.sessions, snapshot.activity, removed=True, kept=snapshot.kept
+            *(conversation.sessions, snapshot.activity),
+            removed=True,
+            exempt=exempt,
+            kept=snapshot.kept,
         )
         if reason is not None:
             protected.add(reason, conversation.id)
