@@ -261,6 +261,12 @@ class ServedHome:
         del session_id
         return self.db.get_message(message_id)
 
+    def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
+        """Return by session the messages that previews were cut from."""
+        ids = {row.id: row.preview_id for row in summaries if row.preview_id is not None}
+        found = self.db.find_messages(list(set(ids.values())))
+        return {session: found[number] for session, number in ids.items() if number in found}
+
     def search(self, query: str, **options: Any) -> SearchResult:
         """Search the messages."""
         return self.db.search(query, **options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.arguments import format_time
@@ -49,12 +49,39 @@ def render_session(
     home: ServedStore, summary: Summary, pins: Collection[str] = (), *, detailed: bool = False
 ) -> dict[str, Any]:
     """Return the list row of a conversation; `pins` are the pins that no column holds."""
+    return render_sessions(home, [summary], pins, detailed=detailed)[0]
+
+
+def render_sessions(
+    home: ServedStore,
+    summaries: Sequence[Summary],
+    pins: Collection[str] = (),
+    *,
+    detailed: bool = False,
+) -> list[dict[str, Any]]:
+    """Return the list rows of conversations, whose opening messages are read at once."""
+    uncertain = [summary for summary in summaries if _has_uncertain_preview(home, summary)]
+    openings = home.find_openings(uncertain) if uncertain else {}
+    return [
+        _render_row(home, summary, openings.get(summary.id), pins, detailed=detailed)
+        for summary in summaries
+    ]
+
+
+def _render_row(
+    home: ServedStore,
+    summary: Summary,
+    opening: MessageRow | None,
+    pins: Collection[str],
+    *,
+    detailed: bool,
+) -> dict[str, Any]:
     resume = home.build_resume_command(summary)
     return {
         "id": render_id(summary.id),
         **drop_empty(root_id=None if summary.root_id == summary.id else render_id(summary.root_id)),
         "title": render_line(home, summary.title),
-        "preview": render_preview(home, summary),
+        "preview": _render_preview(home, summary, opening),
         "source": render_line(home, summary.source) or "",
         "status": summary.status,
         "started_at": format_time(summary.started_at),
@@ -95,16 +122,26 @@ def _render_end(home: ServedStore, summary: Summary) -> dict[str, Any]:
 
 def render_preview(store: ServedStore, summary: Summary) -> str:
     """Return the preview of a conversation without secrets."""
+    is_uncertain = _has_uncertain_preview(store, summary)
+    opening = store.find_openings([summary]).get(summary.id) if is_uncertain else None
+    return _render_preview(store, summary, opening)
+
+
+def _has_uncertain_preview(store: ServedStore, summary: Summary) -> bool:
+    """Return True if a preview may end within a secret: then its message decides."""
+    if not store.redacts or summary.preview_id is None:
+        return False
+    return store.has_long_previews or redact_cut(summary.preview) != redact(summary.preview)
+
+
+def _render_preview(store: ServedStore, summary: Summary, row: MessageRow | None) -> str:
+    """Return a preview without secrets; the row is its message, if that decides."""
     if not store.redacts:
         return to_plain_line(summary.preview)
-    # The library cuts previews. If a preview may end within a secret, the message decides.
     redacted = redact_cut(summary.preview)
-    is_whole = redacted == redact(summary.preview) and not store.has_long_previews
-    if is_whole or summary.preview_id is None:
+    if row is None:
         return to_plain_line(redacted)
-    row = store.get_message(summary.id, summary.preview_id)
-    text = "" if row is None else extract_plain_text(row["content"]).lstrip()
-    opening = text[:_OPENING_CHARS]
+    opening = extract_plain_text(row["content"]).lstrip()[:_OPENING_CHARS]
     shown = summary.preview.removesuffix(_ELLIPSIS)
     if not " ".join(opening.split()).startswith(shown):
         return to_plain_line(redacted)  # the message has changed, or begins with blanks only

@@ -151,6 +151,9 @@ class ServedStore(Protocol):
     def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
         """Return a message by its id; in a home it may belong to another session."""
 
+    def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
+        """Return by session the messages that previews were cut from; missing ones are left out."""
+
     def search(self, query: str, **options: Any) -> SearchResult:
         """Search the messages."""
 

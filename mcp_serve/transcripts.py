@@ -181,6 +181,17 @@ class ServedTranscripts:
         """Return a message of a session by its id, or None."""
         return self.library.get_message(session_id, message_id)
 
+    def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
+        """Return by session the messages that previews were cut from."""
+        places = [(row.id, row.preview_id) for row in summaries if row.preview_id is not None]
+        found = {place[0]: row for place, row in self.library.find_messages(places).items()}
+        # A session that is not indexed yet is read for it: a preview alone may hide a secret.
+        for session_id, number in places:
+            if session_id not in found:
+                row = self.library.get_message(session_id, number)
+                found |= {} if row is None else {session_id: row}
+        return found
+
     def search(
         self,
         query: str,

@@ -133,12 +133,12 @@ def _read_rows(
         after=page_query.place,
     )
     pins = home.list_own_pins()
+    is_detailed = arguments.detail == "detailed"
+    shown = render.render_sessions(home, page.items, pins, detailed=is_detailed)
     rows = []
-    for summary in page.items:
-        is_detailed = arguments.detail == "detailed"
-        row = render.render_session(home, summary, pins, detailed=is_detailed)
+    for summary, row in zip(page.items, shown, strict=True):
         if is_detailed:
-            row |= {"preview": _render_long_preview(home, row)}
+            row["preview"] = _render_long_preview(home, row)
         value, row_id = _get_value(summary, arguments.order)
         rows.append(((-value, home.find_row_store(summary.source) or "", row_id), row))
     return rows, page.next_cursor is not None
