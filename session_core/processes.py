@@ -228,7 +228,9 @@ def list_holders(path: Path) -> list[Holder]:
 
 def get_sidecar_path(path: Path, suffix: str = "") -> Path:
     """Return the path of SQLite's file with a suffix, next to the database and not to a link."""
-    return Path(os.path.realpath(path) + suffix)
+    # A link to one of the folders leads to the same files, so it need not be resolved.
+    file = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114 -- at each use
+    return Path(f"{file}{suffix}")
 
 
 def find_gateway(home: Path) -> Gateway | None:
