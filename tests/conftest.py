@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from session_core import _sqlite3
 from session_core.transcripts.places import AGENTS
+from tests.cli.fork_server import ForkServer
 
 # The duration of an example depends on the machine, so there is no deadline.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -108,3 +109,10 @@ def home_path(tmp_path: Path) -> Path:
     path = tmp_path / "home"
     path.mkdir()
     return path
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer]:
+    """Return a server that runs verbs and scripts in processes that have imported everything."""
+    with ForkServer() as server:
+        yield server

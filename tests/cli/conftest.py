@@ -10,14 +10,8 @@ import pytest
 from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.cli.command_user import CommandUser, PseudoTerminal
-from tests.cli.fork_server import ForkServer, build_environment
+from tests.cli.fork_server import build_environment
 from tests.cli.homes import build_home
-
-
-@pytest.fixture(name="forks", scope="session")
-def _forks():
-    with ForkServer() as forks:
-        yield forks
 
 
 @pytest.fixture(name="script")

@@ -1,7 +1,7 @@
-"""A fork server that runs verbs in separate processes without importing the package each time.
+"""A fork server that runs verbs and scripts in processes that need not import the package.
 
-The server imports all modules and opens no files. For each verb it forks and sets the streams, the
-environment and the folder of the child.
+The server imports all modules and opens no files. For each verb or script it forks and sets the
+streams, the environment and the folder of the child.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _MAX_BYTES = 1 << 17
+_ROOT = Path(__file__).parents[2]
 
 _STREAMS = (
     ("r", -1, "surrogateescape"),
@@ -40,7 +41,7 @@ _STREAMS = (
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The result of a verb."""
+    """The result of a verb or a script."""
 
     code: int
     out: str
@@ -110,7 +111,7 @@ class ForkServer:
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=build_environment("/nowhere"),
-                cwd=Path(__file__).parents[2],
+                cwd=_ROOT,
             )
 
     def __enter__(self) -> Self:
@@ -128,10 +129,11 @@ class ForkServer:
         streams: Sequence[int],
         *,
         terminal: bool = False,
+        script: str | None = None,
     ) -> VerbProcess:
-        """Start a verb; a terminal among its streams becomes its controlling terminal."""
+        """Start a verb or a script; a terminal of its streams becomes its controlling terminal."""
         job = {"arguments": [*arguments], "env": {**env}, "folder": str(folder)}
-        job["terminal"] = terminal
+        job |= {"terminal": terminal, "script": script}
         hears, says = os.pipe()
         try:
             socket.send_fds(self._jobs, [json.dumps(job).encode()], [*streams, says])
@@ -139,10 +141,20 @@ class ForkServer:
             os.close(says)
         return VerbProcess(hears)
 
+    def run_script(self, script: str, *arguments: object) -> CommandResult:
+        """Run Python code with arguments, in the environment of the test."""
+        words = [str(argument) for argument in arguments]
+        return self.run(words, os.environ, _ROOT, script=script)
+
     def run(
-        self, arguments: Sequence[str], env: Mapping[str, str], folder: Path | str, given: str = ""
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        folder: Path | str,
+        given: str = "",
+        script: str | None = None,
     ) -> CommandResult:
-        """Run a verb with pipes, without a terminal to ask at."""
+        """Run a verb or a script with files as its streams, without a terminal to ask at."""
         with (
             tempfile.TemporaryFile() as stdin,
             tempfile.TemporaryFile() as out,
@@ -151,7 +163,7 @@ class ForkServer:
             stdin.write(given.encode())
             stdin.seek(0)
             streams = [each.fileno() for each in (stdin, out, err)]
-            code = self.start(arguments, env, folder, streams).wait()
+            code = self.start(arguments, env, folder, streams, script=script).wait()
             said = []
             for each in (out, err):
                 each.seek(0)
@@ -175,8 +187,10 @@ class ForkServer:
 def _import_verbs() -> None:
     for module, _ in import_module("mcp_serve.cli.main").VERBS.values():
         import_module(module)
-    for name in ("maintenance.maintenance", "compression.compressor", "state.sqlite.session_db"):
-        import_module(f"session_core.{name}")
+    for package in ("session_core", "session_core.maintenance", "session_core.compression"):
+        public = import_module(package)
+        for name in public.__all__:
+            getattr(public, name)  # most are imported when they are used
 
 
 def _serve_jobs(jobs: socket.socket) -> dict[str, Any]:
@@ -233,16 +247,25 @@ def _receive_streams(job: Mapping[str, Any], fds: Sequence[int]) -> None:
 def _run_server() -> NoReturn:
     _import_verbs()
     job = _serve_jobs(socket.socket(fileno=int(sys.argv[1])))
-    main = import_module("mcp_serve.cli.main")
-    sys.argv = [main.__file__, *job["arguments"]]
     code: Any = 1
     try:
-        code = main.main()
+        code = _run_job(job)
     except SystemExit as error:
         code = error.code or 0
     except BaseException:  # noqa: BLE001 -- as Python tells what nobody has caught
         traceback.print_exc()
     _exit_process(code)
+
+
+def _run_job(job: Mapping[str, Any]) -> int:
+    """Run the verb or the script of a job, and return its exit code."""
+    main = import_module("mcp_serve.cli.main")
+    if job.get("script") is None:
+        sys.argv = [main.__file__, *job["arguments"]]
+        return int(main.main())
+    sys.argv = ["-c", *job["arguments"]]
+    exec(job["script"], {"__name__": "__main__"})  # noqa: S102 -- a script of the tests
+    return 0
 
 
 def _exit_process(code: int) -> NoReturn:

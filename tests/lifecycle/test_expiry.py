@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 from session_core import AgentCache, Busy, ExpiryWatcher, InvalidInput
 from session_core.config import GatewayConfig
 from session_core.lifecycle.agent_turn import AgentTurn
+from tests.cli.fork_server import ForkServer
 from tests.homes import make_hermes_database
 from tests.lifecycle.agents import Monotonic
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, echo, of, until, watcher
@@ -175,7 +174,9 @@ def test_concurrent_watchers_finalize_once(expiring: World, home_path: Path) -> 
 
 
 @pytest.mark.requirement("watcher:once")
-def test_claim_of_dead_process_is_taken_over(expiring: World, home_path: Path) -> None:
+def test_claim_of_dead_process_is_taken_over(
+    expiring: World, forks: ForkServer, home_path: Path
+) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
     code = """
@@ -190,9 +191,7 @@ world.hooks.timeout_s = 30
 world.store.begin_end_delivery = lambda *_: os._exit(7)
 ExpiryWatcher(world.runtime).tick()
 """
-    command = [sys.executable, "-c", code, str(home_path)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=60, check=False)
-    assert done.returncode == 7
+    assert forks.run_script(code, home_path).code == 7
     entry = expiring.store.get(KEY)
     assert entry is not None
     assert (entry.expiry_finalized, list(entry.extra)) == (

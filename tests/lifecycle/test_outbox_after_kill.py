@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from session_core import Busy, ExpiryWatcher, Hooks, SessionDB, SessionStore
 from session_core.routing.entries import PENDING_FIELD
+from tests.cli.fork_server import ForkServer
 from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, World, beside
 from tests.routing.chats import KEY, Clock, chat, file_entries
@@ -74,16 +73,13 @@ def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
 
 
 @pytest.fixture
-def kill(home_path: Path, session_id: str) -> Kill:
+def kill(forks: ForkServer, home_path: Path, session_id: str) -> Kill:
     """Start a process that changes the chat's session and is killed; return its hook calls."""
 
     def kill(way: str, where: str) -> Told:
-        command = [sys.executable, "-c", _KILLED, str(home_path), way, where]
-        done = subprocess.run(
-            command, cwd=ROOT, timeout=60, check=False, capture_output=True, text=True
-        )
-        assert done.returncode == -9, done.stderr
-        lines = (line.split() for line in done.stdout.splitlines())
+        done = forks.run_script(_KILLED, home_path, way, where)
+        assert done.code == -9, done.err
+        lines = (line.split() for line in done.out.splitlines())
         return [(hook, told_of) for hook, told_of in lines]
 
     return kill

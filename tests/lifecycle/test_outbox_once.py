@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from session_core import Busy, ExpiryWatcher
 from session_core.hooks import dispatch
 from session_core.ledger.hook_deliveries import PersistentMarks
+from tests.cli.fork_server import ForkServer
 from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside
 from tests.routing.chats import KEY
@@ -168,7 +167,7 @@ def test_racing_watcher_message_and_close_deliver_once(start: Start, session_id:
 
 @pytest.mark.requirement("hooks:once")
 def test_end_interrupted_by_kill_counts_as_delivered(
-    start: Start, session_id: str, home_path: Path
+    start: Start, session_id: str, forks: ForkServer, home_path: Path
 ) -> None:
     code = """
 import os, sys
@@ -185,11 +184,8 @@ print(ExpiryWatcher(world.runtime).tick(), world.boundaries)
 """
 
     def ran(how: str) -> tuple[int, str]:
-        command = [sys.executable, "-c", code, str(home_path), how]
-        done = subprocess.run(
-            command, cwd=ROOT, timeout=60, check=False, capture_output=True, text=True
-        )
-        return done.returncode, done.stdout.strip()
+        done = forks.run_script(code, home_path, how)
+        return done.code, done.out.strip()
 
     assert ran("killed") == (-9, "")
     assert ran("whole") == (0, f"['{session_id}'] []")

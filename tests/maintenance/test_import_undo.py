@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +20,7 @@ from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
 from session_core.maintenance.transfer.import_writer import MARK_PREFIX
 from session_core.state import batch_size
+from tests.cli.fork_server import ForkServer
 from tests.homes import connect, make_hermes_database
 from tests.maintenance.import_lines import make_line, make_long_line, write_lines
 from tests.maintenance.transfer_homes import rows
@@ -261,11 +259,10 @@ KILLED = """
 """
 
 
-def run_killed_import(home: Path, file: Path, point: int) -> None:
+def run_killed_import(forks: ForkServer, home: Path, file: Path, point: int) -> None:
     """Import in a process that is killed in the transaction of this number."""
-    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(home), str(file), str(point)]
-    result = subprocess.run(command, timeout=60, env=dict(os.environ), check=False)
-    assert result.returncode == -signal.SIGKILL
+    done = forks.run_script(textwrap.dedent(KILLED), home, file, point)
+    assert done.code == -signal.SIGKILL, done.err
 
 
 def write_several_sessions(file: Path) -> Path:
@@ -280,9 +277,11 @@ def write_several_sessions(file: Path) -> Path:
 @pytest.mark.requirement("maintenance:import-undo")
 @pytest.mark.parametrize("point", [2, 4, 7])
 @pytest.mark.parametrize("how", ["resumed", "undone"])
-def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, how: str):
+def test_killed_import_is_resumed_or_undone(
+    forks: ForkServer, home: Path, file: Path, point: int, how: str
+):
     before = rows(home)
-    run_killed_import(home, write_several_sessions(file), point)
+    run_killed_import(forks, home, write_several_sessions(file), point)
     with open_maintenance(home) as (db, maintenance):
         (batch,) = maintenance.batches().items
         if how == "resumed":

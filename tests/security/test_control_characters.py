@@ -9,15 +9,9 @@ import pytest
 
 from mcp_serve.cli.errors import USAGE
 from session_core import InvalidInput, SessionDB
-from tests.cli.fork_server import ForkServer, build_environment
+from tests.cli.fork_server import build_environment
 
 CONTROLS = ("a\x1b[31mb", "a\x07", "a\nb", "\x9b", "a\x7f", "\x00")
-
-
-@pytest.fixture(name="forks", scope="module")
-def _forks():
-    with ForkServer() as forks:
-        yield forks
 
 
 @pytest.fixture(name="run")

@@ -11,14 +11,8 @@ import pytest
 
 from mcp_serve.http.auth import TOKEN_VARIABLE, load_token
 from session_core import Denied, SessionDB, StateFolder
-from tests.cli.fork_server import ForkServer, build_environment
+from tests.cli.fork_server import build_environment
 from tests.routing.chats import make_stored_entry
-
-
-@pytest.fixture(name="forks", scope="module")
-def _forks():
-    with ForkServer() as forks:
-        yield forks
 
 
 @pytest.fixture(name="run")

@@ -16,7 +16,7 @@ from mcp_serve.cli.main import VERBS
 from mcp_serve.completions import _COMPLETERS
 from mcp_serve.registry import SPECS
 from session_core import SessionDB
-from tests.cli.fork_server import ForkServer, build_environment
+from tests.cli.fork_server import build_environment
 from tests.security.corpus import LONG, plant_texts
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
@@ -141,7 +141,7 @@ def test_every_verb_is_called():
 @pytest.mark.requirement("hostile:secrets-everywhere")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", ROUNDS)
-def test_no_verb_shows_a_disguised_secret(tmp_path, number):
+def test_no_verb_shows_a_disguised_secret(forks, tmp_path, number):
     drawn, texts = draw_samples(number)
     secret = list_windows(drawn)
     home = tmp_path / "home"
@@ -155,15 +155,14 @@ def test_no_verb_shows_a_disguised_secret(tmp_path, number):
     calls = [(verb, call) for verb in EVERY_VERB for call in EVERY_VERB[verb]]
     calls += [("show", [key, "--tools"]) for key in ids]
     message = []
-    with ForkServer() as forks:
-        for at, (verb, call) in enumerate(calls):
-            arguments = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
-            arguments["NEW"] = str(tmp_path / "new.jsonl")
-            named = [] if verb == "keep" else ["--home", str(home)]
-            words = [verb, *named, *(arguments.get(word, word) for word in call)]
-            done = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
-            message.append((f"{verb} {call}", done.out, secret))
-            message.append((f"{verb} {call} error", done.err, secret))
+    for at, (verb, call) in enumerate(calls):
+        arguments = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
+        arguments["NEW"] = str(tmp_path / "new.jsonl")
+        named = [] if verb == "keep" else ["--home", str(home)]
+        words = [verb, *named, *(arguments.get(word, word) for word in call)]
+        done = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
+        message.append((f"{verb} {call}", done.out, secret))
+        message.append((f"{verb} {call} error", done.err, secret))
     planned = [
         output for place, output, _ in message if place.startswith("keep ['forget', 'claude")
     ]

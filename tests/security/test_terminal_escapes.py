@@ -9,7 +9,7 @@ import pytest
 
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.cli.command_user import PseudoTerminal
-from tests.cli.fork_server import ForkServer, build_environment
+from tests.cli.fork_server import build_environment
 from tests.homes import connect
 
 ESCAPES = {
@@ -56,12 +56,6 @@ VERBS = [
     ("finalize", "--session", "h2", "--reason", "a\x1b[31mb", "--yes"),
     ("stats", "--html", "-"),
 ]
-
-
-@pytest.fixture(name="forks", scope="module")
-def _forks():
-    with ForkServer() as forks:
-        yield forks
 
 
 @pytest.fixture(name="home", scope="module")
