@@ -88,13 +88,16 @@ SERVICES = {
         "SessionDB",
     ),
     *(
+        "MetaStorage",
         "SessionRuntime",
         "SessionStore",
         "RouteStorage",
         "RowStorage",
+        "SdkStorage",
         "StateAdmin",
         "StateDatabase",
         "StateFolder",
+        "StateStorage",
         "TranscriptStore",
     ),
 }
