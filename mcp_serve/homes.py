@@ -142,7 +142,7 @@ class ServedHome:
         """The state folder of the home."""
         from session_core import StateFolder  # noqa: PLC0415 -- lists do not need it
 
-        folder = StateFolder(self.db.path)
+        folder = StateFolder(self.db_path)
         with suppress(SessionError):  # doctor shows the folder of a damaged home too
             folder.load_home_name(self.db)
         return folder

@@ -117,6 +117,8 @@ class OpenedHome:
     @property
     def path(self) -> Path:
         """The database file, which need not exist yet."""
+        if self.db.path is None:
+            raise Unsupported("a database in memory has no file")
         return self.db.path
 
     @property

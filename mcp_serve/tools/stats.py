@@ -225,9 +225,9 @@ def _render_what(home: ServedHome, what: str) -> str:
 
 def _find_missing_database(home: ServedHome) -> list[dict[str, Any]]:
     """Return a finding if the home has no database yet."""
-    if home.db.path.exists() or (home.name == "own" and home.store_name is not None):
+    if home.db_path.exists() or (home.name == "own" and home.store_name is not None):
         return []
-    what = f"{home.db.path} does not exist yet; start the agent once, or serve another --home"
+    what = f"{home.db_path} does not exist yet; start the agent once, or serve another --home"
     return [_make_finding(home, "no_database", what)]
 
 

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import pytest
 
 from session_core import SessionDB, StateDatabase, Unsupported
-from session_core.state.sqlite.connection import quote_name
+from session_core.state.sqlite.connection import Connection, quote_name
+from session_core.state.sqlite.memory import MemoryDatabase
 from session_core.state.sqlite.rows import raw
 from tests.homes import connect, make_hermes_database
 
@@ -50,6 +51,7 @@ FEATURES = {
     "loose types": "a column may hold a value of another type",
     "foreign columns": "other programs may add columns",
     "foreign tables": "other programs may add tables",
+    "processes": "another process may open the database",
     "restored files": "a file may be replaced by an older copy of itself",
 }
 
@@ -149,16 +151,65 @@ class Sqlite:
         return SqliteForeignWriter(home / "state.db")
 
 
+class MemoryForeignWriter(SqliteForeignWriter):
+    """Changes rows through the one connection, as if it were another's."""
+
+    def _run(self, sql: str, *values: Any) -> int:
+        with SessionDB(name_memory(self.path.parent)) as db:
+            database: MemoryDatabase = db._store.pool.database  # type: ignore[attr-defined]
+
+            def change(handle: Connection) -> int:
+                handle.connection.execute("PRAGMA foreign_keys=OFF")
+                changed = handle.connection.execute(sql, raw.bind_values(values)).rowcount
+                handle.connection.execute("PRAGMA foreign_keys=ON")
+                database.note_rewritten()
+                return changed
+
+            writer = db._store.pool.writer
+            assert writer is not None
+            return writer.run_alone(change)
+
+
+class Memory:
+    """A home of our own in memory, which lives until another is opened."""
+
+    name = "memory"
+    features = frozenset(FEATURES) - {"processes", "restored files"}
+
+    def __init__(self) -> None:
+        self._kept: StateDatabase | None = None
+        self._home: Path | None = None
+
+    def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
+        """Open the database; every call returns an instance of its own."""
+        if self._home != home:
+            if self._kept is not None:
+                self._kept.close()
+            # So it outlives the instances of a test, which may close and open it again.
+            self._kept, self._home = SessionDB(name_memory(home)), home
+        return SessionDB(name_memory(home), patience_s=patience_s)
+
+    def make_foreign_writer(self, home: Path) -> ForeignWriter:
+        """Return a writer on the database of a folder."""
+        return MemoryForeignWriter(home / "state.db")
+
+
+def name_memory(home: Path) -> str:
+    """Return the name of the database in memory of a home."""
+    return f":memory:{home}"
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
         Sqlite("sqlite"),
+        Memory(),
         Sqlite("sqlite-hermes", 22),
         Sqlite("sqlite-hermes-16", 16),
         Sqlite("sqlite-hermes-30", 30),
     )
 }
-MAIN_ENGINES = ("sqlite", "sqlite-hermes")
+MAIN_ENGINES = ("sqlite", "memory", "sqlite-hermes")
 """The engines that run every test; the others run the tests marked `schemas`."""
 
 

@@ -434,6 +434,7 @@ print([row["content"] for row in db.get_messages("s")])
 """
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.schemas(16, 30)
 @pytest.mark.requirement("transactions:fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -468,6 +469,7 @@ inside.wait(10)
 """
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.schemas(16, 30)
 def test_process_exits_despite_daemon_thread_in_transaction(
     engine: Engine, home_path: Path, open_again: Open

@@ -12,7 +12,7 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from session_core import _sqlite3, processes
+from session_core import _sqlite3
 from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import fts, integrity, lineage, opening, sessions, sizes, usage
@@ -75,7 +75,7 @@ class SqliteAdmin(SqliteVacuum):
 
     def list_holders(self) -> list[Holder]:
         """Return the other processes that have the database open, if the system reports them."""
-        return processes.list_holders(self._store.path)
+        return self._store.list_holders()
 
     def list_claims(self) -> list[Claim]:
         """Return the claims that processes have stored in the database, also old ones."""
@@ -143,6 +143,8 @@ class SqliteAdmin(SqliteVacuum):
     ) -> list[Finding]:
         """Return the problems of the file; `deep` also checks the search indexes, on a copy."""
         self._store.check_open()
+        if self._store.is_in_memory:
+            return self._read(lambda handle: integrity.check_copy(handle, deep=deep, step=step))
         with self._store.translate_errors():
             # Only a Hermes home brings an extension for its index.
             loads = self._store.loads_extension and self._store.kind == "hermes"
@@ -165,7 +167,11 @@ class SqliteAdmin(SqliteVacuum):
         )
         if not exact:
             return estimated
-        return sizes.count_sizes(estimated, self._read(sizes.read_layout), self._store.path, step)
+        layout = self._read(sizes.read_layout)
+        if self._store.is_in_memory:
+            counted = self._read(sizes.count_pages)
+            return layout.fill_sizes(estimated, counted, exact=True) if counted else estimated
+        return sizes.count_sizes(estimated, layout, self._store.path, step)
 
 
 def _read_facts(handle: Connection, now: float) -> HomeFacts:

@@ -156,6 +156,15 @@ class Connection:
         for memory in (self.schema, self._columns, self._composed):
             memory.clear()
 
+    def note_replaced(self) -> None:
+        """Clear outdated caches after a copy has replaced the content."""
+        self.cache.clear()
+        self.seen.clear()
+        (schema,) = self.connection.execute("PRAGMA schema_version").fetchone()
+        if schema != self._schema_version:
+            self._schema_version = schema
+            self.forget_schema()
+
     def forget_if_changed(self) -> None:
         """Clear outdated caches; called at the start of each transaction."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
@@ -163,12 +172,7 @@ class Connection:
             self.moment, self.changed = object(), False
         if version != self._data_version:
             self._data_version = version
-            self.cache.clear()
-            self.seen.clear()
-            (schema,) = self.connection.execute("PRAGMA schema_version").fetchone()
-            if schema != self._schema_version:
-                self._schema_version = schema
-                self.forget_schema()
+            self.note_replaced()
 
     def open_snapshot(self) -> Snapshot:
         """Return a context manager in which all reads see one moment of the database."""

@@ -30,6 +30,7 @@ from session_core.errors import (
 )
 from session_core.state.sqlite import fts, opening, vacuum_file
 from session_core.state.sqlite.connection import Connection, translate_error
+from session_core.state.sqlite.feed_cursor import FileWatch
 from session_core.state.sqlite.opening import (
     create_database,
     find_home_kind,
@@ -45,7 +46,7 @@ from session_core.state.sqlite.transaction import ReadSnapshot, Transaction
 from session_core.state.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from session_core.types import HomeKind
+    from session_core.types import Holder, HomeKind
 
 
 _MAX_IDLE_READERS = 8
@@ -139,13 +140,13 @@ class SqliteStore:
         clock: Callable[[], float] = time.time,
         load_extension: bool = False,
     ) -> None:
-        self.path = _check_path(home.find_home().db_path if db_path is None else db_path)
+        self.path = self._choose_path(db_path)
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s must be >= 0, got {patience_s}")
         self.read_only = read_only
         self.clock = clock
         self.loads_extension = load_extension
-        self.pool = ConnectionPool()
+        self.pool = self._make_pool(patience_s)
         # A default path may lead to a Hermes home; an explicit path was chosen by the caller.
         self._in_hermes_home = in_hermes_home or db_path is None
         self._patience_s = patience_s
@@ -155,7 +156,30 @@ class SqliteStore:
         self.snapshots: list[weakref.ref[ReadSnapshot]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
-        self._closer = weakref.finalize(self, ConnectionPool.close, self.pool, _EXIT_WAIT_S)
+        self._closer = weakref.finalize(self, self.pool.close, _EXIT_WAIT_S)
+
+    def _choose_path(self, db_path: str | os.PathLike[str] | None) -> Path:
+        return _check_path(home.find_home().db_path if db_path is None else db_path)
+
+    def _make_pool(self, _: float) -> ConnectionPool:
+        return ConnectionPool()
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the database has no file."""
+        return False
+
+    def list_holders(self) -> list[Holder]:
+        """Return the other processes that have the database open."""
+        return processes.list_holders(self.path)
+
+    def note_rewritten(self, handle: Connection) -> None:
+        """Forget all caches after a change outside of a transaction."""
+        handle.forget_all()
+
+    def make_watch(self) -> FileWatch:
+        """Return a watch for commits, which the caller closes."""
+        return FileWatch(self.path)
 
     @property
     def kind(self) -> HomeKind:
@@ -275,7 +299,7 @@ class SqliteStore:
 
     def make_busy_error(self) -> SessionError:
         """Return the error for a database that others hold."""
-        holders = [str(holder) for holder in processes.list_holders(self.path)]
+        holders = [str(holder) for holder in self.list_holders()]
         names = ", ".join(holders) or "another connection, possibly of this process"
         return Busy(
             f"the database {self.path} is held by {names}; let it finish, then try again",
@@ -395,10 +419,10 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
         raise InvalidInput("the path of a database file must be text")
     if not os.fspath(path) or "\0" in os.fspath(path):
         raise InvalidInput("the path of the database file is empty or has a NUL in it; name a file")
-    if os.fspath(path).startswith((":memory:", "file:")):
+    if os.fspath(path).startswith("file:"):
         raise InvalidInput(
-            f"the path of a database file must be a path, got {os.fspath(path)!r}: a database in "
-            "memory and URIs are not supported; name a file, such as one in a temporary folder"
+            f"the path of a database file must be a path, got {os.fspath(path)!r}: URIs are not "
+            "supported; name a file, or ':memory:' for a database in memory"
         )
     scheme, separator, _ = os.fspath(path).partition("://")
     if separator and scheme.isalnum():  # the rest may have a password in it

@@ -116,7 +116,7 @@ class SqliteFeed(SqliteOperations):
 
     @cached_property
     def _create_watch(self) -> FileWatch:
-        watch = FileWatch(self._store.path)
+        watch = self._store.make_watch()
         weakref.finalize(self, watch.close)
         return watch
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -58,14 +58,35 @@ def check_file(
     try:
         if extension_of is not None:
             opening.load_extension_if_safe(handle, extension_of)
-        with handle.open_snapshot(), call_step_regularly(handle.connection, step):
-            damage = list(_find_damage(handle))
-            if damage:
-                return damage
-            findings = list(_find_orphans(handle))
-        return findings + (_check_copy(handle, step, extension_of) if deep else [])
+        with handle.open_snapshot():
+            damage, findings = _check_pages(handle, step)
+        if damage or not deep:
+            return damage or findings
+        return findings + _check_file_copy(handle, step, extension_of)
     finally:
         handle.connection.close()
+
+
+def check_copy(
+    handle: Connection, *, deep: bool = False, step: StepCallback | None = None
+) -> list[Finding]:
+    """Return the problems of a copy of a database in memory."""
+    damage, findings = _check_pages(handle, step)
+    if damage or not deep:
+        return damage or findings
+    copy = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
+    with closing(copy.connection):
+        handle.connection.backup(copy.connection)
+        return findings + _check_indexes(copy, step)
+
+
+def _check_pages(
+    handle: Connection, step: StepCallback | None
+) -> tuple[list[Finding], list[Finding]]:
+    """Return the damage of pages, and without any the orphans."""
+    with call_step_regularly(handle.connection, step):
+        damage = list(_find_damage(handle))
+        return damage, [] if damage else list(_find_orphans(handle))
 
 
 def _find_damage(handle: Connection) -> Iterator[Finding]:
@@ -114,7 +135,7 @@ def _find_orphans(handle: Connection) -> Iterator[Finding]:
         yield Finding(code, count, what + (" (or more)" if count == _MAX_ORPHANS else ""))
 
 
-def _check_copy(
+def _check_file_copy(
     handle: Connection, step: StepCallback | None, extension_of: Path | None
 ) -> list[Finding]:
     needed = _get_file_bytes(handle)
@@ -131,14 +152,16 @@ def _check_copy(
             if extension_of is not None:
                 opening.load_extension_if_safe(copy, extension_of)
             _copy_database(handle, copy, step)
-            with call_step_regularly(copy.connection, step):
-                return [
-                    finding
-                    for table in _list_index_tables(copy)
-                    for finding in _check_index(copy, table)
-                ]
+            return _check_indexes(copy, step)
         finally:
             copy.connection.close()
+
+
+def _check_indexes(copy: Connection, step: StepCallback | None) -> list[Finding]:
+    with call_step_regularly(copy.connection, step):
+        return [
+            finding for table in _list_index_tables(copy) for finding in _check_index(copy, table)
+        ]
 
 
 def _delete_stale_copies(folder: Path, now: float) -> None:

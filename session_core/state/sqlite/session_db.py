@@ -13,10 +13,10 @@ from session_core.state import validation
 from session_core.state.sqlite import opening
 from session_core.state.sqlite.admin import SqliteAdmin
 from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompaction
-from session_core.state.sqlite.connections import SqliteStore
 from session_core.state.sqlite.deletion import SqliteDeletion
 from session_core.state.sqlite.feed import SqliteFeed
 from session_core.state.sqlite.lineage import SqliteLineage
+from session_core.state.sqlite.memory import open_store
 from session_core.state.sqlite.messages import SqliteMessages
 from session_core.state.sqlite.pages import SqliteWindows
 from session_core.state.sqlite.routes import SqliteRoutes
@@ -68,6 +68,9 @@ class SessionDB(
     A Hermes database is read and written in its own format. A missing file is created at the first
     write, as a home of our own. Instances are thread-safe and must not be used across a fork.
 
+    `:memory:` is a database in memory, which ends with its instance; `:memory:NAME` is one that the
+    instances of that name share in this process until the last is closed.
+
     `rows` has the rows as they are stored, `routes` the sessions of chats, `admin` upkeep and
     reports, `meta` and `state` values of applications, and `sdk` changes and look-ups for agent
     SDKs; all use the same connections. `in_hermes_home` means that the folder was detected as a
@@ -86,7 +89,7 @@ class SessionDB(
         clock: Callable[[], float] = time.time,
         load_extension: bool = False,
     ) -> None:
-        store = SqliteStore(
+        store = open_store(
             db_path,
             read_only=read_only,
             in_hermes_home=in_hermes_home,
@@ -95,8 +98,8 @@ class SessionDB(
             load_extension=load_extension,
         )
         super().__init__(store)
-        self.path = store.path
-        self.folder = store.path.parent
+        self.path = None if store.is_in_memory else store.path
+        self.folder = None if self.path is None else self.path.parent
         self.read_only = store.read_only
         self.rows = SqliteRows(store)
         self.routes = SqliteRoutes(store)

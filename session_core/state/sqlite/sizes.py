@@ -75,7 +75,7 @@ def read_layout(handle: Connection) -> TableLayout:
 
 def estimate_sizes(handle: Connection, path: Path, *, tables: bool = True) -> Sizes:
     """Return approximate sizes of the file and its parts, without the parts unless `tables`."""
-    if not _get_file_bytes(path):
+    if handle.stands_in:
         return Sizes(db=0, wal=0, free=0, index=0)
     page, pages, free = (
         int(handle.fetch_value(f"PRAGMA {name}"))
@@ -105,6 +105,14 @@ def estimate_sizes(handle: Connection, path: Path, *, tables: bool = True) -> Si
     scale = (pages - free) * page / (sum(parts.values()) or 1)
     scaled = {table: size * scale for table, size in parts.items()}
     return layout.fill_sizes(sizes, scaled, exact=False)
+
+
+def count_pages(handle: Connection) -> dict[str, int] | None:
+    """Return the bytes of every table and index by name; return None without `dbstat`."""
+    try:
+        return dict(handle.fetch_tuples(SQL["list_bytes"]))
+    except _sqlite3.load_library().OperationalError:
+        return None
 
 
 def count_sizes(

@@ -14,10 +14,8 @@ import threading
 from pathlib import Path
 
 from session_core import _sqlite3
-from session_core.state import sql_blocks
-from session_core.state.sqlite.connection import make_file_uri
-
-SQL = sql_blocks.load_blocks("integrity")
+from session_core.state.sqlite.connection import Connection, make_file_uri
+from session_core.state.sqlite.sizes import count_pages
 
 
 def count_table_bytes(path: Path) -> dict[str, int] | None:
@@ -25,9 +23,7 @@ def count_table_bytes(path: Path) -> dict[str, int] | None:
     _sqlite3.choose_sqlite("standard")
     connection = _sqlite3.connect(make_file_uri(path, "mode=ro"), busy_timeout_s=1)
     try:
-        return dict(connection.execute(SQL["list_bytes"]))
-    except _sqlite3.load_library().OperationalError:
-        return None
+        return count_pages(Connection(connection))
     finally:
         connection.close()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from session_core.errors import Busy, InvalidInput, StorageFull
-from session_core.processes import get_sidecar_path, list_holders
+from session_core.processes import get_sidecar_path
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import opening, vacuum_file
 from session_core.state.sqlite.connection import Connection, quote_name
@@ -67,6 +67,8 @@ class SqliteVacuum(SqliteOperations):
             return VacuumResult(0, 0)
         with self._store.translate_errors():
             writer = self._store.get_writer()
+            if self._store.is_in_memory:
+                return writer.run_alone(partial(self._vacuum_memory, step=step))
             self._require_no_holders()
             return writer.run_alone(partial(self._run_vacuum, step=step))
 
@@ -87,11 +89,17 @@ class SqliteVacuum(SqliteOperations):
             _require_memory(self._store.path, copy)
             _require_room(self._store.path, [(folder, log)])
             self._vacuum_in_place(handle, step)
-        handle.forget_all()
+        self._store.note_rewritten(handle)
         # The new content is in the log; only a complete checkpoint makes the file shorter.
         self._require_no_holders()
         handle.fetch_tuples("PRAGMA wal_checkpoint(TRUNCATE)")
         return VacuumResult(before, self._measure_bytes())
+
+    def _vacuum_memory(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
+        before = _count_bytes(handle)
+        self._vacuum_in_place(handle, step)
+        self._store.note_rewritten(handle)
+        return VacuumResult(before, _count_bytes(handle))
 
     def _vacuum_in_place(self, handle: Connection, step: StepCallback | None) -> None:
         with call_step_regularly(handle.connection, step):
@@ -107,7 +115,7 @@ class SqliteVacuum(SqliteOperations):
         raise self._store.make_busy_error()
 
     def _require_no_holders(self) -> None:
-        holders = [str(holder) for holder in list_holders(self._store.path)]
+        holders = [str(holder) for holder in self._store.list_holders()]
         if holders:
             raise Busy(
                 f"{self._store.path} is open in {', '.join(holders)}; "
@@ -119,6 +127,10 @@ class SqliteVacuum(SqliteOperations):
         return get_file_bytes(self._store.path) + get_file_bytes(
             get_sidecar_path(self._store.path, "-wal")
         )
+
+
+def _count_bytes(handle: Connection) -> int:
+    return int(handle.fetch_value("PRAGMA page_count") * handle.fetch_value("PRAGMA page_size"))
 
 
 def _merge_indexes(handle: Connection) -> bool:

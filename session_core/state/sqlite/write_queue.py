@@ -65,6 +65,7 @@ class WriteJob:
         "linked",
         "of",
         "over",
+        "owner",
         "result",
         "solo",
         "step",
@@ -89,6 +90,8 @@ class WriteJob:
         """Whether the transaction enforces foreign keys."""
         self.over = False
         """Whether the caller has left."""
+        self.owner: object = None
+        """The writer that made the job."""
         self.of: weakref.ref[Any] | None = None
         """The object whose end ends the transaction, if it is not bound to one call."""
         self.wake: threading.Lock | None = None

@@ -45,6 +45,7 @@ class Writer:
         overdue: bool = False,
         leftovers: Callable[[Connection], bool] = lambda _: False,
         prepare: Callable[[Connection], None] = lambda _: None,
+        queue: WriteQueue | None = None,
     ) -> None:
         self._open_handle = open_handle
         self._leftovers = leftovers
@@ -54,7 +55,8 @@ class Writer:
         self._checkpointer = Checkpointer(own=own, wait_ms=self._wait_ms, overdue=overdue)
         self._check = check
         self._handle: Connection | None = None
-        self._queue = WriteQueue()
+        # Stores that share one connection share its queue.
+        self._queue = WriteQueue() if queue is None else queue
         self._closed = False
         self._unfinished = False
         self._committing = False
@@ -69,7 +71,7 @@ class Writer:
     def current(self) -> Connection | None:
         """Return the connection of the transaction that this task has open in this thread."""
         job = self._queue.leader
-        is_own = job is not None and job.is_open and job.is_of_caller
+        is_own = job is not None and job.owner is self and job.is_open and job.is_of_caller
         return self._handle if is_own else None
 
     @property
@@ -84,7 +86,7 @@ class Writer:
             # A step that fails undoes its own changes; the caller may catch the error and continue.
             with Savepoint(open_handle):
                 return change(open_handle)
-        job = WriteJob(change, self._get_deadline())
+        job = self._make_job(change)
         try:
             # It comes a second time if its batch failed and each job is tried alone.
             while self._queue.wait_for_lead(job, job.deadline):
@@ -102,7 +104,7 @@ class Writer:
 
     def create_job(self, of: object, *, linked: bool = True) -> WriteJob:
         """Return the job of a transaction, which ends with the object `of` at the latest."""
-        job = WriteJob(None, self._get_deadline())
+        job = self._make_job()
         job.linked = linked
         # A transaction that is dropped without its exit would hold the lock until the process ends.
         job.of = weakref.ref(of, lambda _: self._drop_transaction(job))
@@ -110,7 +112,8 @@ class Writer:
 
     def begin_transaction(self, job: WriteJob) -> None:
         """Wait for the connection and begin a transaction; the caller must end it in any case."""
-        self._acquire_connection(job)
+        if self._queue.leader is not job:
+            self._acquire_connection(job)
         handle = self._open_connection()
         self._begin_immediate(job, handle, job.deadline)
         self._prepare(handle)
@@ -129,12 +132,12 @@ class Writer:
             job.over, job.of = True, None
             self._queue.leave_queue(job)
 
-    def run_alone(self, work: Callable[[Connection], T]) -> T:
+    def run_alone(self, work: Callable[[Connection], T], *, wait_s: float | None = None) -> T:
         """Run a function with exclusive use of the connection, outside of a transaction.
 
         A lock of another process is waited for once, by the busy timeout of the connection.
         """
-        job = WriteJob(None, self._get_deadline())
+        job = self._make_job(wait_s=wait_s)
         try:
             self._acquire_connection(job)
             handle = self._open_connection()
@@ -178,7 +181,7 @@ class Writer:
         if self.current is not None:
             self._close_connection()
             return True
-        job = WriteJob(None, time.monotonic() + wait_s)
+        job = self._make_job(wait_s=wait_s)
         try:
             self._acquire_connection(job)
             self._close_connection()
@@ -200,7 +203,7 @@ class Writer:
         self._queue.take_jobs(job)
 
     def _run_leftovers_once(self) -> bool:
-        job = WriteJob(None, self._get_deadline())
+        job = self._make_job()
         try:
             self._acquire_connection(job)
             handle = self._open_connection()
@@ -318,9 +321,17 @@ class Writer:
             handle = self._open_handle()
             handle.connection.execute(f"PRAGMA busy_timeout={self._wait_ms}")
             self._handle = handle
-        elif self._unfinished:  # an interrupt ended the transaction before its rollback
+        # An interrupt ended a transaction, possibly of a store that shares the connection, before
+        # its rollback.
+        elif self._unfinished or self._handle.connection.in_transaction:
             self._roll_back()
         return self._handle
+
+    def _make_job(self, step: WriteStep | None = None, *, wait_s: float | None = None) -> WriteJob:
+        wait_s = self._patience_s if wait_s is None else wait_s
+        job = WriteJob(step, time.monotonic() + wait_s)
+        job.owner = self
+        return job
 
     def _get_deadline(self) -> float:
         return time.monotonic() + self._patience_s
