@@ -1,0 +1,140 @@
+"""`OpenAISession`: the `Session` of the OpenAI Agents SDK over a home."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from session_core.adapters.shared import (
+    HomeAdapter,
+    HomeArgument,
+    decode_payload,
+    join_texts,
+)
+from session_core.errors import NotFound
+from session_core.types import MessageRow
+
+SOURCE = "openai-agents"
+
+_MAX_WINDOW = 500
+_CALL_TYPES = ("function_call", "custom_tool_call", "mcp_call")
+_ROLES = {"developer": "system"}
+
+
+class OpenAISession(HomeAdapter):
+    """The items of one conversation: `Runner.run(agent, text, session=OpenAISession(id, home))`.
+
+    `home` is a folder, a file that ends in `.db`, or what `open_home` returned. Items are returned
+    exactly as they were added. `pop_item` hides the newest item, and `clear_session` moves the
+    conversation to the trash; both can be undone. `session_settings` may have a `limit`, which
+    counts if `get_items` is called without one.
+
+    Raises:
+        InvalidInput: the id or the path is empty.
+    """
+
+    client = SOURCE
+
+    def __init__(
+        self, session_id: str, home: HomeArgument, *, session_settings: Any = None
+    ) -> None:
+        super().__init__(home)
+        self.session_id = session_id
+        self.session_settings = session_settings
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the items in their order, only the latest `limit` if it is given."""
+        if limit is None:
+            limit = getattr(self.session_settings, "limit", None)
+        return await self.run_in_thread(partial(self._read_items, limit))
+
+    async def add_items(self, items: Sequence[Any]) -> None:
+        """Store items in one transaction; the first ones create the session."""
+        if items:
+            await self.run_in_thread(partial(self._append_items, list(items)))
+
+    async def pop_item(self) -> Any | None:
+        """Hide the newest item and return it; None if there is none."""
+        return await self.run_in_thread(self._pop_item)
+
+    async def clear_session(self) -> None:
+        """Move the conversation to the trash; the next items begin a new one with this id."""
+        await self.run_in_thread(partial(self.delete_session, self.session_id))
+
+    def _append_items(self, items: list[Any]) -> None:
+        self.home.db.append_messages(
+            self.session_id, [build_message(item) for item in items], create={"source": SOURCE}
+        )
+
+    def _read_items(self, limit: int | None) -> list[Any]:
+        if limit is not None and limit == 0:
+            return []
+        try:
+            rows = self._read_rows(limit)
+        except NotFound:
+            return []
+        items = [item for item in map(build_item, rows) if item is not None]
+        return items if limit is None or limit < 0 else items[-limit:]
+
+    def _read_rows(self, limit: int | None) -> Sequence[MessageRow]:
+        db = self.home.db
+        if limit is None or not 0 < limit <= _MAX_WINDOW:
+            return db.get_messages(self.session_id)
+        window = db.read_window(self.session_id, limit=limit)
+        # A row without an item does not count, so that all rows are read if the window has one.
+        if window.more_before and any(build_item(row) is None for row in window.messages):
+            return db.get_messages(self.session_id)
+        return window.messages
+
+    def _pop_item(self) -> Any | None:
+        while True:
+            try:
+                row = self.home.db.sdk.pop_message(self.session_id)
+            except NotFound:
+                return None
+            item = None if row is None else build_item(row)
+            if row is None or item is not None:
+                return item
+
+
+def build_message(item: Any) -> dict[str, Any]:
+    """Return the message of an item: its payload, and the text and calls that it has."""
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": None,
+        "payload_json": json.dumps(item),
+    }
+    if not isinstance(item, Mapping):
+        return message
+    kind = item.get("type")
+    if kind in _CALL_TYPES:
+        message["tool_calls"] = [_build_call(item)]
+    elif isinstance(kind, str) and kind.endswith("_output"):
+        call_id = item.get("call_id")
+        message |= {"role": "tool", "content": join_texts(item.get("output"))}
+        message |= {"tool_call_id": call_id} if isinstance(call_id, str) else {}
+    elif kind == "reasoning":
+        message["reasoning"] = join_texts(item.get("summary")) or None
+    else:
+        role = item.get("role")
+        if isinstance(role, str) and role:
+            message["role"] = _ROLES.get(role, role)
+        message["content"] = join_texts(item.get("content")) or None
+    return message
+
+
+def _build_call(item: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = item.get("arguments", item.get("input"))
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    function = {"name": str(item.get("name") or item.get("type")), "arguments": text}
+    return {"id": item.get("call_id") or item.get("id"), "type": "function", "function": function}
+
+
+def build_item(row: MessageRow) -> Any | None:
+    """Return the item of a row; one that another program has added becomes an item of its text."""
+    if row.get("payload_json") is not None:
+        return decode_payload(row)
+    text = join_texts(row.get("content"))
+    return {"role": row["role"], "content": text} if text and row["role"] != "tool" else None
