@@ -43,9 +43,9 @@ class FakeModel(Model):
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    async def get_response(self, _instructions, items, *_arguments, **_options):
+    async def get_response(self, **request):
         """Return the call of the tool, or an answer."""
-        self.seen.append(json.loads(json.dumps(items)))
+        self.seen.append(json.loads(json.dumps(request["input"])))
         number = len(self.seen)
         if number == 1:
             output: Any = ResponseFunctionToolCall(
