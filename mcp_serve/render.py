@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.arguments import format_time
@@ -158,10 +159,20 @@ def render_line(home: ServedStore, value: Any, most: int = 200) -> str | None:
     """Return a stored value as one line without secrets and hidden characters."""
     if value is None:
         return None
+    text = to_text(value)
+    clean = _clean_short_line if len(text) <= _MAX_SHORT_CHARS else _clean_line
+    return shorten_text(clean(text, home.redacts), most)
+
+
+def _clean_line(text: str, redacts: bool) -> str:
     # Redact first: a secret wrapped over several lines is not recognised in one line.
     # The library may have cut it, and the beginning of a secret then ends it.
-    redact_line = redact_cut if home.redacts else home.redact
-    return shorten_text(to_plain_line(redact_line(to_text(value))), most)
+    return to_plain_line(redact_cut(text) if redacts else text)
+
+
+# Roles, sources, tools and titles repeat in each answer.
+_MAX_SHORT_CHARS = 200
+_clean_short_line = lru_cache(maxsize=1024)(_clean_line)
 
 
 def render_text(home: ServedStore, row: MessageRow, *, whole: bool) -> tuple[str, int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import takewhile
@@ -33,6 +35,10 @@ class Secret(NamedTuple):
 
 # Short texts such as titles and tool names repeat, so their results are cached.
 _SHORT = 200
+
+# Pages overlap and are read again, so the results of their latest texts are cached too.
+MAX_CACHED_CHARS = 1_000_000
+_MAX_CACHED_TEXT_CHARS = 50_000
 
 # A longer text is read in many pages, each of which needs all secrets of the text.
 _LONG = 200_000
@@ -155,7 +161,43 @@ _OPEN_PATTERN = (
 
 def redact(text: str) -> str:
     """Return a text with each secret replaced by a mark."""
-    return (_redact_short if len(text) <= _SHORT else _redact)(text)
+    return (_redact_short if len(text) <= _SHORT else LATEST_TEXTS.redact)(text)
+
+
+class LatestTexts:
+    """The results of the latest texts, up to a number of characters.
+
+    A result depends on its text only, so it needs no revision of a message.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._results: OrderedDict[str, str] = OrderedDict()
+        self.chars = 0
+
+    def redact(self, text: str) -> str:
+        """Return a text with each secret replaced by a mark."""
+        with self._lock:
+            result = self._results.get(text)
+            if result is not None:
+                self._results.move_to_end(text)
+                return result
+        result = _redact(text)
+        if len(text) <= _MAX_CACHED_TEXT_CHARS:
+            self._add(text, result)
+        return result
+
+    def _add(self, text: str, result: str) -> None:
+        with self._lock:
+            if text not in self._results:
+                self._results[text] = result
+                self.chars += len(text)
+            while self.chars > MAX_CACHED_CHARS:
+                oldest, _ = self._results.popitem(last=False)
+                self.chars -= len(oldest)
+
+
+LATEST_TEXTS = LatestTexts()
 
 
 def _redact(text: str) -> str:

@@ -468,3 +468,20 @@ def test_azure_secret_after_cjk_is_redacted():
     assert redact("\u5bc6\u94a5fCJ8Q~wYPMT120ZxPYlVpHDajKGCO~yhg0AZmGYY\u3002") == (
         "\u5bc6\u94a5[redacted: azure client secret]\u3002"
     )
+
+
+@pytest.mark.requirement("faces:redaction")
+def test_repeated_text_is_redacted_again():
+    text = f"before {PLANTED['github']} after. {'More. ' * 100}"
+    secret = get_secret(PLANTED["github"])
+    assert redact(text) == redact(text)
+    assert secret not in redact(text)
+
+
+def test_cached_texts_are_bounded():
+    for number in range(300):
+        redact(f"{number} " + "long text " * 1000)
+        assert redaction.LATEST_TEXTS.chars <= redaction.MAX_CACHED_CHARS
+    before = redaction.LATEST_TEXTS.chars
+    redact("one very long text " * 10_000)
+    assert redaction.LATEST_TEXTS.chars == before
