@@ -625,6 +625,24 @@ def test_search_adds_up_words_of_conversation(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("search:questions")
+def test_common_word_counts_in_few_conversations(db: StateDatabase) -> None:
+    add_message_text(db, "whole", "the boiler makes noises")
+    add_message_text(db, "whole", "something else")
+    add_message_text(db, "whole", "an invoice came")
+    add_message_text(db, "half", "the boiler is off")
+    rows = [{"role": "user", "content": f"invoice {number}"} for number in range(1100)]
+    db.append_messages("many", rows, create={"source": "cli"})
+    for query in ("boiler invoice", "boiler noises invoice"):
+        result = db.search(query)
+        assert (result.matched, [hit.session_id for hit in result.hits]) == (
+            "conversation",
+            ["whole"],
+        )
+    assert db.search("noises plumber invoice").matched == "any"
+    assert db.search("boiler plumber invoice off").matched == "any"
+
+
+@pytest.mark.requirement("search:questions")
 def test_title_adds_word_to_conversation(db: StateDatabase) -> None:
     for session in ("titled", "other"):
         add_message_text(db, session, "call the plumber")

@@ -42,6 +42,9 @@ ORDER BY m.id DESC
 -- name: list_sessions_of
 SELECT id, session_id FROM messages WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: list_ids_of_sessions
+SELECT id FROM messages WHERE session_id IN (SELECT value FROM json_each(?)) AND id >= ?
+
 -- name: list_titles
 SELECT id, title FROM sessions WHERE id IN (SELECT value FROM json_each(?))
 

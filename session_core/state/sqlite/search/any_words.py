@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nlargest
 from itertools import combinations, islice
@@ -33,6 +33,9 @@ _PROBE_ROWS = 100
 _FILTERED, _MOST_FILTERED = 1000, 6000
 _MAX_READ_ROWS = 200
 _MAX_TITLES = 500
+# If a rare term leaves few sessions, longer lists are only read in these.
+_MAX_LOCATED = 1000
+_MAX_LOCATED_SESSIONS = 100
 
 
 class _TermPostings:
@@ -68,8 +71,15 @@ class _TermPostings:
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
     """Return the words of a question without stop words; all words if only stop words are left."""
-    gram = index_plan.get_gram_length(handle)
-    return search_terms.split_terms(node, gram, lambda leaf: index_plan.is_indexed(handle, leaf))
+    # Cached for the snapshot: two stages of a search ask for the terms.
+    key = ("terms", node)
+    if key not in handle.seen:
+        gram = index_plan.get_gram_length(handle)
+        handle.seen[key] = search_terms.split_terms(
+            node, gram, lambda leaf: index_plan.is_indexed(handle, leaf)
+        )
+    terms: tuple[SearchTerm, ...] = handle.seen[key]
+    return terms
 
 
 def build_any_query(terms: Sequence[SearchTerm]) -> Node:
@@ -115,8 +125,19 @@ def gather_conversations(task: SearchTask, terms: Sequence[SearchTerm], top: int
     texts = blocks.load_tail_texts(task) or {}
     tail = {number: text for number, text in texts.items() if task.low <= number < top}
     lists = [_TermPostings(task, term, top, tail) for term in terms]
-    passing = [candidates.filter_ids(task, list(postings.ids)) for postings in lists]
-    whole = _list_whole_sessions(task, terms, [set(found.values()) for found in passing])
+    lists.sort(key=lambda postings: len(postings.ids))
+    floor = max([task.low, *(postings.floor for postings in lists if not postings.done)])
+    passing: list[dict[int, str]] = []
+    for postings in lists:
+        ids = list(postings.ids)
+        if passing and len(passing[0]) <= _MAX_LOCATED < len(ids):
+            sessions = _list_whole_sessions(task, lists[: len(passing)], passing)
+            if len(passing) > 1 and not sessions:
+                return MatchBlock([], floor, done=floor <= task.low)
+            if 0 < len(sessions) <= _MAX_LOCATED_SESSIONS:
+                ids = _list_ids_within(task, postings, sessions)
+        passing.append(candidates.filter_ids(task, ids))
+    whole = _list_whole_sessions(task, lists, passing)
     scores: dict[int, float] = {}
     counted: Counter[str] = Counter()
     for postings, found in zip(lists, passing, strict=True):
@@ -131,14 +152,23 @@ def gather_conversations(task: SearchTask, terms: Sequence[SearchTerm], top: int
     matches = candidates.load_matches(task, chosen[:_MAX_READ_ROWS])
     for match in matches:
         match.score = _score_match(match, lists, 0.0)
-    floor = max([task.low, *(postings.floor for postings in lists if not postings.done)])
     return MatchBlock(matches, floor, done=floor <= task.low)
 
 
+def _list_ids_within(
+    task: SearchTask, postings: _TermPostings, sessions: Collection[str]
+) -> list[int]:
+    """Return the ids with a term in these sessions."""
+    bounds = (json.dumps(list(sessions)), min(postings.ids))
+    rows = task.handle.fetch_tuples(SQL["list_ids_of_sessions"], bounds)
+    return [message_id for (message_id,) in rows if message_id in postings.ids]
+
+
 def _list_whole_sessions(
-    task: SearchTask, terms: Sequence[SearchTerm], sessions: Sequence[set[str]]
+    task: SearchTask, lists: Sequence[_TermPostings], passing: Sequence[Mapping[int, str]]
 ) -> set[str]:
     """Return the sessions that have each term in a message or in the title."""
+    sessions = [set(found.values()) for found in passing]
     counted = Counter(session for found in sessions for session in found)
     most = [session for session, _ in counted.most_common(_MAX_TITLES)]
     titles = dict(task.handle.fetch_tuples(SQL["list_titles"], (json.dumps(most),)))
@@ -146,8 +176,8 @@ def _list_whole_sessions(
         session
         for session in most
         if all(
-            session in found or term.compute_match_weight(_fold_title(titles.get(session)))
-            for term, found in zip(terms, sessions, strict=True)
+            session in found or postings.term.compute_match_weight(_fold_title(titles.get(session)))
+            for postings, found in zip(lists, sessions, strict=True)
         )
     }
 
