@@ -16,7 +16,7 @@ from mcp_serve import answer_size, arguments, known_values, render, resolve, sch
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
 from mcp_serve.cursors import PagedQuery, make_malformed_error
 from mcp_serve.merging import StoreParts, read_stores
-from mcp_serve.plain_text import to_plain_line
+from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
 from mcp_serve.served_store import ServedStore
@@ -24,6 +24,9 @@ from mcp_serve.tools.spec import ToolSpec
 from session_core.types import MessageRow, SearchHit, SearchResult
 
 _CONTEXT_CHARS = 250
+# The hits with a whole snippet, and the lengths of texts in the hits after them.
+_LONG_HITS = 3
+_LATER_CHARS = {"snippet": 120, "next": 100}
 _ELLIPSIS = "…"
 _EMPTY_ANSWER: dict[str, Any] = {
     "hits": [],
@@ -150,7 +153,7 @@ def _merge_hits(
             places |= part.find_positions(name, shown[name])
         searched = [part.page.searched_back_to for _, part in parts if part.page.searched_back_to]
         return {
-            "hits": [row for _, _, row in ranked[:limit]],
+            "hits": _shorten_later_hits([row for _, _, row in ranked[:limit]], arguments.detail),
             "matched": step or max((part.matched for _, part in parts), key=_STEPS.index),
             "searched_back_to": format_time(max(searched, default=None)),
             **({} if share == 1.0 else {"coverage": round(share, 3)}),
@@ -159,6 +162,21 @@ def _merge_hits(
         }
 
     return answer_size.fit_answer(fetch, "hits", arguments.limit)
+
+
+def _shorten_later_hits(rows: list[dict[str, Any]], detail: str) -> list[dict[str, Any]]:
+    """Return concise hits of which only the first ones have long texts: these mostly answer."""
+    if detail == "detailed":
+        return rows
+    return rows[:_LONG_HITS] + [
+        row
+        | {
+            name: shorten_text(row[name], most)
+            for name, most in _LATER_CHARS.items()
+            if name in row
+        }
+        for row in rows[_LONG_HITS:]
+    ]
 
 
 def _explain_share(share: float) -> str | None:

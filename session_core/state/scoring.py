@@ -18,7 +18,7 @@ _LITERAL_WEIGHT = 0.6
 _NEARNESS_WEIGHT = 0.5
 _ROLE_WEIGHTS = {"tool": -0.25, "system": -0.2, "session_meta": -0.3}
 _NEARNESS_REACH = 60
-_NEAR_BEST_SHARE = 0.5
+_NEAR_BEST_SHARE = 0.53
 _LEAST_HITS = 3
 
 

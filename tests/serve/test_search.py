@@ -93,6 +93,20 @@ async def test_search_marks_compacted_hits(call, db):
 
 
 @pytest.mark.requirement("serving:search")
+async def test_later_hits_have_shorter_texts(call, db):
+    text = "the needle is here. " + "Many other words. " * 30
+    for number in range(6):
+        rows = [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
+        db.append_messages(f"long{number}", rows, create={"source": "cli"})
+    hits = (await call("sessions_search", query="needle", roles=["user"]))["hits"]
+    assert [len(hit["snippet"]) <= 120 for hit in hits] == [False] * 3 + [True] * 3
+    assert [len(hit["next"]) <= 100 for hit in hits] == [False] * 3 + [True] * 3
+    assert all(hit["snippet"].startswith("the needle") for hit in hits)
+    detailed = await call("sessions_search", query="needle", roles=["user"], detail="detailed")
+    assert all(len(hit["snippet"]) > 400 for hit in detailed["hits"])
+
+
+@pytest.mark.requirement("serving:search")
 async def test_detailed_search_shows_longer_snippets(call, db):
     text = f"{'before ' * 40}needle {'behind ' * 40}"
     db.append_message("long", "user", text, create={"source": "cli"})

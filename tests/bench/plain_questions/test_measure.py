@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.plain_questions.__main__ import measure_set
 
-MOST_TOKENS = {"home": 700, "agents": 1100, "single": 750}
+MOST_TOKENS = {"home": 550, "agents": 650, "single": 550}
 
 
 @pytest.mark.requirement("search:questions")
