@@ -14,6 +14,7 @@ from session_core.transcripts.sources import (
     MAX_DOCUMENT_BYTES,
     Line,
     LineReader,
+    ScannedLine,
     Source,
     SourceOpener,
     compute_checksum,
@@ -44,8 +45,8 @@ class FileFeed:
         self._root = root
         self._format = reader
         self._open = opener
-        self._scanned: dict[str, int] = {}
-        """How far the last line of a file was searched for its end, by path."""
+        self._scanned: dict[str, tuple[tuple[int, int], ScannedLine]] = {}
+        """How far the last line of a file was searched for its end, by path, with its inode."""
 
     def read_part(
         self, entry: SourceEntry, file: SourceFile, room: int, *, is_deep: bool = False
@@ -131,7 +132,9 @@ class FileFeed:
 
     def _read_lines(self, source: Source, part: SourcePart, file: SourceFile, room: int) -> None:
         after = part.after
-        scanned = self._scanned.pop(after.path, 0)
+        inode, scanned = self._scanned.pop(after.path, (None, None))
+        if inode != source.identity[:2]:
+            scanned = None
         # No further than the identity that is stored: what is written meanwhile is the next part.
         end = None if file.is_zstd else source.identity.size
         reader = LineReader(source, after.offset, after.checksum, end, scanned)
@@ -139,14 +142,14 @@ class FileFeed:
         while reader.offset - begin < room:
             lines = reader.read_lines()
             if not lines:
-                after.is_read = True
+                after.is_read = not reader.is_paused
                 break
             for line in lines:
                 record = self._read_line(line, part)
                 if record is not None:
                     part.add_record(record, file.session_id)
-        if reader.scanned_to > reader.offset:
-            self._scanned[after.path] = reader.scanned_to
+        if reader.scanned is not None:
+            self._scanned[after.path] = (source.identity[:2], reader.scanned)
         after.offset, after.checksum = reader.offset, reader.checksum
 
     def _read_line(self, line: Line, part: SourcePart) -> Record | None:

@@ -23,6 +23,9 @@ MAX_LINE_BYTES = 16_000_000
 """A longer line is passed to its format by its head, and stays readable as raw bytes."""
 
 MAX_DOCUMENT_BYTES = 64_000_000
+MAX_SCAN_BYTES = 256_000_000
+"""How far the end of one line is searched for in one part: about 0.3 s."""
+
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 1_000_000
 
@@ -146,6 +149,18 @@ def compute_checksum(source: Source, size: int, start: int = 0) -> int | None:
     return checksum
 
 
+class ScannedLine(NamedTuple):
+    """How far a line above the cap was searched for its end."""
+
+    offset: int
+    end: int
+    """No newline is between the offset and this place."""
+    checksum: int
+    """The CRC-32 of all bytes before the end."""
+    head: int
+    """The CRC-32 of the head of the line, by which it is recognised."""
+
+
 @dataclass(slots=True)
 class LineReader:
     """Reads complete lines from an offset up to the size that the file had at the begin."""
@@ -156,23 +171,25 @@ class LineReader:
     """The CRC-32 of all bytes before the offset."""
     end: int | None
     """The size to read up to, or None for a compressed file."""
-    scanned_to: int = 0
-    """No newline is between the offset and this place."""
+    scanned: ScannedLine | None = None
+    """The line at the offset, if it is above the cap and was searched before."""
+    is_paused: bool = field(default=False, init=False)
+    """Whether the search for the end of a line goes on with the next part."""
+    _head: bytes = field(default=b"", init=False)
     _pending: bytes = field(default=b"", init=False)
 
     def read_lines(self) -> list[Line]:
-        """Return the lines of the next block; none if no complete line is left."""
-        position = self.offset + len(self._pending)
-        if self.scanned_to > self.offset + MAX_LINE_BYTES:
-            return self._skip_long_line(self.source.read(self.offset, HEAD_BYTES), self.scanned_to)
-        data = self._pending + self._read(position, BLOCK_BYTES)
+        """Return the lines of the next block; none if no complete line is left, or if paused."""
+        if self.scanned is not None and self._recognise_line(self.scanned):
+            return self._scan_long_line(self.scanned)
+        self.scanned = None
+        data = self._pending + self._read(self.offset + len(self._pending), BLOCK_BYTES)
         end = data.rfind(b"\n") + 1
         while not end:
             if len(data) > MAX_LINE_BYTES:
-                return self._skip_long_line(data[:HEAD_BYTES], self.offset + len(data))
+                return self._scan_long_line(self._begin_long_line(data))
             more = self._read(self.offset + len(data), BLOCK_BYTES)
             if not more:
-                self.scanned_to = self.offset + len(data)
                 return []
             end = len(data) + more.rfind(b"\n") + 1 if b"\n" in more else 0
             data += more
@@ -196,23 +213,36 @@ class LineReader:
         self.offset = offset
         return lines
 
-    def _skip_long_line(self, head: bytes, position: int) -> list[Line]:
-        """Return the head of a line above the cap, which is read in blocks and dropped."""
-        while data := self._read(position, BLOCK_BYTES):
-            at = data.find(b"\n")
-            if at >= 0:
-                return [self._take_long_line(head, position + at + 1)]
-            position += len(data)
-        self.scanned_to = position
+    def _recognise_line(self, scanned: ScannedLine) -> bool:
+        """Return True if the line that was searched before is still at the offset."""
+        if not self._head:
+            self._head = self._read(self.offset, HEAD_BYTES)
+        is_long = self.end is None or scanned.end <= self.end
+        is_same = (scanned.offset, scanned.head) == (self.offset, zlib.crc32(self._head))
+        return is_long and is_same
+
+    def _begin_long_line(self, data: bytes) -> ScannedLine:
+        self._head, self._pending = data[:HEAD_BYTES], b""
+        checksum, head = zlib.crc32(data, self.checksum), zlib.crc32(self._head)
+        return ScannedLine(self.offset, self.offset + len(data), checksum, head)
+
+    def _scan_long_line(self, scanned: ScannedLine) -> list[Line]:
+        """Return the head of a line above the cap if its end is found in the next blocks."""
+        self.scanned, limit = scanned, scanned.end + MAX_SCAN_BYTES
+        while data := self._read(self.scanned.end, BLOCK_BYTES):
+            size = data.find(b"\n") + 1
+            read = data[:size] if size else data
+            checksum, end = zlib.crc32(read, self.scanned.checksum), self.scanned.end + len(read)
+            if size:
+                return [self._end_long_line(checksum, end)]
+            self.scanned = self.scanned._replace(end=end, checksum=checksum)
+            if end >= limit:
+                self.is_paused = True
+                break
         return []
 
-    def _take_long_line(self, head: bytes, end: int) -> Line:
+    def _end_long_line(self, checksum: int, end: int) -> Line:
         start, length = self.offset, end - self.offset
-        while self.offset < end:
-            data = self.source.read(self.offset, min(BLOCK_BYTES, end - self.offset))
-            if not data:
-                break
-            self.checksum = zlib.crc32(data, self.checksum)
-            self.offset += len(data)
-        self.scanned_to, self._pending = 0, b""
-        return Line(start, head[: min(HEAD_BYTES, length - 1)], length)
+        line = Line(start, self._head[: min(HEAD_BYTES, length - 1)], length)
+        self.offset, self.checksum, self.scanned, self._head = end, checksum, None, b""
+        return line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_torn_long_line_is_scanned_once(tmp_path: Path, monkeypatch: pytest.Monk
     with open_source(str(path)) as source:
         reader = LineReader(source, 0, 0, 50_000)
         assert reader.read_lines() == []
-        scanned = reader.scanned_to
+        scanned = reader.scanned
     with path.open("ab") as file:
         file.write(b"b\nshort\n")
 
@@ -80,11 +81,48 @@ def test_torn_long_line_is_scanned_once(tmp_path: Path, monkeypatch: pytest.Monk
         reader = LineReader(source, 0, 0, 50_008, scanned)
         lines = reader.read_lines() + reader.read_lines()
 
-    assert scanned == 50_000
+    assert scanned is not None
+    assert scanned.end == 50_000
+    assert reader.checksum == zlib.crc32(path.read_bytes())
     assert [(line.offset, line.length, line.is_cut) for line in lines] == [
         (0, 50_002, True),
         (50_002, 6, False),
     ]
+
+
+def test_long_line_is_read_in_several_parts(
+    tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 100_000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 10_000)
+    monkeypatch.setattr(sources, "MAX_SCAN_BYTES", 200_000)
+    path = tree.write("one", ["before it"])
+    with path.open("ab") as file:
+        file.write(make_line("one", 1, "x" * 5_000_000) + make_line("one", 2, "after it"))
+
+    parts = 1
+    while store.work(0):
+        parts += 1
+
+    assert parts > 20
+    messages = store.read_window("one").messages
+    assert [message["content"] for message in messages] == ["before it", "after it"]
+    checksum = store._index.read("SELECT checksum, offset FROM sources")
+    assert checksum == [(zlib.crc32(path.read_bytes()), path.stat().st_size)]
+
+
+def test_replaced_long_line_is_read_anew(
+    tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sources, "MAX_LINE_BYTES", 100_000)
+    path = tree.write("one", [])
+    path.write_bytes(b'{"torn":"' + b"x" * 3_000_000)
+    while store.work(0):
+        pass
+    lines = [make_line("one", number, f"word{number} " * 1000) for number in range(500)]
+    path.write_bytes(b"".join(lines))
+
+    assert len(store.read_window("one", limit=1000).messages) == 500
 
 
 def test_lines_are_the_same_in_any_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
