@@ -6,7 +6,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ QUERIES = {
 COLD_MS = 40.0
 
 _LONG_FILE_BYTES = {False: 10_000_000_000, True: 20_000_000}
+_LONG_LINE_BYTES = {False: 1_000_000_000, True: 20_000_000}
 _STARTS = {False: 5, True: 1}
 _CALLS = {False: 20, True: 2}
 _WIRE_QUERIES = ("rare token", "common word", "three words")
@@ -46,12 +47,16 @@ Figures = dict[str, Any]
 def measure_transcripts(
     folder: Path, *, quick: bool, driver: _sqlite3.SqliteChoice
 ) -> Iterator[BenchRow]:
-    """Yield the rows of both trees, then those of one long file."""
+    """Yield the rows of both trees, then those of one long file and of one long line."""
     trees = [transcript_trees.build_tree(folder, shape) for shape in transcript_trees.SHAPES[quick]]
     for tree in trees:
         yield from _measure_library(folder, tree, driver, starts=_STARTS[quick])
     yield from _measure_peers(folder, trees[0], times=_CALLS[quick])
-    yield from _measure_long_file(folder, driver, _LONG_FILE_BYTES[quick])
+    for shape, write, sizes in (
+        ("file", transcript_trees.write_long_session, _LONG_FILE_BYTES),
+        ("line", transcript_trees.write_long_line, _LONG_LINE_BYTES),
+    ):
+        yield from _measure_long(folder, driver, shape, write, sizes[quick])
 
 
 def _measure_library(
@@ -84,11 +89,14 @@ def _measure_library(
     yield from _make_bound_rows(tree.name, slices | {"peak MB": built[0]["peak MB"]})
 
 
-def _measure_long_file(folder: Path, driver: str, size: int) -> Iterator[BenchRow]:
+def _measure_long(
+    folder: Path, driver: str, shape: str, write: Callable[[Path, int], None], size: int
+) -> Iterator[BenchRow]:
+    """Yield the bounds of a session of one long file or one long line."""
     home, state = folder / "transcript-long", folder / "transcript-state"
-    path = home / ".claude" / "projects" / "-src-project-0" / "long.jsonl"
-    transcript_trees.write_long_session(path, size)
-    yield from _make_bound_rows(f"{size / 1e9:g} GB", _run(home, state, driver, "slices"))
+    write(home / ".claude" / "projects" / "-src-project-0" / "long.jsonl", size)
+    name = f"a {shape} of {size / 1e9:g} GB"
+    yield from _make_bound_rows(name, _run(home, state, driver, "slices"))
     shutil.rmtree(home)
     shutil.rmtree(state)
 

@@ -77,6 +77,22 @@ def write_long_session(path: Path, size: int) -> None:
             number += 1
 
 
+def write_long_line(path: Path, size: int) -> None:
+    """Write one session with a line of about so many bytes between two short ones."""
+    writer = TextWriter(13)
+    session = str(uuid.UUID(int=2))
+    begin, end = (_make_record(writer, session, 1, number, RARE_WORD) for number in (0, 2))
+    whole = _encode_record(_make_record(writer, session, 1, 1, RARE_WORD))
+    head, tail = whole.split(RARE_WORD.encode())
+    block = b"x" * (1 << 20)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(_encode_record(begin) + head)
+        for _ in range(max(1, size // len(block))):
+            file.write(block)
+        file.write(tail + _encode_record(end))
+
+
 def _write_session(home: Path, writer: TextWriter, shape: TreeShape, session: int) -> int:
     """Write one session and return the bytes of its text."""
     session_id = str(uuid.UUID(int=writer.random.getrandbits(128)))
