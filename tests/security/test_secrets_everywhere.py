@@ -1,6 +1,7 @@
 """Disguised secrets of every kind in every stored field: no output of a home shows one.
 
-The fast run gives each kind one disguise; `-m slow` goes through all of them.
+The fast run gives a quarter of the kinds one disguise, `-m thorough` each kind, and `-m slow` goes
+through all disguises.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ from tests.security.corpus import LONG, plant_texts
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample
 from tests.security.walk import walk_home
+from tests.thorough import mark_thorough
 from tests.transcripts.trees import ClaudeTree
 
 NAMES = sorted(DISGUISES)
-ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(NAMES)))]
+ROUNDS = [
+    (0, 4),
+    mark_thorough((0, 1)),
+    *(pytest.param(number, 1, marks=pytest.mark.slow) for number in range(1, len(NAMES))),
+]
+"""The number of each round, and the share of the kinds as one in so many."""
 EVERY_VERB = {
     "list": [["--status", "all"], ["--json"], ["--title", "SECRET"], ["--since", "SECRET"]],
     "show": [[LONG], [LONG, "--tools", "--full", "--json"], ["SECRET"]],
@@ -63,9 +70,9 @@ EVERY_VERB = {
 """
 
 
-def draw_samples(number: int):
-    """Return a sample of each kind, and texts that contain it disguised."""
-    drawn = [draw_sample(kind, number) for kind in KINDS]
+def draw_samples(number: int, parts: int):
+    """Return samples of one kind in so many, and texts that contain them disguised."""
+    drawn = [draw_sample(kind, number) for kind in list(KINDS)[::parts]]
     disguised = {
         sample.kind: DISGUISES[NAMES[(at + number) % len(NAMES)]](sample.text)
         for at, sample in enumerate(drawn)
@@ -119,9 +126,9 @@ def list_shown_leaks(text):
 @pytest.mark.requirement("hostile:secrets-everywhere")
 @pytest.mark.timeout(600)
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", ROUNDS)
-async def test_no_tool_shows_a_disguised_secret(tmp_path, number):
-    drawn, texts = draw_samples(number)
+@pytest.mark.parametrize(("number", "parts"), ROUNDS)
+async def test_no_tool_shows_a_disguised_secret(tmp_path, number, parts):
+    drawn, texts = draw_samples(number, parts)
     secret = list_windows(drawn)
     text = await walk_home(tmp_path, ("auto", "legacy")[number % 2], texts)
     names = {where for where, _ in text}
@@ -140,9 +147,9 @@ def test_every_verb_is_called():
 
 @pytest.mark.requirement("hostile:secrets-everywhere")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", ROUNDS)
-def test_no_verb_shows_a_disguised_secret(forks, tmp_path, number):
-    drawn, texts = draw_samples(number)
+@pytest.mark.parametrize(("number", "parts"), ROUNDS)
+def test_no_verb_shows_a_disguised_secret(forks, tmp_path, number, parts):
+    drawn, texts = draw_samples(number, parts)
     secret = list_windows(drawn)
     home = tmp_path / "home"
     home.mkdir()
@@ -167,5 +174,5 @@ def test_no_verb_shows_a_disguised_secret(forks, tmp_path, number):
         output for place, output, _ in message if place.startswith("keep ['forget', 'claude")
     ]
     assert any(f"Forget {len(texts)} sessions of claude-code" in output for output in planned)
-    assert sum(len(output) for _, output, _ in message) > 100_000
+    assert sum(len(output) for _, output, _ in message) > 100_000 / parts
     assert list_shown_leaks(message) == []
