@@ -21,12 +21,12 @@ from tests.cli.command_user import (
     COMMAND,
     CTRL_C,
     STYLE,
-    WIDTHS,
     PseudoTerminal,
     find_processes,
     find_wide_lines,
     strip_style,
 )
+from tests.thorough import mark_thorough
 
 
 @pytest.fixture(name="mine")
@@ -130,7 +130,7 @@ def test_demo_numbers_add_up(shown):
     assert re.search(r"^ active  from +msgs  title$", shown[0], re.MULTILINE)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [80, *map(mark_thorough, (60, 140))])
 def test_demo_fits_terminal_with_style(screen, width):
     with screen("demo", columns=width) as seen:
         assert seen.end() == 0
@@ -146,7 +146,9 @@ def test_demo_has_no_style_in_pipe(shown):
 
 
 @pytest.mark.requirement("terminal:demo")
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "told", [signal.SIGTERM, *map(mark_thorough, (signal.SIGINT, signal.SIGHUP))]
+)
 def test_terminated_demo_leaves_no_folder_or_process(screen, mine, told):
     with screen("demo") as seen:
         seen.until("Where was that said?")
