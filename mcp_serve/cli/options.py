@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from typing import TYPE_CHECKING
 
 from mcp_serve.cli.arguments import make_integer_parser, parse_text
 from mcp_serve.cli.errors import DONE
-from session_core import Unsupported, choose_sqlite
-from session_core.types import Driver
+
+if TYPE_CHECKING:
+    from session_core.types import Driver
 
 _EXTENSION_VERBS = ("prune", "compress", "restore", "import")
 """The verbs that take --load-extension, except `serve`."""
@@ -106,6 +108,8 @@ def format_command(options: argparse.Namespace, *words: str) -> str:
 
 def choose_driver() -> Driver:
     """Choose the bundled SQLite library if it is installed, else the standard one."""
+    from session_core import Unsupported, choose_sqlite  # noqa: PLC0415 -- after the first answer
+
     try:
         return choose_sqlite("bundled")
     except Unsupported:

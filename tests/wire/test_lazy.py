@@ -73,6 +73,7 @@ def test_startup_loads_few_modules(tmp_path):
         "mcp_serve.subscriptions",
         "session_core",
         "session_core._lazy",
+        "session_core._version",
         "session_core.errors",
         "session_core.home",
         "session_core.transcripts",
@@ -94,6 +95,16 @@ def test_help_loads_no_sdk():
     text = "import sys; from mcp_serve.cli import main; print('mcp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.requirement("wire:start")
+def test_serve_options_load_no_database():
+    text = (
+        "import sys; from mcp_serve.cli import main; main.build_parser(['serve']); "
+        "print({'sqlite3', 'session_core.types', 'pydantic'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 @pytest.mark.requirement("wire:start")
