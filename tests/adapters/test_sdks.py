@@ -14,10 +14,11 @@ from tests.peers import ROOT, peer_python
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 
 
-def run_in_sdk(extra: str, tmp_path: Path) -> dict[str, Any]:
+def run_in_sdk(extra: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
     """Run the script of an SDK in an environment with that extra; return what it prints."""
     python = peer_python(f"sdk-{extra}", f"--editable={ROOT}[{extra}]")
-    command = [str(python), str(ROOT / "tests" / "adapters" / f"sdk_{extra}.py"), str(tmp_path)]
+    script = ROOT / "tests" / "adapters" / f"sdk_{extra.partition('-')[0]}.py"
+    command = [str(python), str(script), str(tmp_path), *arguments]
     process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert process.returncode == 0, process.stderr[-4000:]
     results: dict[str, Any] = json.loads(process.stdout)
@@ -44,4 +45,18 @@ def test_claude_store_meets_conformance_suite(tmp_path):
         "hits": 8,
         "deleted": [None, None],
         "restored": [True, 3, ["subagents/agent-1"]],
+    }
+
+
+def test_pydantic_store_equals_store_in_memory(tmp_path):
+    results = run_in_sdk("pydantic-ai", tmp_path, "1000")
+    counts = results.pop("random")
+    assert sum(counts.values()) == 1000
+    assert min(counts.values()) > 20
+    assert results == {
+        "messages": 2,
+        "hits": 3,
+        "missing": None,
+        "forked": 1,
+        "restored": True,
     }
