@@ -17,7 +17,7 @@ CHANGING_CALLS = (
 )
 """The calls that change a folder or a file, or make a change durable."""
 
-DRAWN_COUNT = 4
+DRAWN_COUNT = 2
 """How many points are drawn by chance, besides the first of every kind, and the ends."""
 
 
