@@ -25,3 +25,11 @@ def mark_thorough(case: Any) -> Any:
 def is_in_share(case: Any, parts: int) -> bool:
     """Return True for about one case in `parts`."""
     return zlib.crc32(repr(case).encode()) % parts == 0
+
+
+def take_main_kinds(kinds: Iterable[Any]) -> list[Any]:
+    """Return the kinds of homes; those of other schemas than 22 and 30 are marked `thorough`."""
+    return [kind if kind in _MAIN_KINDS else mark_thorough(kind) for kind in kinds]
+
+
+_MAIN_KINDS = ("own", "hermes", 22, 30)

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
+from tests.thorough import mark_thorough
 
 WIDTHS = pytest.mark.parametrize("columns", [60, 80, 140])
 
@@ -103,7 +104,7 @@ def test_plan_ids_are_whole(screen, answer, keys, home, columns):
 
 
 @pytest.mark.requirement("terminal:widths")
-@WIDTHS
+@pytest.mark.parametrize("columns", [80, mark_thorough(60), mark_thorough(140)])
 def test_doctor_fix_command_is_whole(screen, home, columns):
     seen = screen(columns, "doctor")
     lines = [line.strip().removeprefix("-> ") for line in seen.splitlines()]

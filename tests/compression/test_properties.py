@@ -24,7 +24,7 @@ from tests.compression.conversations import (
     tidy,
 )
 
-MANY = settings(max_examples=100, deadline=None)
+MANY = settings(max_examples=40, deadline=None)
 SHORT = "Done: the parser. Open: the tests."
 
 

@@ -16,6 +16,7 @@ from tests.cli.fork_server import ForkServer
 from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, World, beside
 from tests.routing.chats import KEY, Clock, chat, file_entries
+from tests.thorough import take_main_kinds
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,7 +60,7 @@ elif where == "just before":
 """
 
 
-@pytest.fixture(params=["own", "hermes", "older"])
+@pytest.fixture(params=take_main_kinds(["own", "hermes", "older"]))
 def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
     """The session of a chat, with another session to move to."""
     if request.param != "own":

@@ -12,11 +12,12 @@ from session_core import ExpiryWatcher
 from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, World, beside, of
 from tests.routing.chats import KEY, OTHER
+from tests.thorough import take_main_kinds
 
 Start = Callable[[], World]
 
 
-@pytest.fixture(params=["own", "hermes", "older"])
+@pytest.fixture(params=take_main_kinds(["own", "hermes", "older"]))
 def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
     """Start a process with a runtime on a home."""
     if request.param != "own":

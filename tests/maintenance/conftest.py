@@ -10,6 +10,7 @@ import pytest
 from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import KINDS, Home, fill, opened
 from tests.maintenance.transfer_homes import Place, place
+from tests.thorough import take_main_kinds
 
 CHANGED_KINDS = ("own", 16, 22, 26, 30)
 """What is changed and restored also is a home whose routes are in the file alone."""
@@ -55,7 +56,7 @@ def full(
         yield home
 
 
-@pytest.fixture(params=CHANGED_KINDS, ids=str, scope="module")
+@pytest.fixture(params=take_main_kinds(CHANGED_KINDS), ids=str, scope="module")
 def restored(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Changing]:

@@ -17,6 +17,7 @@ from session_core.maintenance.edits import EditResult
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.types import RestoreResult
 from tests.homes import connect, make_hermes_database, make_own_database
+from tests.thorough import take_main_kinds
 
 KINDS = ("own", 16, 22, 30)
 
@@ -43,7 +44,7 @@ class Desk:
         return {item.id: self.db.get_session(item.id) for item in self.db.admin.list_inventory()}
 
 
-@pytest.fixture(params=KINDS, ids=str)
+@pytest.fixture(params=take_main_kinds(KINDS), ids=str)
 def desk(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
     path = home_path / "state.db"
     if isinstance(request.param, int):

@@ -12,6 +12,7 @@ from session_core.types import RowImages
 from tests.homes import connect
 from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import opened
+from tests.thorough import take_main_kinds
 
 TABLES = """
     CREATE TABLE reactions (
@@ -35,7 +36,7 @@ TABLES = """
 """
 
 
-@pytest.fixture(params=["own", 16, 22, 30])
+@pytest.fixture(params=take_main_kinds(["own", 16, 22, 30]))
 def others(home_path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Changing]:
     """A home in which foreign tables refer to messages and to rows of sessions."""
     with opened(home_path, request.param) as home, changing(home, tmp_path / "kept") as changed:

@@ -23,12 +23,13 @@ from session_core.maintenance.types import SkippedItem
 from tests.maintenance.homes import Home
 from tests.maintenance.import_lines import list_reasons, make_line, write_lines
 from tests.maintenance.transfer_homes import Place, differences, fill_oddly, place, rows
+from tests.thorough import take_main_kinds
 
 KINDS = ("own", 16, 22, 26, 30)
 
 
 @pytest.mark.requirement("maintenance:import")
-@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("kind", take_main_kinds(KINDS), ids=str)
 @pytest.mark.parametrize("to_own", [True, False], ids=["to a home of our own", "to an equal one"])
 def test_imported_home_equals_exported(home_path: Path, file: Path, kind: Any, to_own: bool):
     with place(home_path, kind) as home:

@@ -60,7 +60,7 @@ def test_verbs_survive_hostile_homes(opener, tmp_path, name):
 
 
 @pytest.mark.requirement("hostile:homes")
-@pytest.mark.parametrize("name", take_share(HOMES, 8))
+@pytest.mark.parametrize("name", take_share(HOMES, 24))
 def test_doctor_survives_hostile_homes(opener, tmp_path, name):
     check_verbs(DOCTOR, opener, tmp_path, name)
 

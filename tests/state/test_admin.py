@@ -22,11 +22,12 @@ from session_core.state.batch_size import BatchSize
 from session_core.state.sqlite import admin, deletion, sizes_child
 from session_core.state.sqlite.connection import Connection
 from tests.homes import connect, make_hermes_database, make_own_database
+from tests.thorough import take_main_kinds
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-@pytest.fixture(params=["own", 16, 22, 30])
+@pytest.fixture(params=take_main_kinds(["own", 16, 22, 30]))
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     """A home of our own, or a Hermes home of each schema."""
     path = home_path / "state.db"

@@ -11,6 +11,7 @@ import pytest
 
 from session_core import Corrupt, SessionDB, SessionFilter
 from tests.homes import add_session, connect, fill_database, make_hermes_database, make_own_database
+from tests.thorough import take_main_kinds
 
 BAD = "fill_0_00001"
 DAMAGE = [
@@ -28,7 +29,7 @@ STRANGERS = [
 ]
 
 
-@pytest.fixture(params=["own", 16, 22, 30])
+@pytest.fixture(params=take_main_kinds(["own", 16, 22, 30]))
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
     if request.param == "own":

@@ -22,13 +22,14 @@ from tests.homes import (
     make_hermes_database,
     make_own_database,
 )
+from tests.thorough import take_main_kinds
 
 FULL = "fill_0_00001"
 HELLO = [{"role": "user", "content": "hello"}]
 BLOCKED = BlockedIndex(INDEX, "the tokenizer cjk_unicode61", ("messages",))
 
 
-@pytest.fixture(params=(16, 22, 23, 26, 30))
+@pytest.fixture(params=take_main_kinds((16, 22, 23, 26, 30)))
 def path(request, tmp_path) -> Path:
     """A filled Hermes database with the CJK index, whose tokenizer is not loaded."""
     path = tmp_path / "home" / "state.db"

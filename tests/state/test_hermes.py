@@ -13,6 +13,7 @@ import pytest
 from session_core import SessionDB
 from session_core.state.sqlite.search import blocks
 from tests.homes import add_message, add_session, connect, make_hermes_database
+from tests.thorough import take_main_kinds
 
 SCHEMAS = (16, 22, 23, 26, 30)
 
@@ -44,7 +45,7 @@ def list_hits(path: Path, query: str, **options: Any) -> list[int]:
 
 
 @pytest.mark.requirement("search:layouts")
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", take_main_kinds(SCHEMAS))
 @pytest.mark.parametrize("query", ["数据", "架", "数据库的架构", "terminal", "deploy", "构设"])
 def test_tool_output_is_found(path: Path, schema: int, query: str) -> None:
     with open_filled_home(path, schema) as connection:
@@ -55,7 +56,7 @@ def test_tool_output_is_found(path: Path, schema: int, query: str) -> None:
     assert list_hits(path, query) == [message_id, two]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", take_main_kinds(SCHEMAS))
 def test_cron_conversations_are_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
         add_session(connection, "job", source="cron")
@@ -65,7 +66,7 @@ def test_cron_conversations_are_found(path: Path, schema: int) -> None:
 
 
 @pytest.mark.requirement("search:layouts")
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", take_main_kinds(SCHEMAS))
 @pytest.mark.parametrize("query", ["大阪", "second", "привет", "城", "Größe", "python"])
 def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
     text = "first\nsecond\t大阪城 python开发 Größe Привет"
@@ -76,7 +77,7 @@ def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
 
 
 @pytest.mark.requirement("search:layouts")
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", take_main_kinds(SCHEMAS))
 @pytest.mark.parametrize("query", ["deploy", "DEPLOY ledger"])
 def test_word_between_han_characters_is_found(path: Path, schema: int, query: str) -> None:
     text = "把deploy了的ledger库"
@@ -104,7 +105,7 @@ def test_word_beside_unassigned_character_is_found(path: Path, sign: str, query:
     assert list_hits(path, f'"{query.format(sign)}"') == [message_id, two]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", take_main_kinds(SCHEMAS))
 def test_words_after_escaped_character_are_found(path: Path, schema: int) -> None:
     with open_filled_home(path, schema) as connection:
         message_id = add_message(
@@ -169,7 +170,7 @@ def test_encoding_variants_hide_no_text(path: Path, indexed: bool, query: str, m
     assert list_hits(path, query, mode=mode) == [places.index(query) + 1]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", take_main_kinds(SCHEMAS))
 @pytest.mark.parametrize("needle", ["大阪", "d\t大", "大阪城 p", "cond", 'say "x', "öß"])
 def test_encoded_substrings_are_found(path: Path, schema: int, needle: str) -> None:
     text = 'first\nsecond\t大阪城 python say "x" Größe'
@@ -249,7 +250,7 @@ def test_damaged_hermes_index_is_compensated(path: Path) -> None:
 
 
 @pytest.mark.requirement("search:layouts")
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", take_main_kinds(SCHEMAS))
 @pytest.mark.parametrize("indexed", [True, False])
 def test_message_with_extreme_id_is_found(path: Path, schema: int, indexed: bool) -> None:
     odd = [-(2**63), -70_000, 0, 1, 300_000, 2**63 - 1]

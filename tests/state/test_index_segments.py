@@ -16,12 +16,13 @@ from tests.homes import (
     make_hermes_database,
     make_own_database,
 )
+from tests.thorough import take_main_kinds
 
 KINDS = ["own", 16, 22, 23, 30]
 PAGE = 4096
 
 
-@pytest.fixture(params=KINDS, ids=str)
+@pytest.fixture(params=take_main_kinds(KINDS), ids=str)
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     """A home with many segments: each conversation was appended in its own transaction."""
     path = home_path / "state.db"

@@ -16,6 +16,7 @@ from session_core.ledger.types import TrashItem
 from session_core.state.sqlite import recency
 from session_core.types import PutResult, RowImages
 from tests.homes import add_message, connect, fill_database, make_hermes_database, make_own_database
+from tests.thorough import take_main_kinds
 
 Dump = dict[str, list[Any]]
 
@@ -43,7 +44,7 @@ ODD = (
 )
 
 
-@pytest.fixture(params=["own", 16, 22, 26, 30])
+@pytest.fixture(params=take_main_kinds(["own", 16, 22, 26, 30]))
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     return create_home(home_path / "state.db", request.param)
 
@@ -248,7 +249,7 @@ STORED = st.tuples(VALUE, st.booleans())
 """A value, and whether bytes are stored as text."""
 
 
-@pytest.fixture(scope="module", params=["own", 16, 22, 30])
+@pytest.fixture(scope="module", params=take_main_kinds(["own", 16, 22, 30]))
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = create_home(tmp_path_factory.mktemp("shared") / "state.db", request.param)
     execute_statements(path, *ODD)

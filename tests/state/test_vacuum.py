@@ -17,6 +17,7 @@ from session_core import Busy, Denied, SessionDB, StorageFull
 from session_core.state.sqlite import vacuum
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.vacuum_trace import list_copies
+from tests.thorough import take_main_kinds
 
 KEPT = (
     *("page_size", "auto_vacuum", "journal_mode", "user_version", "application_id", "encoding"),
@@ -27,7 +28,7 @@ HOLD = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT
 HOLD += "print('open', flush=True); sys.stdin.read()"
 
 
-@pytest.fixture(params=["own", 16, 22, 30])
+@pytest.fixture(params=take_main_kinds(["own", 16, 22, 30]))
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
     if request.param == "own":

@@ -13,6 +13,7 @@ from session_core import Busy, SessionDB
 from session_core.state.sqlite import vacuum_file
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.vacuum_trace import dump_tables, list_copies, trace_vacuum, vacuum_through_copy
+from tests.thorough import take_main_kinds
 
 OTHER = (
     "import sqlite3, sys\n"
@@ -39,7 +40,7 @@ EARLY = ("copy begins", "copying", "between")
 LATE = ("look under the lock", "writing back")
 
 
-@pytest.fixture(params=["own", 16, 22, 30])
+@pytest.fixture(params=take_main_kinds(["own", 16, 22, 30]))
 def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     path = home_path / "state.db"
     make_own_database(path) if request.param == "own" else make_hermes_database(path, request.param)
