@@ -29,7 +29,7 @@ _UNSTORED_ARGUMENTS = frozenset({"timeout_s", "cursor"})
 
 _MAX_CHARS = 32_768
 _PART_COUNT = 4
-_DIGEST_BYTES = 6
+_DIGEST_BYTES = 4
 _RAW = -15
 # Text of most cursors: a short one is hardly compressed without it.
 _COMMON_TEXT = (
@@ -64,7 +64,7 @@ class PagedQuery:
         now = int(self.now) if self.now.is_integer() else self.now
         parts = [self.tool, kept, now, place]
         packer = zlib.compressobj(9, wbits=_RAW, zdict=_COMMON_TEXT)
-        packed = packer.compress(_pack_uuids(json.dumps(parts, separators=(",", ":")).encode()))
+        packed = packer.compress(_pack_digits(json.dumps(parts, separators=(",", ":")).encode()))
         digest = _compute_digest(self.tool, kept, now, place)
         return urlsafe_b64encode(digest + packed + packer.flush()).decode().rstrip("=")
 
@@ -120,8 +120,8 @@ def _decode_parts(cursor: str) -> tuple[bytes, str, dict[str, Any], float, Any] 
     try:
         raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         unpacker = zlib.decompressobj(wbits=_RAW, zdict=_COMMON_TEXT)
-        parts = json.loads(_unpack_uuids(unpacker.decompress(raw[_DIGEST_BYTES:], _MAX_CHARS)))
-    except (ValueError, binascii.Error, zlib.error, RecursionError):
+        parts = json.loads(_unpack_digits(unpacker.decompress(raw[_DIGEST_BYTES:], _MAX_CHARS)))
+    except (ValueError, IndexError, binascii.Error, zlib.error, RecursionError):
         return None
     if not isinstance(parts, list) or len(parts) != _PART_COUNT:
         return None
@@ -132,18 +132,41 @@ def _decode_parts(cursor: str) -> tuple[bytes, str, dict[str, Any], float, Any] 
     return (raw[:_DIGEST_BYTES], tool, query, now, place) if 0 <= now < _MAX_TIME else None
 
 
-_UUID_PATTERN = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
-# JSON has no such character.
-_PACKED_PATTERN = re.compile(rb"\x01(.{16})", re.DOTALL)
+# JSON has no such characters: they begin the bytes of a UUID, and those of hexadecimal digits.
+_UUID_SIGN, _HEX_SIGN = b"\x01", b"\x02"
+_UUID_BYTES = 16
+_DIGITS_PATTERN = re.compile(
+    rb"(?P<uuid>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})|(?<=\")(?P<hex>(?:[0-9a-f]{2}){8,250})(?=\")"
+)
 
 
-def _pack_uuids(text: bytes) -> bytes:
-    """Return JSON with the ids of most agents as bytes: their digits cannot be compressed."""
-    return _UUID_PATTERN.sub(lambda match: b"\x01" + UUID(match[0].decode()).bytes, text)
+def _pack_digits(text: bytes) -> bytes:
+    """Return JSON with ids and positions as bytes: their digits cannot be compressed."""
+
+    def pack(match: re.Match[bytes]) -> bytes:
+        if match["uuid"]:
+            return _UUID_SIGN + UUID(match["uuid"].decode()).bytes
+        raw = bytes.fromhex(match["hex"].decode())
+        return _HEX_SIGN + bytes([len(raw)]) + raw
+
+    return _DIGITS_PATTERN.sub(pack, text)
 
 
-def _unpack_uuids(packed: bytes) -> bytes:
-    return _PACKED_PATTERN.sub(lambda match: str(UUID(bytes=match[1])).encode(), packed)
+def _unpack_digits(packed: bytes) -> bytes:
+    text, at = bytearray(), 0
+    while at < len(packed):
+        sign = packed[at : at + 1]
+        if sign == _UUID_SIGN:
+            end = at + 1 + _UUID_BYTES
+            text += str(UUID(bytes=packed[at + 1 : end])).encode()
+        elif sign == _HEX_SIGN:
+            end = at + 2 + packed[at + 1]
+            text += packed[at + 2 : end].hex().encode()
+        else:
+            end = at + 1
+            text += sign
+        at = end
+    return bytes(text)
 
 
 @lru_cache

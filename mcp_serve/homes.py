@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -33,7 +33,6 @@ from session_core.types import (
     MessageWindow,
     Page,
     SearchHit,
-    SearchResult,
     SessionFilter,
     SessionOrder,
 )
@@ -41,6 +40,7 @@ from session_core.types import (
 if TYPE_CHECKING:
     from session_core import Compressor, Ledger, Maintenance, SessionStore, StateFolder
     from session_core.ledger import AuditEntry, Batch
+    from session_core.state import StoreSearch
 
 T = TypeVar("T")
 
@@ -267,9 +267,11 @@ class ServedHome:
         found = self.db.find_messages(list(set(ids.values())))
         return {session: found[number] for session, number in ids.items() if number in found}
 
-    def search(self, query: str, **options: Any) -> SearchResult:
-        """Search the messages."""
-        return self.db.search(query, **options)
+    @contextmanager
+    def open_search(self, query: str, **options: Any) -> Iterator[StoreSearch]:
+        """Open one search, whose reads in the block see one state."""
+        with self.db.snapshot():
+            yield self.db.admin.open_search(query, **options)
 
     def measure_share(self) -> float:
         """Return 1: a search sees every message."""

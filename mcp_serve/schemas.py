@@ -103,7 +103,7 @@ class HitOutput(TypedDict):
 
 
 # From strict to loose.
-MatchMode = Literal["all", "conversation", "prefix", "any", "substring", "text"]
+MatchMode = Literal["all", "conversation", "prefix", "any", "substring", "text", "title"]
 
 
 class HitsPage(TypedDict):

@@ -13,7 +13,6 @@ from session_core.types import (
     MessageWindow,
     Page,
     SearchHit,
-    SearchResult,
     SessionFilter,
     SessionOrder,
     SessionSummary,
@@ -22,6 +21,7 @@ from session_core.types import (
 if TYPE_CHECKING:
     from mcp_serve.feed import StoreFeed
     from session_core.ledger import AuditEntry, Batch
+    from session_core.state import StoreSearch
 
 Summary = SessionSummary | TranscriptSummary
 
@@ -154,8 +154,8 @@ class ServedStore(Protocol):
     def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
         """Return by session the messages that previews were cut from; missing ones are left out."""
 
-    def search(self, query: str, **options: Any) -> SearchResult:
-        """Search the messages."""
+    def open_search(self, query: str, **options: Any) -> AbstractContextManager[StoreSearch]:
+        """Open one search, whose reads in the block see one state."""
 
     def measure_share(self) -> float:
         """Return the share of the messages that a search sees; 1 in a home."""

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_serve.redaction import redaction
 from mcp_serve.served_store import (
@@ -27,9 +27,11 @@ from session_core.types import (
     MessageWindow,
     Page,
     SearchHit,
-    SearchResult,
     SessionOrder,
 )
+
+if TYPE_CHECKING:
+    from session_core.state import StoreSearch
 
 INDEXING_S = 2.0
 """How long a search helps to index what is not indexed yet."""
@@ -192,18 +194,20 @@ class ServedTranscripts:
                 found |= {} if row is None else {session_id: row}
         return found
 
-    def search(
+    @contextmanager
+    def open_search(
         self,
         query: str,
         *,
+        newest_ms: int | None = None,
         source: Sequence[str] | None = None,
         exclude_source: Sequence[str] | None = None,
         project: str | Sequence[str] | None = None,
         status: Any = None,
         **options: Any,
-    ) -> SearchResult:
-        """Search the messages; conditions on sessions are those of a list."""
-        if options.get("cursor") is None:
+    ) -> Iterator[StoreSearch]:
+        """Open one search; conditions on sessions are those of a list."""
+        if newest_ms is None:
             self._wait_for_index()
         where = SessionFilter(
             source=None if source is None else tuple(source),
@@ -211,7 +215,8 @@ class ServedTranscripts:
             project=project if project is None or isinstance(project, str) else tuple(project),
             status=status,
         )
-        return self.library.search(query, where=where, **options)
+        with self.library.open_search(query, where=where, newest_ms=newest_ms, **options) as search:
+            yield search
 
     def _wait_for_index(self) -> None:
         """Index for a moment if that was not finished: a search without hits helps nobody."""

@@ -38,7 +38,9 @@ SessionOrder = Literal["recent", "started", "size", "cost", "tokens"]
 SearchMode = Literal["words", "substring"]
 SearchUnit = Literal["conversation", "message"]
 SearchOrder = Literal["relevance", "newest", "oldest"]
-MatchMode = Literal["all", "conversation", "prefix", "any", "substring", "text"]
+MatchMode = Literal["all", "conversation", "prefix", "any", "substring", "text", "title"]
+SearchStep = Literal["all", "conversation", "title", "inner", "prefix", "any", "rest", "substring"]
+"""The steps of a search: those of `MatchMode`, words inside others, and what any words leave."""
 
 
 class SessionColumns(TypedDict):
@@ -315,6 +317,24 @@ class SearchResult:
     next_cursor: str | None = None
     least_score: float = 0.0
     """Hits with a lower score are left out; of several stores the highest value counts."""
+
+
+class SearchEdge(NamedTuple):
+    """A place between the messages of a store in the order of time.
+
+    `tie` is an id of the store: of the messages with this time those with smaller ids are older.
+    """
+
+    at_ms: int
+    tie: int
+
+
+class TermCount(NamedTuple):
+    """How many of the messages that were looked at have a word, and how many there are."""
+
+    found: int
+    looked_at: int
+    total: int
 
 
 EventType = Literal["message", "session_started", "session_ended"]

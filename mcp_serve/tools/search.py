@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from mcp_serve import answer_size, arguments, known_values, render, resolve, schemas
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
-from mcp_serve.cursors import PagedQuery, make_malformed_error
-from mcp_serve.merging import StoreParts, read_stores
+from mcp_serve.cursors import PagedQuery
+from mcp_serve.merging import read_stores, render_failures
 from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
 from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
-from session_core.types import MessageRow, SearchHit, SearchResult
+from session_core.types import MessageRow, SearchHit
+
+if TYPE_CHECKING:
+    from session_core.state import MergedHit, MergedPosition, MergedSearch, StoreSearch
 
 _CONTEXT_CHARS = 250
 # The hits with a whole snippet, and the lengths of texts in the hits after them.
@@ -34,9 +33,6 @@ _EMPTY_ANSWER: dict[str, Any] = {
     "searched_back_to": None,
     "next_cursor": None,
 }
-
-# The steps of a search, from strict to loose.
-_STEPS: Sequence[str] = get_args(schemas.MatchMode)
 
 
 class SearchArguments(arguments.PageArguments):
@@ -72,39 +68,6 @@ class SearchArguments(arguments.PageArguments):
     detail: arguments.Detail = "concise"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreHits:
-    """The next hits of one store, with their rows."""
-
-    search: Callable[[int], SearchResult]
-    page: SearchResult
-    rows: Sequence[dict[str, Any]]
-    # The cursor before these hits.
-    start: str | None
-
-    @property
-    def matched(self) -> str:
-        """How the hits match."""
-        return self.page.matched
-
-    def drop_below(self, least_score: float) -> StoreHits:
-        """Return the hits without those that are far below the best one of all stores."""
-        pairs = zip(self.page.hits, self.rows, strict=True)
-        near = [(hit, row) for hit, row in pairs if hit.score >= least_score]
-        if len(near) == len(self.rows):
-            return self
-        page = replace(self.page, hits=[hit for hit, _ in near], next_cursor=None)
-        return replace(self, page=page, rows=[row for _, row in near])
-
-    def find_positions(self, name: str, shown: int) -> dict[str, str | None]:
-        """Return the cursor after some of the hits by the name of the store, empty at the end."""
-        if shown == 0 and self.rows:
-            return {name: self.start}
-        # Only the library makes its cursors.
-        page = self.page if shown == len(self.rows) else self.search(shown)
-        return {} if page.next_cursor is None else {name: page.next_cursor}
-
-
 def search_messages(
     stores: Sequence[ServedStore], arguments: SearchArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
@@ -116,52 +79,49 @@ def search_messages(
     matched = known_values.match_arguments(stores, arguments)
     if matched.is_unknown:
         return _EMPTY_ANSWER | render.render_note(*matched.notes)
-    if page_query.place is not None:
-        stores = [store for store in stores if (store.store_name or "") in page_query.place]
-        if not stores:
-            raise make_malformed_error()
+    from session_core.state import MergedPosition, MergedSearch  # noqa: PLC0415 -- the list of tools does not need it
+
+    moment_ms = int(page_query.now) * 1000
+    position = (
+        None if page_query.place is None else MergedPosition.decode(page_query.place, moment_ms)
+    )
     with ExitStack() as snapshots:
-        read = partial(_read_hits, matched.arguments, page_query)
-        results = read_stores(stores, read, snapshots)
-        notes = [*matched.notes, results.explain_failures()]
-        return _merge_hits(results, matched.arguments, page_query, notes)
-
-
-def _merge_hits(
-    results: StoreParts[ServedStore, StoreHits],
-    arguments: SearchArguments,
-    page_query: PagedQuery,
-    notes: Sequence[str | None],
-) -> dict[str, Any]:
-    """Return the best hits of all stores that match in the strictest way."""
-    step = min((part.matched for _, part in results if part.rows), key=_STEPS.index, default=None)
-    # A store that has only looser matches than another one has nothing to add.
-    least = max((part.page.least_score for _, part in results), default=0.0)
-    parts = [
-        (store.store_name or "", part.drop_below(least))
-        for store, part in results
-        if step is None or part.matched == step or not part.rows
-    ]
-    share = min((store.measure_share() for store, _ in results), default=1.0)
-    tagged = (_tag_hits(name, part) for name, part in parts)
-    ranked = list(heapq.merge(*tagged, key=_RANKS[arguments.order]))
+        opened = read_stores(
+            stores,
+            lambda store: snapshots.enter_context(
+                _open_search(store, matched.arguments, page_query, position)
+            ),
+            snapshots,
+        )
+        searches = {store.name: search for store, search in opened}
+        merged = MergedSearch(
+            [searches.get(store.name) for store in stores],
+            query,
+            mode=matched.arguments.mode,
+            order=matched.arguments.order,
+            newest_ms=int(stores[0].now() * 1000),
+        )
+        page = merged.read_page(position, matched.arguments.limit)
+        rows = _render_hits(stores, merged, page.hits, matched.arguments)
+        failures = [(stores[number], error) for number, error in merged.failures.items()]
+        notes = [*matched.notes, render_failures([*opened.failures, *failures]) or None]
+    # After the snapshots, in which no thread may wait for one that writes the index.
+    share = min((store.measure_share() for store in stores), default=1.0)
 
     def fetch(limit: int) -> dict[str, Any]:
-        shown = Counter(name for name, _, _ in ranked[:limit])
-        places: dict[str, str | None] = {}
-        for name, part in parts:
-            places |= part.find_positions(name, shown[name])
-        searched = [part.page.searched_back_to for _, part in parts if part.page.searched_back_to]
+        shown = rows[:limit]
+        following = page.hits[len(shown) - 1].position if shown else page.position
+        place = None if following is None else following.encode(moment_ms)
         return {
-            "hits": _shorten_later_hits([row for _, _, row in ranked[:limit]], arguments.detail),
-            "matched": step or max((part.matched for _, part in parts), key=_STEPS.index),
-            "searched_back_to": format_time(max(searched, default=None)),
+            "hits": _shorten_later_hits(shown, matched.arguments.detail),
+            "matched": page.matched,
+            "searched_back_to": format_time(page.searched_back_to),
             **({} if share == 1.0 else {"coverage": round(share, 3)}),
-            "next_cursor": page_query.make_cursor(places or None),
+            "next_cursor": page_query.make_cursor(place),
             **render.render_note(*notes, _explain_share(share)),
         }
 
-    return answer_size.fit_answer(fetch, "hits", arguments.limit)
+    return answer_size.fit_answer(fetch, "hits", matched.arguments.limit)
 
 
 def _shorten_later_hits(rows: list[dict[str, Any]], detail: str) -> list[dict[str, Any]]:
@@ -186,18 +146,20 @@ def _explain_share(share: float) -> str | None:
     return f"Only {share:.0%} of the transcripts are indexed yet; repeat the call in a few seconds."
 
 
-def _read_hits(arguments: SearchArguments, page_query: PagedQuery, home: ServedStore) -> StoreHits:
-    """Return the next hits of one store."""
-    start = (page_query.place or {}).get(home.store_name or "")
+def _open_search(
+    store: ServedStore,
+    arguments: SearchArguments,
+    page_query: PagedQuery,
+    position: MergedPosition | None,
+) -> AbstractContextManager[StoreSearch]:
+    """Open the search of one store."""
     since, until = parse_time_range(arguments.since, arguments.until, page_query.now)
-    search = partial(
-        home.search,
+    session = arguments.session and resolve.find_session(store, arguments.session).id
+    return store.open_search(
         arguments.query or "",
         mode=arguments.mode,
         per=arguments.per,
-        session=None
-        if arguments.session is None
-        else resolve.find_session(home, arguments.session).id,
+        session=session,
         source=to_tuple(arguments.source),
         exclude_source=to_tuple(arguments.exclude_source),
         project=arguments.project,
@@ -207,33 +169,30 @@ def _read_hits(arguments: SearchArguments, page_query: PagedQuery, home: ServedS
         status=arguments.status,
         since=since,
         until=until,
-        cursor=start,
-        # Scores of several stores compare if the age of all messages counts from one moment.
-        moment=page_query.now if home.store_name else None,
+        moment=page_query.now,
+        newest_ms=None if position is None else position.newest_ms,
     )
-    page = search(limit=arguments.limit)
+
+
+def _render_hits(
+    stores: Sequence[ServedStore],
+    merged: MergedSearch,
+    hits: Sequence[MergedHit],
+    arguments: SearchArguments,
+) -> list[dict[str, Any]]:
+    """Return the rows of hits, in their order."""
     context_chars = _CONTEXT_CHARS if arguments.detail == "detailed" else 0
-    messages = home.find_messages(page.hits)
-    rows = []
-    for hit in page.hits:
-        row = messages.get((hit.session_id, hit.message_id))
-        reply = None if hit.reply_id is None else messages.get((hit.session_id, hit.reply_id))
-        snippet = _render_snippet(home, hit, row, context_chars)
-        rows.append(render.render_hit(home, hit, snippet, reply))
-    return StoreHits(lambda limit: search(limit=limit), page, rows, start)
-
-
-def _tag_hits(name: str, part: StoreHits) -> Iterator[tuple[str, SearchHit, dict[str, Any]]]:
-    return ((name, hit, row) for hit, row in zip(part.page.hits, part.rows, strict=True))
-
-
-TaggedHit = tuple[str, SearchHit, dict[str, Any]]
-
-_RANKS: dict[str, Callable[[TaggedHit], tuple[float, ...]]] = {
-    "relevance": lambda tagged: (-tagged[1].score, -tagged[1].at),
-    "newest": lambda tagged: (-tagged[1].at,),
-    "oldest": lambda tagged: (tagged[1].at,),
-}
+    rows: dict[int, dict[str, Any]] = {}
+    for number, store in enumerate(stores):
+        places = [place for place, hit in enumerate(hits) if hit.store == number]
+        found = merged.add_replies(number, [hits[place].hit for place in places])
+        messages = store.find_messages(found) if found else {}
+        for place, hit in zip(places, found, strict=True):
+            row = messages.get((hit.session_id, hit.message_id))
+            reply = None if hit.reply_id is None else messages.get((hit.session_id, hit.reply_id))
+            snippet = _render_snippet(store, hit, row, context_chars)
+            rows[place] = render.render_hit(store, hit, snippet, reply)
+    return [rows[place] for place in sorted(rows)]
 
 
 def _render_snippet(
@@ -288,5 +247,5 @@ SPEC = ToolSpec(
     answers=schemas.HitsPage,
     run=search_messages,
     merges=True,
-    place=dict[str, str | None],
+    place=str,
 )

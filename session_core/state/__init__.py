@@ -5,6 +5,7 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
+        "merged_search": ("MergedHit", "MergedPosition", "MergedSearch", "StoreSearch"),
         "protocol": (
             "MetaStorage",
             "RouteStorage",

@@ -28,6 +28,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from session_core.state.merged_search import StoreSearch
 from session_core.types import (
     AppendManyResult,
     AppendResult,
@@ -491,6 +492,27 @@ class StateAdmin(Protocol):
     def list_sources(self) -> list[str]: ...
     def list_folders(self) -> list[str]:
         """Return the working folders and git roots of all sessions, each once."""
+
+    def open_search(
+        self,
+        query: str,
+        *,
+        moment: float,
+        newest_ms: int | None = None,
+        mode: SearchMode = "words",
+        per: SearchUnit = "conversation",
+        session: str | None = None,
+        source: Sequence[str] | None = None,
+        exclude_source: Sequence[str] | None = None,
+        project: str | Sequence[str] | None = None,
+        roles: Sequence[str] | None = None,
+        tool: str | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        order: SearchOrder = "relevance",
+    ) -> StoreSearch:
+        """Return one search for `MergedSearch`, to be used in an open snapshot."""
 
     def read_health_facts(self) -> HomeFacts: ...
     def list_claims(self) -> list[Claim]:

@@ -6,10 +6,12 @@ It uses no statistics of a store, so the scores of several stores compare.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from session_core.state.neighbours import TITLE_WEIGHT
 from session_core.state.query import LeafMatcher
 from session_core.state.search_text import TextFinder
+from session_core.state.terms import SearchTerm
 
 TYPICAL_LENGTH = 600
 _RECENCY_LIFE_S = 45 * 86400
@@ -42,6 +44,25 @@ def score_context(
     recency = _RECENCY_WEIGHT * math.exp(-max(0.0, age_s) / _RECENCY_LIFE_S)
     # Long, old and compacted messages rank lower, and so do messages of tools.
     return nearness + recency - length + _ROLE_WEIGHTS.get(role, 0.0) - 0.02 * compacted
+
+
+def score_terms(
+    folded: str, title: str, terms: Iterable[tuple[SearchTerm, float]], added: float
+) -> float:
+    """Return the score of the words of a question in a folded text, or 0 if it has none.
+
+    `terms` are the words with their weights, `added` is what near messages add; words that only
+    the folded title has count in part.
+    """
+    own = titled = 0.0
+    for term, weight in terms:
+        share = term.compute_match_weight(folded)
+        own += share * weight
+        if title and not share:
+            titled += term.compute_match_weight(title) * weight
+    if not own:
+        return 0.0
+    return discount_length(own, len(folded)) + added + TITLE_WEIGHT * titled
 
 
 def discount_length(score: float, length: int) -> float:

@@ -26,6 +26,11 @@ class SearchTerm:
     """The common beginning of all forms."""
     forms: re.Pattern[str] | None
 
+    @property
+    def text(self) -> str:
+        """The word as typed."""
+        return self.word.leaf.text
+
     def compute_match_weight(self, folded: str) -> float:
         """Return 1 if a text has the word as typed, less for another form, 0 if it has neither."""
         if self.stem not in folded:

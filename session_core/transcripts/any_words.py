@@ -16,6 +16,7 @@ _GRAM = 2
 _LIST_ROWS = 4000
 _MAX_TITLES = 500
 _EXCLUDED_SQL = "SELECT rowid FROM words WHERE words MATCH ?"
+_COUNT_SQL = "SELECT count(*) FROM messages WHERE id >= ?"
 _EXISTS_SQL = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
 _LIST_SQL = "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
 
@@ -27,23 +28,42 @@ class TermPostings:
     term: SearchTerm
     ids: frozenset[int]
     weight: float
+    looked_at: int
+    """How many messages were looked at for the ids."""
+    total: int
 
 
-def read_postings(index: Index, node: Node, top: int) -> list[TermPostings]:
-    """Return the postings of the words of a query below an id."""
+def read_postings(
+    index: Index, node: Node, top: int, weights: Mapping[str, float] | None = None
+) -> list[TermPostings]:
+    """Return the postings of the words of a query below an id.
+
+    `weights` are those of the words if these stores alone do not decide on them.
+    """
 
     def is_indexed(leaf: Leaf) -> bool:
         expression = build_expression(leaf)
         return expression is not None and bool(index.read(_EXISTS_SQL, (expression,)))
 
-    total = index.read("SELECT count(*) FROM messages")[0][0]
-    return [_read_term(index, term, top, total) for term in split_terms(node, _GRAM, is_indexed)]
+    total = index.read(_COUNT_SQL, (-(2**62),))[0][0]
+    return [
+        _read_term(index, term, top, total, (weights or {}).get(term.text))
+        for term in split_terms(node, _GRAM, is_indexed)
+    ]
 
 
-def _read_term(index: Index, term: SearchTerm, top: int, total: int) -> TermPostings:
+def _read_term(
+    index: Index, term: SearchTerm, top: int, total: int, weight: float | None
+) -> TermPostings:
     expression = query.build_match_expression(term.node, build_expression)
     rows = [] if expression is None else index.read(_LIST_SQL, (expression, top, _LIST_ROWS))
-    return TermPostings(term, frozenset(row[0] for row in rows), weigh_term(len(rows), total))
+    looked_at = total
+    if len(rows) == _LIST_ROWS:
+        # The list is cut: the share of the word is that among the newest messages.
+        looked_at = index.read(_COUNT_SQL, (rows[-1][0],))[0][0]
+    if weight is None:
+        weight = weigh_term(len(rows), looked_at)
+    return TermPostings(term, frozenset(row[0] for row in rows), weight, looked_at, total)
 
 
 class AnyWordScores:
@@ -67,8 +87,10 @@ class AnyWordScores:
         ranked = sorted(self.own, key=lambda number: (self.own[number], number), reverse=True)
         return ranked[:count]
 
-    def add_near_terms(self, index: Index, sessions: dict[int, int]) -> None:
-        """Count the words of near messages for messages of these sessions."""
+    def add_near_terms(
+        self, index: Index, sessions: dict[int, int], newest_ms: int | None = None
+    ) -> None:
+        """Count the words of near messages, up to a time, for messages of these sessions."""
         postings = [(one.ids, one.weight) for one in self.postings]
         near_terms = list(neighbours.iter_near_terms(sessions, postings))
         others = list({near_id for _, near_id, _ in near_terms} - sessions.keys())
@@ -76,8 +98,8 @@ class AnyWordScores:
         for start in range(0, len(others), 500):
             part = others[start : start + 500]
             marks = ", ".join("?" * len(part))
-            sql = f"SELECT id, session FROM messages WHERE id IN ({marks})"  # noqa: S608 -- marks only
-            known |= dict(index.read(sql, part))
+            sql = f"SELECT id, session FROM messages WHERE id IN ({marks}) AND coalesce(at, 0) <= ?"  # noqa: S608 -- marks only
+            known |= dict(index.read(sql, (*part, 2**62 if newest_ms is None else newest_ms)))
         self.added = neighbours.sum_near_terms(near_terms, known)
 
     def list_whole_sessions(self, index: Index, sessions: Mapping[int, int]) -> set[int]:
@@ -110,14 +132,11 @@ class AnyWordScores:
         own = scoring.discount_length(self.own[message_id], length)
         return own + self.added.get(message_id, 0.0)
 
-    def score_title(self, message_id: int, title: str | None) -> float:
-        """Return what the title adds by words that the message lacks."""
-        folded = _fold_title(title)
-        return neighbours.TITLE_WEIGHT * sum(
-            one.weight * one.term.compute_match_weight(folded)
-            for one in self.postings
-            if message_id not in one.ids
-        )
+    def score_text(self, message_id: int, title: str | None, folded: str) -> float:
+        """Return the score of a message by its text, its title and near messages."""
+        terms = [(one.term, one.weight) for one in self.postings]
+        added = self.added.get(message_id, 0.0)
+        return scoring.score_terms(folded, _fold_title(title), terms, added)
 
 
 def _fold_title(title: str | None) -> str:

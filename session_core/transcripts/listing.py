@@ -60,6 +60,10 @@ class Condition:
     sql: str
     values: tuple[Any, ...] = ()
 
+    def and_also(self, sql: str) -> Condition:
+        """Return the condition with another one."""
+        return Condition(f"{self.sql} AND {sql}", self.values)
+
 
 NO_DELEGATES = Condition("s.link IS NOT 'delegate'")
 """A subagent belongs to the session that called it, and is no conversation of its own."""

@@ -1,488 +1,558 @@
-"""Search: candidates from the index, newest first, and their text from the sources.
+"""The search of transcripts: matches between two places in time, also beside other stores.
 
-Plain words climb a ladder: all of them, then prefixes, then any. A step looks at windows of ids, so
-its work is bounded, and the answer reports how far back it looked.
+The times of messages decide exactly, since ids of the index only resemble their order. The index
+has the times of each block of ids, so a look at the newest ones shows how far back it is complete.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from session_core.state import query as queries
 from session_core.state import scoring, search_text
-from session_core.state.query import Node, compile_leaf
-from session_core.state.scoring import find_least_score
+from session_core.state.merged_search import ALL_TIES, LAST_MS, NO_TIES, RankedMatch
+from session_core.state.query import And, Node, Or, compile_leaf
 from session_core.state.search_text import TextFinder, cut_snippet
-from session_core.transcripts.any_words import AnyWordScores, read_postings
+from session_core.transcripts.any_words import AnyWordScores, TermPostings, read_postings
+from session_core.transcripts.candidates import (
+    COLUMNS,
+    MOST_LOADED,
+    WINDOW,
+    Candidate,
+    CandidateReader,
+    SearchRequest,
+    build_step_expression,
+    make_hit,
+    score_message,
+)
 from session_core.transcripts.format import Message
 from session_core.transcripts.index import Index
 from session_core.transcripts.listing import Condition
-from session_core.transcripts.parts import ROLE_MASK, ROLES, cut_line
-from session_core.transcripts.texts import Place
 from session_core.transcripts.windows import WindowReader
-from session_core.transcripts.words import build_expression, build_text
-from session_core.types import SearchHit, SearchOrder
+from session_core.transcripts.words import build_expression
+from session_core.types import SearchEdge, SearchHit, SearchStep, TermCount
 
-Step = Literal["all", "conversation", "prefix", "any", "substring", "text"]
+_FIRST_ROWS = 1000
+_GROWTH = 4
+_MAX_ROWS = 300_000
+"""Rows of the index whose words are looked up for one block."""
 
-WINDOW = 120
-"""Candidates whose text is read and ranked together."""
-
-_LOOKUP_ROWS = 10_000
-_MAX_LOOKUPS = 5
-_MOST_LOADED = 1000
-_LEAST_TERMS = 2
-_SCAN_ROWS = 200
 _SCAN_S = 0.1
-_LABEL_LENGTH = 80
-_REPLY_REACH = 4
-"""How many messages of the assistant are read for a reply with text."""
-
-_SUMMARY_WEIGHT = -0.2
-
-_COLUMNS = (
-    "m.id, m.session, m.number, m.place, m.length, m.at, m.flags, m.key, s.source_id,"
-    " s.session_id, s.native_id, s.store, s.title, s.preview, s.compacted_to, s.active_at"
-)
-
-
-_AT_SQL = "coalesce(m.at, s.active_at)"
+_SCAN_ROWS = 200
+_MAX_EARLIER_TEXTS = 2000
+_MAX_TITLES = 100
+_MAX_BEST = 200
+_LEAST_TERMS = 2
+_TOP = 2**62
+_AT = "coalesce(m.at, 0)"
+_ORDER_AT = "coalesce(m.at, s.started_at, 0)"
+_BLOCKS_SQL = "SELECT first_id, last_id, coalesce(newest_at, 0), coalesce(oldest_at, 0) FROM blocks"
 
 
-class Candidate(NamedTuple):
-    """A message that the index lists."""
+class _Block(NamedTuple):
+    """A block of ids and the times of its messages."""
 
-    id: int
-    session: int
-    number: int
-    place: int
-    length: int
-    at: int | None
-    flags: int
-    key: int | None
-    source_id: int
-    session_id: str
-    native_id: str
-    store: str
-    title: str | None
-    preview: str | None
-    compacted_to: int
-    active_at: int
+    first: int
+    last: int
+    newest: int
+    oldest: int
 
-    @property
-    def time(self) -> float:
-        """The time of the message, or of its session if it has none."""
-        return (self.active_at if self.at is None else self.at) / 1000
+
+Scorer = Callable[[Candidate, str], float]
 
 
 @dataclass(slots=True)
-class Block:
-    """The ranked hits of one window of ids, and where the next one begins."""
+class SearchBlock:
+    """The matches of all transcripts from a place in time on."""
 
-    hits: list[tuple[float, SearchHit]] = field(default_factory=list)
-    floor: int | None = None
-    """The lowest id that was looked at, or None if nothing is left below."""
-    floor_at: float | None = None
-    least_score: float = 0.0
-    """Hits with a lower score were left out."""
+    search: TranscriptSearch
+    step: SearchStep
+    candidates: list[Candidate]
+    begin: SearchEdge | None
+    end: SearchEdge | None
+    is_whole: bool = False
+    """Whether the block has all matches of its step, wherever it ends."""
+    is_costly: bool = False
+    expression: str | None = None
+    words: Sequence[TextFinder] = ()
+    scorer: Scorer | None = None
+    build_expression: Callable[[int], str | None] = field(default=lambda _: None)
 
-    def sort_by_time(self, order: SearchOrder) -> None:
-        """Sort the hits by their time if the order asks for it."""
-        if order != "relevance":
-            self.hits.sort(key=lambda item: item[1].at, reverse=order == "newest")
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """A parsed search."""
-
-    query: queries.Query
-    conditions: Sequence[Condition]
-    per_session: bool
-    now: float
-    order: SearchOrder = "relevance"
-
-    @property
-    def where(self) -> str:
-        """The conditions in SQL."""
-        return " AND ".join(condition.sql for condition in self.conditions) or "1"
-
-    @property
-    def values(self) -> list[Any]:
-        """The values of the conditions."""
-        return [value for condition in self.conditions for value in condition.values]
-
-    @property
-    def steps(self) -> list[Step]:
-        """The steps of the ladder for this query."""
-        leaves = list(queries.iter_leaves(self.query.node))
-        if self.query.kind in ("literal", "empty"):
-            return ["substring"]
-        if self.query.kind == "words":
-            # A message with all words of a question may only repeat it.
-            if queries.is_question(self.query.text):
-                return ["any"]
-            several: list[Step] = ["all", "conversation", "prefix", "any"]
-            return several if len(leaves) > 1 else ["all", "prefix"]
-        return ["text" if self.query.kind == "text" else "all"]
+    def rank_matches(self, end: SearchEdge | None) -> Sequence[RankedMatch]:
+        """Return the matches up to an edge, one for each conversation if asked."""
+        return self.search.rank_block(self, end)
 
 
-class TranscriptSearch:
-    """Runs searches on one index."""
+class TranscriptSearch(CandidateReader):
+    """One search in the transcripts, in the snapshot that its caller has open."""
 
-    def __init__(self, index: Index, windows: WindowReader) -> None:
-        self._index = index
-        self._windows = windows
+    def __init__(self, index: Index, windows: WindowReader, request: SearchRequest) -> None:
+        super().__init__(index, windows)
+        self._request = request
+        self._weights: Mapping[str, float] | None = None
+        self._blocks: list[_Block] | None = None
+        self._best: set[int] | None = None
+        self._postings: list[TermPostings] | None = None
+        self._literal = request.literal
 
-    def find_block(self, request: SearchRequest, step: Step, top: int) -> Block:
-        """Return the hits of one step with ids below `top`, the best first."""
-        node = request.query.node
-        if step == "substring" or node is None:
-            return self._scan(request, top) if step == "substring" else Block()
-        if step == "any":
-            return self._find_any(request, node, top)
-        if step == "conversation":
-            return self._find_conversations(request, node, top)
-        expression = _build_step_expression(node, step)
-        return Block() if expression is None else self._find_words(request, node, expression, top)
+    def list_terms(self) -> Sequence[str]:
+        """Return the words of a question."""
+        return [one.term.text for one in self._read_postings()]
 
-    def find_in_order(
-        self, request: SearchRequest, step: Step, after: tuple[int, int] | None, limit: int
-    ) -> tuple[list[SearchHit], tuple[int, int] | None]:
-        """Return a page of hits by time, and the time and id of its last one if more may follow.
+    def count_terms(self) -> Mapping[str, TermCount]:
+        """Return how many messages have each word of a question."""
+        return {
+            one.term.text: TermCount(len(one.ids), one.looked_at, one.total)
+            for one in self._read_postings()
+        }
 
-        All matches are compared, because ids of the index only resemble the order of time.
-        """
-        node = request.query.node
-        expression = None if node is None else _build_step_expression(node, step)
-        if node is None or expression is None:
-            return [], None
-        falls = request.order == "newest"
-        at = f"{'max' if falls else 'min'}({_AT_SQL})" if request.per_session else _AT_SQL
-        sql = (
-            f"SELECT {_COLUMNS}, {at} AS moment FROM words w"  # noqa: S608 -- fixed parts only
-            " CROSS JOIN messages m ON m.id = w.rowid CROSS JOIN sessions s ON s.id = m.session"
-            f" WHERE words MATCH ? AND {request.where}"
-            f" GROUP BY {'m.session' if request.per_session else 'm.id'}"
-            f" HAVING (moment, m.id) {'<' if falls else '>'} (?, ?)"
-            f" ORDER BY moment {'DESC' if falls else 'ASC'}, m.id {'DESC' if falls else 'ASC'}"
-            " LIMIT ?"
-        )
-        place = after or ((2**62, 0) if falls else (-(2**62), 0))
-        rows = self._index.read(sql, (expression, *request.values, *place, limit))
-        candidates = [Candidate(*row[:-1]) for row in rows]
-        kept = self._drop_copies(request, candidates, lambda _: expression)
-        block = Block(self._rank_words(request, node, kept))
-        block.sort_by_time(request.order)
-        hits = [hit for _, hit in block.hits]
-        return hits, (rows[-1][-1], rows[-1][0]) if len(rows) == limit else None
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Weigh the words of a question like this."""
+        self._weights = weights
 
-    def _find_words(self, request: SearchRequest, node: Node, expression: str, top: int) -> Block:
-        rows, floor, floor_at = self._list_candidates(request, expression, top)
-        candidates = self._drop_copies(request, rows, lambda _: expression)
-        seen = self._list_earlier_sessions(request, expression, top)
-        kept = [candidate for candidate in candidates if candidate.session not in seen]
-        return Block(self._rank_words(request, node, kept), floor, floor_at)
-
-    def _rank_words(
-        self, request: SearchRequest, node: Node, candidates: Sequence[Candidate]
-    ) -> list[tuple[float, SearchHit]]:
-        """Return the hits of messages that match a node."""
-        words = [compile_leaf(leaf) for leaf in queries.iter_leaves(node)]
-        literal = search_text.fold_text(request.query.text).rstrip("?")
-
-        def score(candidate: Candidate, folded: str) -> float:  # noqa: ARG001 -- as _rank calls it
-            return scoring.score_words(folded, words, literal)
-
-        return self._rank(request, words, candidates, score)
-
-    def add_replies(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """Return the hits, those of the user with the reply to them."""
-        return [
-            replace(hit, reply_id=self._find_reply(hit)) if hit.role == "user" else hit
-            for hit in hits
-        ]
-
-    def _find_reply(self, hit: SearchHit) -> int | None:
-        """Return the number of the next message of the assistant with text, if it is near."""
-        sql = (
-            "SELECT m.number, m.place, m.length, m.key, s.source_id, s.native_id"  # noqa: S608 -- fixed parts only
-            " FROM sessions s CROSS JOIN messages m ON m.session = s.id"
-            " WHERE s.session_id = ? AND s.store = ? AND m.number > ?"
-            f" AND m.flags & {ROLE_MASK} = {ROLES.index('assistant')} ORDER BY m.number LIMIT ?"
-        )
-        values = (hit.session_id, hit.source, hit.message_id, _REPLY_REACH)
-        for *place, source_id, native_id in self._index.read(sql, values):
-            messages = self._windows.read_texts(source_id, native_id, [Place(*place)])
-            if any(message.text for message in messages.values()):
-                return int(place[0])
-        return None
-
-    def _list_candidates(
-        self, request: SearchRequest, expression: str, top: int
-    ) -> tuple[list[Candidate], int | None, float | None]:
-        """Return the newest candidates below an id that pass the filters, and the lowest id."""
-        sql = (
-            f"SELECT {_COLUMNS} FROM (SELECT rowid AS id FROM words WHERE words MATCH ? AND rowid < ?"  # noqa: S608, E501 -- fixed parts only
-            " ORDER BY rowid DESC LIMIT ?) w CROSS JOIN messages m ON m.id = w.id"
-            f" CROSS JOIN sessions s ON s.id = m.session WHERE {request.where} LIMIT ?"
-        )
-        found: list[Candidate] = []
-        for _ in range(_MAX_LOOKUPS):
-            room = WINDOW - len(found)
-            values = (expression, top, _LOOKUP_ROWS, *request.values, room)
-            rows = [Candidate(*row) for row in self._index.read(sql, values)]
-            found += rows
-            if len(rows) == room:
-                return found, found[-1].id, found[-1].time
-            below = (
-                "SELECT min(id) FROM (SELECT rowid AS id FROM words WHERE words MATCH ?"
-                " AND rowid < ? ORDER BY rowid DESC LIMIT ?) HAVING count(*) = ?"
-            )
-            rest = self._index.read(below, (expression, top, _LOOKUP_ROWS, _LOOKUP_ROWS))
-            if not rest:
-                return found, None, None
-            top = rest[0][0]
-        return found, top, self._get_time(top)
-
-    def _get_time(self, message_id: int) -> float | None:
-        sql = "SELECT max(at) FROM (SELECT at FROM messages WHERE id <= ? ORDER BY id DESC LIMIT 1)"
-        at = self._index.read(sql, (message_id,))[0][0]
-        return None if at is None else at / 1000
-
-    def _drop_copies(
-        self,
-        request: SearchRequest,
-        candidates: Sequence[Candidate],
-        build_expression: Callable[[int], str | None],
-    ) -> list[Candidate]:
-        """Keep one of the copies that forks have: that of the earliest session that passes.
-
-        A copy matches what the candidate matches, so an id that was forged hides no other text.
-        """
-        sql = (
-            "SELECT m.id, m.session, coalesce(s.started_at, s.active_at) AS started, s.session_id"  # noqa: S608 -- fixed parts only
-            " FROM messages m JOIN sessions s ON s.id = m.session"
-            f" WHERE m.key = ? AND {request.where} ORDER BY started, s.session_id LIMIT 50"
-        )
-        kept = []
-        for candidate in candidates:
-            if candidate.key is not None:
-                copies = self._index.read(sql, (candidate.key, *request.values))
-                earlier = takewhile(lambda copy: copy[1] != candidate.session, copies)  # noqa: B023 -- used at once
-                expression = build_expression(candidate.id)
-                if any(self._is_match(expression, copy[0]) for copy in earlier):
-                    continue
-            kept.append(candidate)
-        return kept
-
-    def _is_match(self, expression: str | None, message_id: int) -> bool:
-        """Return True if a message matches."""
-        sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
-        return expression is None or bool(self._index.read(sql, (expression, message_id)))
-
-    def _list_earlier_sessions(self, request: SearchRequest, expression: str, top: int) -> set[int]:
-        """Return the sessions with a hit above the window, which an earlier page has shown."""
-        if not request.per_session or top >= 2**62:
-            return set()
-        sql = (
-            "SELECT DISTINCT m.session FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- fixed parts only
-            f" CROSS JOIN sessions s ON s.id = m.session"
-            f" WHERE words MATCH ? AND w.rowid >= ? AND {request.where}"
-        )
-        return {row[0] for row in self._index.read(sql, (expression, top, *request.values))}
-
-    def _find_any(self, request: SearchRequest, node: Node, top: int) -> Block:
-        """Return the messages with the most of the words, rare ones first."""
-        scores = self._read_scores(request, node, top)
-        candidates = self._load_candidates(request, scores.list_best(_MOST_LOADED))
-        scores.add_near_terms(self._index, {one.id: one.session for one in candidates})
-        candidates.sort(key=lambda one: -scores.score(one.id, one.length))
-        kept = self._drop_copies(request, candidates[:WINDOW], scores.build_expression)
-
-        hits = self._rank_any(request, scores, kept)
-        # All matches of a single word are equal in their words.
-        found = sum(bool(postings.ids) for postings in scores.postings)
-        least = find_least_score([item[0] for item in hits]) if found > 1 else 0.0
-        block = Block([item for item in hits if item[0] >= least], least_score=least)
-        block.sort_by_time(request.order)
+    def find_block(
+        self, step: SearchStep, begin: SearchEdge | None, end: SearchEdge | None
+    ) -> SearchBlock:
+        """Return the matches of a step after an edge."""
+        node = self._request.query.node
+        block = SearchBlock(self, step, [], begin, None)
+        if step == "substring":
+            self._scan(block, end)
+        elif node is None or step == "inner":
+            block.is_whole = True
+        elif step in ("any", "conversation"):
+            self._find_best(block)
+        elif step == "title":
+            self._find_titles(block, node)
+        else:
+            self._find_words(block, self._build_rest() if step == "rest" else node, end)
         return block
 
-    def _read_scores(self, request: SearchRequest, node: Node, top: int) -> AnyWordScores:
-        excluded = [build_expression(leaf) for leaf in request.query.excluded]
-        return AnyWordScores(read_postings(self._index, node, top), self._index, excluded)
+    def rank_block(self, block: SearchBlock, end: SearchEdge | None) -> list[RankedMatch]:
+        """Return the matches of a block up to an edge."""
+        request, rises = self._request, self._request.order == "oldest"
+        kept = block.candidates
+        if end is not None and not block.is_whole:
+            kept = [one for one in kept if (self._get_place(one) < end) == rises]
+        kept = self._drop_copies(request, kept, block.build_expression)
+        if block.step == "rest":
+            best = self._list_best()
+            kept = [one for one in kept if self._get_identity(one) not in best]
+        if request.per_session and block.expression is not None and block.begin is not None:
+            earlier = self._list_earlier(block.expression, block.begin, kept)
+            kept = [one for one in kept if one.session not in earlier]
+        return self._rank_candidates(block, kept)
 
-    def _rank_any(
-        self, request: SearchRequest, scores: AnyWordScores, candidates: Sequence[Candidate]
-    ) -> list[tuple[float, SearchHit]]:
-        def score(candidate: Candidate, folded: str) -> float:
-            title = scores.score_title(candidate.id, candidate.title)
-            return scores.score(candidate.id, len(folded)) + title
-
-        terms = [postings.term for postings in scores.postings]
-        return self._rank(request, terms, candidates, score)
-
-    def _find_conversations(self, request: SearchRequest, node: Node, top: int) -> Block:
-        """Return messages of the sessions that have all words in their messages and title."""
-        scores = self._read_scores(request, node, top)
-        if len(scores.postings) < _LEAST_TERMS:
-            return Block()
-        sessions = self._find_sessions(request, list(scores.own))
-        whole = scores.list_whole_sessions(self._index, sessions)
-        chosen = [one for one in scores.list_best(len(scores.own)) if sessions.get(one) in whole]
-        candidates = self._load_candidates(request, chosen[:_MOST_LOADED])[:WINDOW]
-        kept = self._drop_copies(request, candidates, scores.build_expression)
-        block = Block(self._rank_any(request, scores, kept))
-        block.sort_by_time(request.order)
-        return block
-
-    def _find_sessions(self, request: SearchRequest, ids: Sequence[int]) -> dict[int, int]:
-        """Return the sessions of the messages that pass the filters."""
-        found: dict[int, int] = {}
-        for start in range(0, len(ids), 500):
-            part = ids[start : start + 500]
-            sql = (
-                "SELECT m.id, m.session FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- marks only
-                f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
-            )
-            found |= dict(self._index.read(sql, (*part, *request.values)))
-        return found
-
-    def _load_candidates(self, request: SearchRequest, ids: Sequence[int]) -> list[Candidate]:
-        """Return the candidates with these ids that pass the filters, in this order."""
-        found: dict[int, Candidate] = {}
-        for start in range(0, len(ids), 500):
-            part = ids[start : start + 500]
-            sql = (
-                f"SELECT {_COLUMNS} FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608
-                f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
-            )
-            rows = self._index.read(sql, (*part, *request.values))
-            found |= {row[0]: Candidate(*row) for row in rows}
-        return [found[number] for number in ids if number in found]
-
-    def _scan(self, request: SearchRequest, top: int) -> Block:
-        """Search for the literal text, newest first, until the time limit."""
-        literal = search_text.fold_text(request.query.text)
-        until = time.monotonic() + _SCAN_S
-        sql = (
-            f"SELECT {_COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608
-            f" WHERE m.id < ? AND {request.where} ORDER BY m.id DESC LIMIT ?"
-        )
-        block = Block()
-        while literal and len(block.hits) < WINDOW:
-            rows = self._index.read(sql, (top, *request.values, _SCAN_ROWS))
-            candidates = [Candidate(*row) for row in rows]
-            for candidate, message, text in self._read_texts(
-                self._drop_copies(request, candidates, lambda _: None)
-            ):
-                folded = search_text.fold_text(text)
-                if literal in folded:
-                    snippet = cut_snippet(text, (), literal, folded=folded)
-                    score = scoring.score_words(folded, (), literal)
-                    score += _score_context(candidate, message, folded, (), request.now)
-                    block.hits.append((score, _make_hit(candidate, snippet, score)))
-            if len(rows) < _SCAN_ROWS:
-                block.floor = block.floor_at = None
-                break
-            top = candidates[-1].id
-            block.floor, block.floor_at = top, candidates[-1].time
-            if time.monotonic() >= until:
-                break
-        block.hits.sort(key=lambda item: -item[0])
-        if request.per_session:
-            best = {item[1].session_id: item for item in reversed(block.hits)}
-            block.hits = sorted(best.values(), key=lambda item: -item[0])
-        block.sort_by_time(request.order)
-        return block
-
-    def _rank(
-        self,
-        request: SearchRequest,
-        words: Sequence[TextFinder],
-        candidates: Sequence[Candidate],
-        score_text: Callable[[Candidate, str], float],
-    ) -> list[tuple[float, SearchHit]]:
-        """Return the hits with their scores, the best first; one for each session if asked."""
-        literal = search_text.fold_text(request.query.text).rstrip("?")
-        is_question = queries.is_question(request.query.text)
-        scored = []
+    def _rank_candidates(
+        self, block: SearchBlock, candidates: Sequence[Candidate]
+    ) -> list[RankedMatch]:
+        request = self._request
+        ranked: list[tuple[float, Candidate, partial[SearchHit | None]]] = []
         for candidate, message, text in self._read_texts(candidates):
             folded = search_text.fold_text(text)
-            score = score_text(candidate, folded)
-            score += _score_context(candidate, message, folded, words, request.now)
-            if is_question and literal in folded:
-                score /= 2  # a message that repeats the question is not an answer
-            scored.append((score, candidate, text, folded))
-        scored.sort(key=lambda item: (-item[0], -item[1].id))
-        hits, seen = [], set[int]()
-        for score, candidate, text, folded in scored:
+            if block.step == "substring" and self._literal not in folded:
+                continue
+            score = self._score(block, candidate, message, folded)
+            hit = partial(self._make_hit, block, candidate, text, score)
+            ranked.append((score, candidate, hit))
+        if request.order == "relevance":
+            ranked.sort(key=lambda item: -item[0])
+        else:
+            falls = request.order == "newest"
+            ranked.sort(key=lambda item: self._get_place(item[1]), reverse=falls)
+        seen, matches = set[int](), []
+        for score, candidate, hit in ranked:
             if request.per_session and candidate.session in seen:
                 continue
             seen.add(candidate.session)
-            snippet = cut_snippet(text, words, literal, folded=folded)
-            hits.append((score, _make_hit(candidate, snippet, score)))
-        return hits
+            identity = f"{candidate.session_id}/{candidate.number}"
+            matches.append(RankedMatch(score, self._get_place(candidate).at_ms, identity, hit))
+        return matches
 
-    def _read_texts(
-        self, candidates: Sequence[Candidate]
-    ) -> Iterator[tuple[Candidate, Message, str]]:
-        """Yield candidates with their text; those whose source has changed are left out."""
-        groups: dict[tuple[int, str], list[Candidate]] = {}
-        for candidate in candidates:
-            place = (candidate.source_id, candidate.native_id)
-            groups.setdefault(place, []).append(candidate)
-        for (source_id, native_id), group in groups.items():
-            places = [Place(item.number, item.place, item.length, item.key) for item in group]
-            messages = self._windows.read_texts(source_id, native_id, places)
-            for candidate in group:
-                message = messages.get(candidate.number)
-                if message is not None:
-                    yield candidate, message, build_text(message)
+    def _score(
+        self, block: SearchBlock, candidate: Candidate, message: Message, folded: str
+    ) -> float:
+        if block.scorer is not None:
+            score = block.scorer(candidate, folded)
+        else:
+            whole = folded
+            if block.step == "title":
+                whole = f"{search_text.fold_text(candidate.title or '')}\n{folded}"
+            words = [word for word in block.words if isinstance(word, queries.LeafMatcher)]
+            score = scoring.score_words(whole, words, self._literal.rstrip("?"))
+        score += score_message(candidate, message, folded, block.words, self._request.now)
+        is_repetition = block.scorer is not None and self._literal.rstrip("?") in folded
+        return score / 2 if is_repetition else score
+
+    def _make_hit(
+        self,
+        block: SearchBlock,
+        candidate: Candidate,
+        text: str,
+        score: float,
+    ) -> SearchHit | None:
+        """Return the hit of a match, or None if an earlier block has its conversation."""
+        if block.step == "substring" and self._has_earlier_text(candidate, block.begin):
+            return None
+        snippet = cut_snippet(text, block.words, self._literal.rstrip("?"))
+        return make_hit(candidate, snippet, score)
+
+    def _get_place(self, candidate: Candidate) -> SearchEdge:
+        at = candidate.at
+        if at is None and self._is_sorted_by_sql():
+            at = candidate.started_at
+        return SearchEdge(0 if at is None else at, candidate.id)
+
+    def _is_sorted_by_sql(self) -> bool:
+        """Return True if hits are asked in order of time, which SQL decides over all matches."""
+        return self._request.order != "relevance"
+
+    # Words: the newest blocks of ids first, until what was found is certainly the newest.
+
+    def _find_words(self, block: SearchBlock, node: Node, end: SearchEdge | None) -> None:
+        expression = build_step_expression(node, block.step)
+        if expression is None:
+            return
+        block.expression, block.build_expression = expression, lambda _: expression
+        block.words = [compile_leaf(leaf) for leaf in queries.iter_leaves(node)]
+        if self._is_sorted_by_sql():
+            self._find_in_order(block, expression, end)
+            return
+        edges = self._build_edges(block.begin, end)
+        sql = (
+            f"SELECT {COLUMNS} FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- fixed parts only
+            " CROSS JOIN sessions s ON s.id = m.session"
+            f" WHERE words MATCH ? AND w.rowid BETWEEN ? AND ? AND {self._request.where}"
+        )
+
+        def find(ranges: Sequence[tuple[int, int]], condition: Condition) -> list[Candidate]:
+            values = [*self._request.values, *condition.values]
+            statement = f"{sql} AND {condition.sql}"
+            return [
+                Candidate(*row)
+                for first, last in ranges
+                for row in self._index.read(statement, (expression, first, last, *values))
+            ]
+
+        found: list[Candidate] = []
+        bound: int | None = None
+        for ranges, bound in self._iter_ranges(block.begin, end):
+            found += find(ranges, edges)
+            certain = 0 if bound is None else sum((one.at or 0) > bound for one in found)
+            if end is None and certain >= WINDOW:
+                break
+        else:
+            # The blocks that begin after the edge may have messages without a time.
+            skipped = self._list_skipped(block.begin)
+            found += find(skipped, edges.and_also("m.at IS NULL"))
+        self._cut(block, found, bound, end)
+
+    def _cut(
+        self,
+        block: SearchBlock,
+        found: list[Candidate],
+        bound: int | None,
+        end: SearchEdge | None,
+    ) -> None:
+        """Keep what is certainly the newest, and note where the block ends."""
+        found.sort(key=self._get_place, reverse=True)
+        if end is None:
+            if bound is not None:
+                block.end = SearchEdge(bound, ALL_TIES)
+            if len(found) > WINDOW:
+                last = self._get_place(found[WINDOW - 1])
+                block.end = last if block.end is None else max(last, block.end)
+        block.candidates = found
+
+    def _iter_ranges(
+        self, begin: SearchEdge | None, end: SearchEdge | None
+    ) -> Iterator[tuple[list[tuple[int, int]], int | None]]:
+        """Yield ranges of ids, the newest first, and the greatest time of what is left."""
+        wanted = sorted(
+            (
+                one
+                for one in self._list_blocks()
+                if (begin is None or one.oldest <= begin.at_ms)
+                and (end is None or one.newest >= end.at_ms)
+            ),
+            key=lambda one: (-one.newest, -one.first),
+        )
+        number, rows, total = 0, _FIRST_ROWS, 0
+        while number < len(wanted):
+            start, count = number, 0
+            while number < len(wanted) and count < rows:
+                count += wanted[number].last - wanted[number].first + 1
+                number += 1
+            total += count
+            rows *= _GROWTH
+            bound = wanted[number].newest if number < len(wanted) else None
+            yield _join_ranges(wanted[start:number]), bound
+            is_before = bound is not None and (begin is None or bound < begin.at_ms)
+            if end is None and is_before and total >= _MAX_ROWS:
+                break
+
+    def _list_blocks(self) -> list[_Block]:
+        if self._blocks is None:
+            self._blocks = [_Block(*row) for row in self._index.read(_BLOCKS_SQL)]
+        return self._blocks
+
+    def _list_skipped(self, begin: SearchEdge | None) -> list[tuple[int, int]]:
+        if begin is None:
+            return []
+        return _join_ranges([one for one in self._list_blocks() if one.oldest > begin.at_ms])
+
+    def _build_edges(
+        self, begin: SearchEdge | None, end: SearchEdge | None, at: str = _AT
+    ) -> Condition:
+        """Return the condition on messages between two edges, and not after the first page."""
+        low, high = (begin, end) if self._request.order == "oldest" else (end, begin)
+        parts, values = ["1"], list[int]()
+        for sign, edge in (("<", high), (">=", low)):
+            if edge is not None:
+                parts.append(f"({at}, m.id) {sign} (?, ?)")
+                values += [max(-LAST_MS, min(edge.at_ms, LAST_MS)), edge.tie]
+        return Condition(" AND ".join(parts), tuple(values))
+
+    def _list_earlier(
+        self, expression: str, begin: SearchEdge, candidates: Sequence[Candidate]
+    ) -> set[int]:
+        """Return the sessions of candidates that have a match before the block."""
+        sessions = sorted({one.session for one in candidates})
+        if self._is_sorted_by_sql() or not sessions:
+            return set()
+        before = self._build_edges(None, begin)
+        marks = ", ".join("?" * len(sessions))
+        sql = (
+            "SELECT DISTINCT m.session FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- fixed parts only
+            " CROSS JOIN sessions s ON s.id = m.session"
+            f" WHERE words MATCH ? AND w.rowid BETWEEN ? AND ? AND m.session IN ({marks})"
+            f" AND {self._request.where} AND {before.sql}"
+        )
+        newer = _join_ranges([one for one in self._list_blocks() if one.newest >= begin.at_ms])
+        values = (*sessions, *self._request.values, *before.values)
+        return {
+            row[0]
+            for first, last in newer
+            for row in self._index.read(sql, (expression, first, last, *values))
+        }
+
+    def _find_in_order(self, block: SearchBlock, expression: str, end: SearchEdge | None) -> None:
+        """Find the next matches by time; all matches are compared."""
+        request = self._request
+        falls = request.order == "newest"
+        begin = block.begin or SearchEdge(LAST_MS if falls else -LAST_MS, 0)
+        at = f"{'max' if falls else 'min'}({_ORDER_AT})" if request.per_session else _ORDER_AT
+        order = "DESC" if falls else "ASC"
+        having = [f"(moment, m.id) {'<' if falls else '>='} (?, ?)"]
+        values = [*begin]
+        if end is not None:
+            having.append(f"(moment, m.id) {'>=' if falls else '<'} (?, ?)")
+            values += end
+        sql = (
+            f"SELECT {COLUMNS}, {at} AS moment FROM words w"  # noqa: S608 -- fixed parts only
+            " CROSS JOIN messages m ON m.id = w.rowid CROSS JOIN sessions s ON s.id = m.session"
+            f" WHERE words MATCH ? AND {request.where}"
+            f" GROUP BY {'m.session' if request.per_session else 'm.id'}"
+            f" HAVING {' AND '.join(having)} ORDER BY moment {order}, m.id {order} LIMIT ?"
+        )
+        limit = WINDOW if end is None else -1
+        rows = self._index.read(sql, (expression, *request.values, *values, limit))
+        block.candidates = [Candidate(*row[:-1]) for row in rows]
+        if len(rows) == limit:
+            last = rows[-1]
+            # The block has its last match: below the edge if it falls, above it if it rises.
+            block.end = SearchEdge(last[-1], last[0] if falls else last[0] + 1)
+
+    # Any words, and words of a conversation: the best messages of all.
+
+    def _read_postings(self) -> list[TermPostings]:
+        node = self._request.query.node
+        if self._postings is None:
+            self._postings = (
+                [] if node is None else read_postings(self._index, node, _TOP, self._weights)
+            )
+        elif self._weights is not None:
+            weights = self._weights
+            self._postings = [
+                replace(one, weight=weights.get(one.term.text, one.weight))
+                for one in self._postings
+            ]
+        return self._postings
+
+    def _find_best(self, block: SearchBlock) -> None:
+        block.is_whole = True
+        request = self._request
+        excluded = [build_expression(leaf) for leaf in request.query.excluded]
+        scores = AnyWordScores(self._read_postings(), self._index, excluded)
+        block.words = [one.term for one in scores.postings]
+        block.build_expression = scores.build_expression
+        if block.step == "conversation":
+            if len(scores.postings) < _LEAST_TERMS:
+                return
+            sessions = self._find_sessions(request, list(scores.own))
+            whole = scores.list_whole_sessions(self._index, sessions)
+            listed = scores.list_best(len(scores.own))
+            chosen = [number for number in listed if sessions.get(number) in whole]
+        else:
+            chosen = scores.list_best(MOST_LOADED)
+        candidates = self._load_candidates(request, chosen[:MOST_LOADED])
+        if block.step == "any":
+            sessions = {one.id: one.session for one in candidates}
+            scores.add_near_terms(self._index, sessions, request.newest_ms)
+            candidates.sort(key=lambda one: -scores.score(one.id, one.length))
+        block.candidates = candidates[:_MAX_BEST]
+
+        def score(candidate: Candidate, folded: str) -> float:
+            return scores.score_text(candidate.id, candidate.title, folded)
+
+        block.scorer = score
+
+    def _list_best(self) -> set[int]:
+        """Return what the step of any words has shown."""
+        if self._best is None:
+            block = SearchBlock(self, "any", [], None, None)
+            self._find_best(block)
+            kept = self._drop_copies(self._request, block.candidates, block.build_expression)
+            self._best = {self._get_identity(one) for one in kept}
+        return self._best
+
+    def _get_identity(self, candidate: Candidate) -> int:
+        return candidate.session if self._request.per_session else candidate.id
+
+    def _build_rest(self) -> Node:
+        """Return the node of messages with any of the words."""
+        terms = tuple(one.term.node for one in self._read_postings())
+        excluded = tuple(queries.Not(leaf) for leaf in self._request.query.excluded)
+        any_term: Node = terms[0] if len(terms) == 1 else Or(terms)
+        return And((any_term, *excluded)) if excluded else any_term
+
+    def _find_titles(self, block: SearchBlock, node: Node) -> None:
+        """Find the first messages of the newest sessions that have all words in their title."""
+        block.is_whole = True
+        block.words = [compile_leaf(leaf) for leaf in queries.iter_leaves(node)]
+        needle = queries.find_needle(node)
+        pattern = f"%{needle}%" if needle.isascii() else "%"
+        sql = "SELECT s.id, s.title FROM sessions s WHERE s.title LIKE ? ORDER BY s.active_at DESC"
+        rows = self._index.read(f"{sql} LIMIT 5000", (pattern,))
+        ids = [
+            number
+            for number, title in rows
+            if queries.is_match(node, search_text.fold_text(str(title)))
+        ][:_MAX_TITLES]
+        first = (
+            "SELECT (SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- fixed parts only
+            f" WHERE m.session = ? AND {self._request.where} ORDER BY m.number LIMIT 1)"
+        )
+        found = [self._index.read(first, (number, *self._request.values))[0][0] for number in ids]
+        chosen = [number for number in found if number is not None]
+        block.candidates = self._load_candidates(self._request, chosen)
+
+    # Substrings: the texts of the newest blocks of ids, within a time.
+
+    def _scan(self, block: SearchBlock, end: SearchEdge | None) -> None:
+        """Find the next matches by their texts, until there are enough or the time is over."""
+        if not self._literal.strip():
+            return
+        until = time.monotonic() + _SCAN_S
+        rises = self._request.order == "oldest"
+        for rows, bound in self._iter_scan(block.begin, end, rises=rises):
+            can_stop = end is None and _is_after(block.begin, bound, rises=rises)
+            for start in range(0, len(rows), _SCAN_ROWS):
+                block.candidates += self._filter_by_text(rows[start : start + _SCAN_ROWS])
+                rest = rows[start + _SCAN_ROWS :][:1]
+                block.is_costly = can_stop and time.monotonic() >= until
+                if block.is_costly and rest:
+                    block.end = self._find_scan_end(rest[0], bound, rises=rises)
+                    return
+            is_full = block.is_costly or len(block.candidates) >= WINDOW
+            if can_stop and bound is not None and is_full:
+                block.end = SearchEdge(bound, NO_TIES if rises else ALL_TIES)
+                return
+
+    def _iter_scan(
+        self, begin: SearchEdge | None, end: SearchEdge | None, *, rises: bool
+    ) -> Iterator[tuple[list[Candidate], int | None]]:
+        """Yield the messages of blocks in order of time, each with the time of the next block."""
+        low, high = (begin, end) if rises else (end, begin)
+        wanted = [
+            one
+            for one in self._list_blocks()
+            if (high is None or one.oldest <= high.at_ms)
+            and (low is None or one.newest >= low.at_ms)
+        ]
+        wanted.sort(key=lambda one: one.oldest if rises else -one.newest)
+        edges = self._build_edges(begin, end)
+        untimed, timed = edges.and_also("m.at IS NULL"), edges
+        if rises and begin is None:
+            # Messages without a time come before all others, wherever their block is.
+            yield self._list_rows(_join_ranges(wanted), untimed, rises=rises), None
+            timed = edges.and_also("m.at IS NOT NULL")
+        for number, one in enumerate(wanted):
+            following = wanted[number + 1] if number + 1 < len(wanted) else None
+            bound = following and (following.oldest if rises else following.newest)
+            yield self._list_rows([(one.first, one.last)], timed, rises=rises), bound
+        if not rises and begin is not None:
+            yield self._list_rows(self._list_skipped(begin), untimed, rises=rises), None
+
+    def _list_rows(
+        self, ranges: Sequence[tuple[int, int]], condition: Condition, *, rises: bool
+    ) -> list[Candidate]:
+        sql = (
+            f"SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608 -- fixed parts only
+            f" WHERE m.id BETWEEN ? AND ? AND {self._request.where} AND {condition.sql}"
+        )
+        values = (*self._request.values, *condition.values)
+        rows = [
+            Candidate(*row)
+            for first, last in ranges
+            for row in self._index.read(sql, (first, last, *values))
+        ]
+        return sorted(rows, key=self._get_place, reverse=not rises)
+
+    def _find_scan_end(self, following: Candidate, bound: int | None, *, rises: bool) -> SearchEdge:
+        """Return the edge before the first message that was not looked at."""
+        place = self._get_place(following)
+        if rises:
+            return place if bound is None else min(place, SearchEdge(bound, NO_TIES))
+        after = SearchEdge(place.at_ms, place.tie + 1)
+        return after if bound is None else max(after, SearchEdge(bound, ALL_TIES))
+
+    def _filter_by_text(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        found = self._read_texts(candidates)
+        return [one for one, _, text in found if self._literal in search_text.fold_text(text)]
+
+    def _has_earlier_text(self, candidate: Candidate, begin: SearchEdge | None) -> bool:
+        """Return True if the session of a match has the text before the block too."""
+        if begin is None or not self._request.per_session:
+            return False
+        before = self._build_edges(None, begin)
+        sql = (
+            f"SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608 -- fixed parts only
+            f" WHERE m.session = ? AND {self._request.where} AND {before.sql}"
+            " ORDER BY m.number DESC LIMIT ?"
+        )
+        values = (*self._request.values, *before.values, _MAX_EARLIER_TEXTS)
+        rows = self._index.read(sql, (candidate.session, *values))
+        return bool(self._filter_by_text([Candidate(*row) for row in rows]))
 
 
-def _build_step_expression(node: Node, step: Step) -> str | None:
-    if step == "prefix":
-        node = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
-    return queries.build_match_expression(node, build_expression)
+def _is_after(begin: SearchEdge | None, bound: int | None, *, rises: bool) -> bool:
+    """Return True if a block that ends at a time is not empty."""
+    if begin is None or bound is None:
+        return True
+    return bound > begin.at_ms if rises else bound < begin.at_ms
 
 
-def _score_context(
-    candidate: Candidate,
-    message: Message,
-    folded: str,
-    words: Sequence[TextFinder],
-    now: float,
-) -> float:
-    """Return the score of a message apart from its words; a summary repeats what others state."""
-    score = scoring.score_context(
-        folded,
-        words,
-        role=ROLES[candidate.flags & ROLE_MASK],
-        age_s=now - candidate.time,
-        compacted=candidate.number < candidate.compacted_to,
-    )
-    return score + _SUMMARY_WEIGHT * message.is_summary
-
-
-def _make_hit(candidate: Candidate, snippet: str, score: float) -> SearchHit:
-    return SearchHit(
-        session_id=candidate.session_id,
-        message_id=candidate.number,
-        role=ROLES[candidate.flags & ROLE_MASK],
-        at=candidate.time,
-        snippet=snippet,
-        title=candidate.title or make_label(candidate.preview),
-        source=candidate.store,
-        compacted=candidate.number < candidate.compacted_to,
-        score=score,
-    )
-
-
-def make_label(preview: str | None) -> str | None:
-    """Return the first prompt as a label of its session."""
-    return None if preview is None else cut_line(preview, _LABEL_LENGTH)
+def _join_ranges(blocks: Sequence[_Block]) -> list[tuple[int, int]]:
+    """Return the ids of blocks as few ranges."""
+    ranges: list[tuple[int, int]] = []
+    for block in sorted(blocks):
+        if ranges and ranges[-1][1] + 1 >= block.first:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], block.last))
+        else:
+            ranges.append((block.first, block.last))
+    return ranges

@@ -19,11 +19,13 @@ from typing import Any
 from session_core._typing import Self
 from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.state.cursors import decode_cursor, encode_cursor
+from session_core.state.merged_search import MergedPosition, MergedSearch, StoreSearch
 from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
 from session_core.state.query import parse_query
 from session_core.state.validation import check_limit, check_text
 from session_core.transcripts import labels, listing
+from session_core.transcripts.candidates import SearchRequest
 from session_core.transcripts.changes import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
 from session_core.transcripts.glance import GlanceTable
@@ -36,12 +38,7 @@ from session_core.transcripts.places import find_index_folder, list_seen_stores,
 from session_core.transcripts.raw import RawSource, open_raw_source
 from session_core.transcripts.registry import load_formats
 from session_core.transcripts.roots import AnyFormat, find_roots
-from session_core.transcripts.search import (
-    Block,
-    SearchRequest,
-    Step,
-    TranscriptSearch,
-)
+from session_core.transcripts.search import TranscriptSearch
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
 from session_core.transcripts.windows import WindowReader, check_window
 from session_core.types import (
@@ -62,7 +59,6 @@ _GLANCE_S = 0.01
 _MAX_GLANCE_S = 2.0
 """How long a list looks at files that are not indexed, until its page is certain."""
 _MAX_NEAREST = 5
-_TOP = 2**62
 
 
 class TranscriptStore:
@@ -86,7 +82,6 @@ class TranscriptStore:
         self._index = Index(place.absolute())
         self._indexer = Indexer(self._index, self._roots)
         self._windows = WindowReader(self._index, self._indexer.catalog)
-        self._search = TranscriptSearch(self._index, self._windows)
         self._changes = ChangeFeed(self._index, self._windows)
         self._glances = GlanceTable(place.absolute() / labels.FILE_NAME)
         access = SessionAccess(self._select, self._require_named_row, self._summarize)
@@ -345,76 +340,72 @@ class TranscriptStore:
         order: SearchOrder = "relevance",
         limit: int = 20,
         cursor: str | None = None,
-        moment: float | None = None,
     ) -> SearchResult:
         """Search the messages; the best hits come first, of each session one unless asked.
 
-        The age of a message counts from `moment`, by default the time of the first page.
+        The age of a message counts from the time of the first page.
         """
         check_limit(limit)
+        lists = (list(roles or ()), tool, since, until, order)
+        scope = [query, mode, per, session, repr(where), *lists]
+        stored = None if cursor is None else decode_cursor("transcript-search", scope, cursor)
+        moment, place = stored or (int(time.time()), None)
+        position = None if place is None else MergedPosition.decode(place, moment * 1000)
+        newest_ms = None if position is None else position.newest_ms
+        options = {"mode": mode, "per": per, "session": session, "where": where, "roles": roles}
+        times = {"since": since, "until": until, "moment": moment, "newest_ms": newest_ms}
+        with self.open_search(query, **options, **times, tool=tool, order=order) as search:  # type: ignore[arg-type]
+            newest = int(time.time() * 1000)
+            merged = MergedSearch([search], query, mode=mode, order=order, newest_ms=newest)
+            page = merged.read_page(position, limit)
+            hits = search.add_replies([merged.hit for merged in page.hits])
+        next_cursor = None
+        if page.position is not None:
+            following = [moment, page.position.encode(moment * 1000)]
+            next_cursor = encode_cursor("transcript-search", scope, following)
+        return SearchResult(list(hits), page.matched, page.searched_back_to, next_cursor)
+
+    @contextmanager
+    def open_search(
+        self,
+        query: str,
+        *,
+        moment: float,
+        newest_ms: int | None = None,
+        mode: SearchMode = "words",
+        per: SearchUnit = "conversation",
+        session: str | None = None,
+        where: SessionFilter | None = None,
+        roles: Sequence[str] | None = None,
+        tool: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        order: SearchOrder = "relevance",
+    ) -> Iterator[StoreSearch]:
+        """Open one search for `MergedSearch`; all its reads in the block see one state.
+
+        The age of messages counts from `moment`; those after `newest_ms` are left out.
+        """
         check_text("query", query, needed=True)
-        scope = [
-            query,
-            mode,
-            per,
-            session,
-            repr(where),
-            list(roles or ()),
-            tool,
-            since,
-            until,
-            order,
-        ]
-        position = None if cursor is None else decode_cursor("transcript-search", scope, cursor)
-        resumed, top, skip, now = position or (None, _TOP, 0, int(time.time()))
-        now = int(now if moment is None else moment)  # an integer keeps the cursor short
         self._refresh(_REFRESH_S)
-        conditions = [] if where is None else listing.build_conditions(where, now)
+        conditions = [] if where is None else listing.build_conditions(where, moment)
         conditions += self._build_scope()
         if session is not None:
             conditions.append(self._build_session_condition(session))
         conditions += listing.build_message_conditions(roles, tool, since, until)
-        request = SearchRequest(parse_query(query), conditions, per == "conversation", now, order)
-        steps: list[Step] = ["substring"] if mode == "substring" else request.steps
-        steps = [resumed] if resumed else steps
-        if order != "relevance" and steps[0] not in ("substring", "any"):
-            return self._search_in_order(request, steps, scope, position, limit)
+        if newest_ms is not None:
+            conditions.append(Condition("coalesce(m.at, 0) <= ?", (newest_ms,)))
+        request = SearchRequest(
+            parse_query(query),
+            conditions,
+            per_session=per == "conversation",
+            now=moment,
+            order=order,
+            newest_ms=newest_ms,
+            substring=query if mode == "substring" else None,
+        )
         with self._index.open_snapshot():
-            step, block = self._climb(steps, request, top)
-            hits = self._search.add_replies([hit for _, hit in block.hits[skip : skip + limit]])
-        if skip + limit < len(block.hits):
-            place: list[Any] | None = [step, top, skip + limit, now]
-        else:
-            place = None if block.floor is None else [step, block.floor, 0, now]
-        cursor = None if place is None else encode_cursor("transcript-search", scope, place)
-        return SearchResult(hits, step, block.floor_at, cursor, block.least_score)
-
-    def _search_in_order(
-        self, request: SearchRequest, steps: Sequence[Step], scope: Any, position: Any, limit: int
-    ) -> SearchResult:
-        """Return hits by time; those of any words are the best ones, in one page."""
-        after = None if position is None else (position[1], position[2])
-        with self._index.open_snapshot():
-            for step in steps:
-                if step in ("conversation", "any"):
-                    block = self._search.find_block(request, step, _TOP)
-                    hits, last = [hit for _, hit in block.hits[:limit]], None
-                else:
-                    hits, last = self._search.find_in_order(request, step, after, limit)
-                if hits:
-                    break
-            hits = self._search.add_replies(hits)
-        place = None if last is None else [step, *last, int(request.now)]
-        cursor = None if place is None else encode_cursor("transcript-search", scope, place)
-        return SearchResult(hits, step, None, cursor)
-
-    def _climb(self, steps: Sequence[Step], request: SearchRequest, top: int) -> tuple[Step, Block]:
-        """Return the first step with hits, or the last one."""
-        for step in steps:
-            block = self._search.find_block(request, step, top)
-            if block.hits:
-                break
-        return step, block
+            yield TranscriptSearch(self._index, self._windows, request)
 
     def read_changes(
         self,

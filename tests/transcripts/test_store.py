@@ -542,7 +542,7 @@ def test_forged_id_hides_no_question_hit(tree: ClaudeTree, store: TranscriptStor
 def test_hits_have_scores_that_compare(tree: ClaudeTree, store: TranscriptStore, mode: str):
     tree.write("one", ["apples", "apples " + "and pears " * 500])
 
-    hits = store.search("apples", mode=mode, per="message", moment=START).hits
+    hits = store.search("apples", mode=mode, per="message").hits
 
     assert [hit.message_id == 0 for hit in hits] == [True, False]
     assert 2 > hits[0].score > hits[1].score > 0

@@ -40,13 +40,22 @@ WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
 -- name: list_sessions_of
-SELECT id, session_id FROM messages WHERE id IN (SELECT value FROM json_each(?))
+SELECT id, session_id FROM messages
+WHERE id IN (SELECT value FROM json_each(?)) AND timestamp < ?
 
 -- name: list_ids_of_sessions
 SELECT id FROM messages WHERE session_id IN (SELECT value FROM json_each(?)) AND id >= ?
 
 -- name: list_titles
 SELECT id, title FROM sessions WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: find_titles
+SELECT id, title FROM sessions WHERE title LIKE ? ORDER BY started_at DESC LIMIT 5000
+
+-- name: list_first_messages
+SELECT min(m.id) FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.session_id IN (SELECT value FROM json_each(:sessions)) AND {visible} AND /*filter*/ 1
+GROUP BY m.session_id
 
 -- name: list_apart
 SELECT m.id, length(CAST(m.content AS BLOB))

@@ -8,6 +8,7 @@ bounded.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from session_core.state.sqlite.search.blocks import MatchBlock
 from session_core.state.sqlite.search.candidates import CandidateQuery, Match, SearchTask
 from session_core.state.sqlite.search.index_plan import IndexPlan
 from session_core.state.terms import SearchTerm, weigh_term
+from session_core.types import TermCount
 
 SQL = sql_blocks.load_blocks("search")
 
@@ -41,7 +43,14 @@ _MAX_LOCATED_SESSIONS = 100
 class _TermPostings:
     """The newest messages with a term, those above the index first."""
 
-    def __init__(self, task: SearchTask, term: SearchTerm, top: int, tail: dict[int, str]) -> None:
+    def __init__(
+        self,
+        task: SearchTask,
+        term: SearchTerm,
+        top: int,
+        tail: dict[int, str],
+        weight: float | None = None,
+    ) -> None:
         self.term = term
         self.newest = [
             message_id
@@ -52,6 +61,8 @@ class _TermPostings:
         self.weight = 0.0
         """The score of a message that has the term."""
         self.done = False
+        self.looked_at = 0
+        self._given_weight = weight
         self._task = task
         self._plan = index_plan.make_plan(task.handle, term.node, coded=False)
         self._top = top
@@ -65,8 +76,9 @@ class _TermPostings:
         )
         self.ids.update(ids)
         self.newest = [*self.newest, *ids][:_MAX_READ_ROWS]
-        looked_at = self._top - (self._task.low if self.done else self.floor)
-        self.weight = weigh_term(len(self.ids), looked_at)
+        self.looked_at = self._top - (self._task.low if self.done else self.floor)
+        given = self._given_weight
+        self.weight = weigh_term(len(self.ids), self.looked_at) if given is None else given
 
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
@@ -88,12 +100,44 @@ def build_any_query(terms: Sequence[SearchTerm]) -> Node:
     return nodes[0] if len(nodes) == 1 else Or(nodes)
 
 
-def gather_best(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:
-    """Return the messages of the whole home with the most of the terms."""
-    texts = blocks.load_tail_texts(task)
-    texts_by_id = {**blocks.load_changed_texts(task.handle), **(texts or {})}
-    tail = {number: text for number, text in texts_by_id.items() if task.low <= number < top}
+def count_terms(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> dict[str, TermCount]:
+    """Return how many of the newest messages have each term."""
+    tail = _load_texts_above(task, top)
     lists = [_TermPostings(task, term, top, tail) for term in terms]
+    total = top - task.low
+    return {one.term.text: TermCount(len(one.ids), one.looked_at, total) for one in lists}
+
+
+def _list_postings(
+    task: SearchTask,
+    terms: Sequence[SearchTerm],
+    top: int,
+    tail: dict[int, str],
+    weights: Mapping[str, float] | None,
+) -> list[_TermPostings]:
+    given = weights or {}
+    return [_TermPostings(task, term, top, tail, given.get(term.text)) for term in terms]
+
+
+def _load_texts_above(task: SearchTask, top: int) -> dict[int, str]:
+    """Return the texts that the index does not have, by id."""
+    texts = {**blocks.load_changed_texts(task.handle), **(blocks.load_tail_texts(task) or {})}
+    return {number: text for number, text in texts.items() if task.low <= number < top}
+
+
+def gather_best(
+    task: SearchTask,
+    terms: Sequence[SearchTerm],
+    top: int,
+    weights: Mapping[str, float] | None = None,
+) -> MatchBlock:
+    """Return the messages of the whole home with the most of the terms.
+
+    `weights` are those of the terms if this home alone does not decide on them.
+    """
+    texts = blocks.load_tail_texts(task)
+    tail = _load_texts_above(task, top)
+    lists = _list_postings(task, terms, top, tail, weights)
     lists.sort(key=lambda postings: postings.weight, reverse=True)
     room = _TOTAL_LIST_ROWS - sum(len(postings.ids) for postings in lists)
     for postings in lists:
@@ -120,11 +164,15 @@ def gather_best(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> Matc
     )
 
 
-def gather_conversations(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:
+def gather_conversations(
+    task: SearchTask,
+    terms: Sequence[SearchTerm],
+    top: int,
+    weights: Mapping[str, float] | None = None,
+) -> MatchBlock:
     """Return messages of the sessions that have all terms in their messages and their title."""
-    texts = blocks.load_tail_texts(task) or {}
-    tail = {number: text for number, text in texts.items() if task.low <= number < top}
-    lists = [_TermPostings(task, term, top, tail) for term in terms]
+    tail = _load_texts_above(task, top)
+    lists = _list_postings(task, terms, top, tail, weights)
     lists.sort(key=lambda postings: len(postings.ids))
     floor = max([task.low, *(postings.floor for postings in lists if not postings.done)])
     passing: list[dict[int, str]] = []
@@ -264,23 +312,15 @@ def _sum_near_terms(
     postings = [(one.ids, one.weight) for one in lists]
     near_terms = list(neighbours.iter_near_terms(sessions, postings))
     others = json.dumps([near_id for _, near_id, _ in near_terms if near_id not in sessions])
-    rows = task.handle.fetch_tuples(SQL["list_sessions_of"], (others,))
+    until = task.values.get("until", math.inf)
+    rows = task.handle.fetch_tuples(SQL["list_sessions_of"], (others, until))
     return neighbours.sum_near_terms(near_terms, {**dict(rows), **sessions})
 
 
 def _score_match(match: Match, lists: Iterable[_TermPostings], added: float) -> float:
     """Return the score of a match; the words of its title count in part."""
-    title = _fold_title(match.title)
-    own = titled = 0.0
-    for postings in lists:
-        weight = postings.term.compute_match_weight(match.folded)
-        own += weight * postings.weight
-        if title and not weight:
-            titled += postings.term.compute_match_weight(title) * postings.weight
-    if not own:
-        return 0.0
-    own = scoring.discount_length(own, len(match.folded))
-    return own + added + neighbours.TITLE_WEIGHT * titled
+    terms = [(postings.term, postings.weight) for postings in lists]
+    return scoring.score_terms(match.folded, _fold_title(match.title), terms, added)
 
 
 def _gather_newest(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:

@@ -8,7 +8,7 @@ are loosened in steps: all words, words as prefixes, any of them ranked by how m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,28 +81,22 @@ class Search(SqliteOperations):
             NotFound: the session does not exist.
         """
         validation.check_limit(limit)
-        validation.check_text("query", query, needed=True)
-        for name, text in (("session", session), ("tool", tool)):
-            validation.check_text(name, text)
-        for name, number in (("since", since), ("until", until), ("moment", moment)):
-            validation.check_number(name, number)
-        request = SearchRequest(
-            content.clean_text(query[: queries.MAX_QUERY_LENGTH]),
-            mode,
-            per,
-            session,
-            validation.parse_texts("source", source),
-            validation.parse_texts("exclude_source", exclude_source),
-            validation.parse_folders("project", project),
-            validation.parse_texts("roles", roles),
-            tool,
-            status,
-            since,
-            until,
-            order,
-            moment,
+        request = make_request(
+            query,
+            mode=mode,
+            per=per,
+            session=session,
+            source=source,
+            exclude_source=exclude_source,
+            project=project,
+            roles=roles,
+            tool=tool,
+            status=status,
+            since=since,
+            until=until,
+            order=order,
+            moment=moment,
         )
-        request.check()
         position = None if cursor is None else _decode_cursor(request, cursor)
         max_hits = min(limit, MAX_HITS)
 
@@ -119,6 +113,26 @@ class Search(SqliteOperations):
             self._store.update_search_index()
             result = self._read(answer)
         return result
+
+
+def make_request(query: str, **arguments: Any) -> SearchRequest:
+    """Return the checked arguments of a search.
+
+    Raises:
+        InvalidInput: an argument has an unknown value.
+    """
+    validation.check_text("query", query, needed=True)
+    for name in ("session", "tool"):
+        validation.check_text(name, arguments[name])
+    for name in ("since", "until", "moment"):
+        validation.check_number(name, arguments[name])
+    for name in ("source", "exclude_source", "roles"):
+        arguments[name] = validation.parse_texts(name, arguments[name])
+    arguments["project"] = validation.parse_folders("project", arguments["project"])
+    text = content.clean_text(query[: queries.MAX_QUERY_LENGTH])
+    request = SearchRequest(text, **arguments)
+    request.check()
+    return request
 
 
 def _run_search(
@@ -175,6 +189,8 @@ class SearchRun:
         self._literal = search_text.fold_text(self.query.text or request.query.strip())
         self.low, self.top = candidates.find_id_range(handle, request.session)
         self._texts: dict[Any, Any] = {}
+        self.weights: Mapping[str, float] | None = None
+        """The weights of words if this home alone does not decide on them."""
         self._best: set[int | str] | None = None
         self._least_score = 0.0
         self._has_far_matches = False
@@ -297,9 +313,10 @@ class SearchRun:
 
     def _gather_block(self, stage: SearchStage, below: int, top: int) -> MatchBlock:
         if stage.adds_up:
-            return any_words.gather_conversations(self._make_task(stage), stage.terms, top)
+            task = self._make_task(stage)
+            return any_words.gather_conversations(task, stage.terms, top, self.weights)
         if stage.terms:
-            return any_words.gather_best(self._make_task(stage), stage.terms, top)
+            return any_words.gather_best(self._make_task(stage), stage.terms, top, self.weights)
         if self._rises(stage):
             return blocks.gather_oldest(self._make_task(stage), below, top)
         return blocks.gather_block(self._make_task(stage), below)

@@ -1,0 +1,405 @@
+"""The search of a home as one of several stores: matches between two places in time.
+
+A home is searched in order of ids. A place in time leads to an id by a fixed descent through the
+bits of the ids, which compares the times of some forty messages. So every message lies on one side
+of each place, also if times are not in order, and messages that are appended move no place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from session_core import _sqlite3
+from session_core.state import query as queries
+from session_core.state import search_text, sql_blocks
+from session_core.state.merged_search import (
+    ALL_TIES,
+    LAST_MS,
+    NO_TIES,
+    STEPS,
+    RankedMatch,
+    StoreSearch,
+)
+from session_core.state.sqlite import fts
+from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.connections import SqliteOperations, SqliteStore
+from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
+from session_core.state.sqlite.search import stages as search_stages
+from session_core.state.sqlite.search.blocks import MatchBlock
+from session_core.state.sqlite.search.candidates import CandidateQuery, Match
+from session_core.state.sqlite.search.index_plan import IndexPlan
+from session_core.state.sqlite.search.request import SearchRequest
+from session_core.state.sqlite.search.search import SearchPosition, SearchRun, make_request
+from session_core.state.sqlite.search.stages import SearchStage
+from session_core.state.terms import SearchTerm
+from session_core.types import (
+    SearchEdge,
+    SearchHit,
+    SearchMode,
+    SearchOrder,
+    SearchStep,
+    SearchUnit,
+    TermCount,
+)
+
+SQL = sql_blocks.load_blocks("search")
+
+T = TypeVar("T")
+
+_TIME_SQL = "SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 64"
+_MAX_TITLES = 100
+_CLOCK_SLACK_MS = 1000
+_STEPS: Mapping[str, SearchStep] = {"inside": "substring", "coded": "substring"}
+"""The steps of stages that have another name."""
+
+
+class RangedSearches(SqliteOperations):
+    """The search of several stores together."""
+
+    def open_search(
+        self,
+        query: str,
+        *,
+        moment: float,
+        newest_ms: int | None = None,
+        mode: SearchMode = "words",
+        per: SearchUnit = "conversation",
+        session: str | None = None,
+        source: Sequence[str] | None = None,
+        exclude_source: Sequence[str] | None = None,
+        project: str | Sequence[str] | None = None,
+        roles: Sequence[str] | None = None,
+        tool: str | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        order: SearchOrder = "relevance",
+    ) -> StoreSearch:
+        """Return one search for `MergedSearch`, to be used in an open snapshot.
+
+        The age of messages counts from `moment`; those after `newest_ms` are left out.
+
+        Raises:
+            InvalidInput: an argument has an unknown value.
+            NotFound: the session does not exist.
+        """
+        if newest_ms is not None:
+            latest = (newest_ms + 1) / 1000
+            until = latest if until is None else min(until, latest)
+        request = make_request(
+            query,
+            mode=mode,
+            per=per,
+            session=session,
+            source=source,
+            exclude_source=exclude_source,
+            project=project,
+            roles=roles,
+            tool=tool,
+            status=status,
+            since=since,
+            until=until,
+            order=order,
+            moment=moment,
+        )
+        return RangedSearch(self._store, request)
+
+
+class RangedSearch:
+    """One search in one home, in the snapshot that its caller has open."""
+
+    def __init__(self, store: SqliteStore, request: SearchRequest) -> None:
+        self._store = store
+        self._request = request
+        self._run: RangedRun | None = None
+        self._weights: Mapping[str, float] | None = None
+        # A read-only store cannot update the index; a search reads what it lacks.
+        if not store.read_only and store.read(fts.is_behind):
+            store.update_search_index()
+
+    def list_terms(self) -> Sequence[str]:
+        """Return the words of a question."""
+        return self.read(lambda run: [term.text for term in run.list_terms()])
+
+    def count_terms(self) -> Mapping[str, TermCount]:
+        """Return how many messages have each word of a question."""
+        return self.read(lambda run: run.count_terms())
+
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Weigh the words of a question like this."""
+        self._weights = weights
+        self._run = None
+
+    def find_block(
+        self, step: SearchStep, begin: SearchEdge | None, end: SearchEdge | None
+    ) -> RangedBlock:
+        """Return the matches of a step after an edge."""
+        return self.read(lambda run: run.find_block(self, step, begin, end))
+
+    def add_replies(self, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+        """Return the hits, those of the user with the reply to them."""
+        return self.read(lambda run: run.add_replies(hits))
+
+    def read(self, look: Callable[[RangedRun], T]) -> T:
+        """Run a function on the search, without the index if that is damaged."""
+
+        def read(handle: Connection) -> T:
+            try:
+                return look(self._get_run(handle))
+            except _sqlite3.load_library().DatabaseError:
+                if handle.seen.get(hermes.INDEX_BROKEN_KEY):
+                    raise
+                handle.seen[hermes.INDEX_BROKEN_KEY] = True
+                self._run = None
+                return look(self._get_run(handle))
+
+        return self._store.read(read)
+
+    def _get_run(self, handle: Connection) -> RangedRun:
+        if self._run is None or self._run.handle is not handle:
+            self._run = RangedRun(handle, self._request)
+            self._run.weights = self._weights
+        return self._run
+
+
+@dataclass(slots=True)
+class RangedBlock:
+    """The matches of one home from a place in time on."""
+
+    search: RangedSearch
+    position: SearchPosition
+    end: SearchEdge | None
+    is_costly: bool
+    matches: list[tuple[SearchStage, list[Match]]] = field(default_factory=list)
+    """The matches of each stage."""
+
+    def rank_matches(self, end: SearchEdge | None) -> Sequence[RankedMatch]:
+        """Return the matches up to an edge, one for each conversation if asked."""
+        return self.search.read(lambda run: run.rank_matches(self, end))
+
+
+class RangedRun(SearchRun):
+    """A search between two places in time."""
+
+    def __init__(self, handle: Connection, request: SearchRequest) -> None:
+        super().__init__(handle, request)
+        self._stages = search_stages.iter_stages(handle, self.query, request.query, request.mode)
+        self._groups: dict[str, list[SearchStage]] = {}
+        self._next: SearchStage | None = next(self._stages, None)
+        self._times: dict[int, int | None] = {}
+
+    def list_terms(self) -> Sequence[SearchTerm]:
+        """Return the words of a question."""
+        node = self.query.node
+        return () if node is None else any_words.split_terms(self.handle, node)
+
+    def count_terms(self) -> dict[str, TermCount]:
+        """Return how many messages have each word of a question."""
+        terms = self.list_terms()
+        for stage in self._list_stages("any"):
+            return any_words.count_terms(self._make_task(stage), terms, self.top)
+        return {}
+
+    def find_block(
+        self,
+        search: RangedSearch,
+        step: SearchStep,
+        begin: SearchEdge | None,
+        end: SearchEdge | None,
+    ) -> RangedBlock:
+        """Return the matches of a step after an edge; with an end, all between the two."""
+        rises = self.request.order == "oldest"
+        first = self.low if begin is None and rises else self.find_id(begin)
+        position = SearchPosition(step, self.top, first)
+        block = RangedBlock(search, position, None, is_costly=False)
+        if step == "title":
+            block.matches.append(self._gather_titles())
+        reached: int | None = None
+        for stage in self._list_stages(step):
+            if stage.terms:
+                whole = self._gather_block(stage, self.top, self.top)
+                block.matches.append((stage, whole.matches))
+                continue
+            matches, stopped, is_costly = self._gather_range(stage, first, end)
+            block.matches.append((stage, matches))
+            block.is_costly = block.is_costly or is_costly
+            if stopped is not None:
+                pick = min if rises else max
+                reached = stopped if reached is None else pick(reached, stopped)
+        if reached is not None:
+            block.end = self.make_edge(reached)
+        return block
+
+    def _gather_titles(self) -> tuple[SearchStage, list[Match]]:
+        """Return the first messages of the newest sessions that have all words in their title."""
+        node = self.query.node
+        words = tuple(queries.compile_leaf(leaf) for leaf in queries.iter_leaves(node))
+        stage = SearchStage("title", "title", CandidateQuery(IndexPlan(), bool), words)
+        if node is None:
+            return stage, []
+        needle = queries.find_needle(node)
+        pattern = f"%{needle}%" if needle.isascii() else "%"
+        found = [
+            session_id
+            for session_id, title in self.handle.fetch_tuples(SQL["find_titles"], (pattern,))
+            if queries.is_match(node, search_text.fold_text(str(title)))
+        ]
+        task = self._make_task(stage)
+        bounds = {"sessions": json.dumps(found[:_MAX_TITLES])}
+        ids = [row[0] for row in task.run_statement("list_first_messages", bounds)]
+        matches = candidates.load_matches(task, ids)
+        for match in matches:
+            # The words stand in the title, which is ranked as if it were a part of the message.
+            match.folded = f"{search_text.fold_text(match.title or '')}\n{match.folded}"
+        return stage, matches
+
+    def rank_matches(self, block: RangedBlock, end: SearchEdge | None) -> list[RankedMatch]:
+        """Return the matches of a block up to an edge."""
+        border = None if end is None else self.find_id(end)
+        rises = self.request.order == "oldest"
+        ranked: list[tuple[SearchStage, Match]] = []
+        for stage, matches in block.matches:
+            kept = matches
+            if border is not None and not (stage.terms or stage.name == "title"):
+                kept = [match for match in matches if (match.id >= border) != rises]
+            ranked += ((stage, match) for match in self._rank_block(stage, MatchBlock(kept)))
+        ranked = self._pick_best_of_stages(ranked)
+        return [
+            RankedMatch(
+                match.score,
+                math.floor(match.at * 1000),
+                f"{match.session_id}/{match.id}",
+                partial(self._make_hit_in_snapshot, block, stage, match),
+            )
+            for stage, match in ranked
+        ]
+
+    def _pick_best_of_stages(
+        self, ranked: list[tuple[SearchStage, Match]]
+    ) -> list[tuple[SearchStage, Match]]:
+        """Return the best match of each conversation over all stages, if asked."""
+        if self.request.per == "message":
+            return ranked
+        keys: dict[str, Callable[[Match], float]] = {
+            "relevance": lambda match: -match.score,
+            "newest": lambda match: -match.at,
+            "oldest": lambda match: match.at,
+        }
+        key = keys[self.request.order]
+        best: dict[str, tuple[SearchStage, Match]] = {}
+        for stage, match in sorted(ranked, key=lambda pair: key(pair[1])):
+            best.setdefault(self.conversations.find_root(match), (stage, match))
+        return list(best.values())
+
+    def add_replies(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
+        """Return the hits, those of the user with the reply to them."""
+        return self._add_replies(list(hits))
+
+    def find_id(self, edge: SearchEdge | None) -> int:
+        """Return the lowest id that is not below an edge."""
+        if edge is None or edge.at_ms >= LAST_MS:
+            return self.top
+        if edge.at_ms <= -LAST_MS:
+            return self.low
+        if edge.tie not in (ALL_TIES, NO_TIES):
+            return edge.tie
+        reached = 0
+        for bit in range(max(self.top, 1).bit_length(), -1, -1):
+            at_ms = self._get_time(reached | 1 << bit)
+            if at_ms is not None and at_ms < edge.at_ms + (edge.tie == ALL_TIES):
+                reached |= 1 << bit
+        # The message that was reached is below the edge.
+        return min(max(reached + 1, self.low), self.top)
+
+    def make_edge(self, message_id: int) -> SearchEdge:
+        """Return the edge that has the messages with smaller ids below it.
+
+        Its time is the least one that the descent of `find_id` leads at least so far.
+        """
+        last = max(message_id - 1, 0)
+        least, needed, reached = LAST_MS - 1, -LAST_MS + 1, 0
+        for bit in range(max(self.top, 1).bit_length(), -1, -1):
+            at_ms = self._get_time(reached | 1 << bit)
+            through = max(needed, LAST_MS - 1 if at_ms is None else at_ms)
+            if last >> bit & 1:
+                reached, needed = reached | 1 << bit, through
+            else:
+                least = min(least, through)
+        return SearchEdge(min(least, needed), message_id)
+
+    def _get_time(self, message_id: int) -> int | None:
+        """Return the time of the first message from an id on, in milliseconds.
+
+        A message of the future was written with a wrong clock, and says nothing about its order.
+        """
+        if message_id not in self._times:
+            latest = (self.request.moment or 0) * 1000 + _CLOCK_SLACK_MS
+            rows = self.handle.connection.execute(_TIME_SQL, (message_id,))
+            times = (row[0] for row in rows if isinstance(row[0], (int, float)))
+            ms = (math.floor(time * 1000) for time in times if abs(time) < LAST_MS / 1000 - 1)
+            self._times[message_id] = next((time for time in ms if time <= latest), None)
+        return self._times[message_id]
+
+    def _gather_range(
+        self, stage: SearchStage, first: int, end: SearchEdge | None
+    ) -> tuple[list[Match], int | None, bool]:
+        """Return the matches of a block, the id where it stops, and if it was costly."""
+        task = self._make_task(stage)
+        border = None if end is None else self.find_id(end)
+        matches: list[Match] = []
+        at = first
+        if self.request.order == "oldest":
+            top = self.top if border is None else border
+            while at < top:
+                block = blocks.gather_oldest(task, at, top)
+                matches += block.matches
+                at = block.floor
+                if border is None and not block.done:
+                    return matches, at, block.read
+            return matches, None, False
+        task = task if border is None else replace(task, low=max(border, self.low))
+        while True:
+            block = blocks.gather_block(task, at)
+            matches += block.matches
+            if block.done or (border is not None and block.floor <= border):
+                return matches, None, False
+            if border is None:
+                return matches, block.floor, block.read
+            at = block.floor
+
+    def _list_stages(self, step: SearchStep) -> Sequence[SearchStage]:
+        """Return the stages of a step; they are planned when they are needed."""
+        last = STEPS.index(step)
+        while self._next is not None and STEPS.index(_find_step(self._next)) <= last:
+            self._groups.setdefault(_find_step(self._next), []).append(self._next)
+            self._next = next(self._stages, None)
+        return self._groups.get(step, ())
+
+    def _make_hit_in_snapshot(
+        self, block: RangedBlock, stage: SearchStage, match: Match
+    ) -> SearchHit | None:
+        return block.search.read(lambda _: self._make_hit(stage, match, block.position))
+
+    def _was_shown(self, stage: SearchStage, match: Match, position: SearchPosition) -> bool:
+        """Return True if an earlier block has the conversation, or the best ones the message."""
+        if stage.best is not None and self._get_identity(match) in self._list_shown(
+            stage.best, position.top
+        ):
+            return True
+        if self.request.per == "message" or stage.terms:
+            return False
+        rises = self.request.order == "oldest"
+        low, top = (self.low, position.below) if rises else (position.below, position.top)
+        members = self.conversations.list_members(match) if low < top else []
+        group = self._list_stages(_find_step(stage))
+        return low < top and any(self._has_match(one, members, low, top) for one in group)
+
+
+def _find_step(stage: SearchStage) -> SearchStep:
+    name = stage.name.rstrip("+")
+    return _STEPS.get(name, name)  # type: ignore[arg-type]

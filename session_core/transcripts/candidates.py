@@ -1,0 +1,247 @@
+"""Candidates of a search: rows of the index, their copies in forks, and their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Literal, NamedTuple
+
+from session_core.state import query as queries
+from session_core.state import scoring, search_text
+from session_core.state.query import Node
+from session_core.state.search_text import TextFinder
+from session_core.transcripts.format import Message
+from session_core.transcripts.index import Index
+from session_core.transcripts.listing import Condition
+from session_core.transcripts.parts import ROLE_MASK, ROLES, cut_line
+from session_core.transcripts.texts import Place
+from session_core.transcripts.windows import WindowReader
+from session_core.transcripts.words import build_expression, build_text
+from session_core.types import SearchHit, SearchOrder
+
+Step = Literal["all", "conversation", "prefix", "any", "substring", "text"]
+
+WINDOW = 120
+"""Candidates whose text is read and ranked together."""
+
+MOST_LOADED = 1000
+"""How many messages with the most words of a question are looked at."""
+
+_LABEL_LENGTH = 80
+_REPLY_REACH = 4
+"""How many messages of the assistant are read for a reply with text."""
+
+_SUMMARY_WEIGHT = -0.2
+
+COLUMNS = (
+    "m.id, m.session, m.number, m.place, m.length, m.at, m.flags, m.key, s.source_id,"
+    " s.session_id, s.native_id, s.store, s.title, s.preview, s.compacted_to, s.active_at,"
+    " s.started_at"
+)
+"""The columns of a candidate."""
+
+
+class Candidate(NamedTuple):
+    """A message that the index lists."""
+
+    id: int
+    session: int
+    number: int
+    place: int
+    length: int
+    at: int | None
+    flags: int
+    key: int | None
+    source_id: int
+    session_id: str
+    native_id: str
+    store: str
+    title: str | None
+    preview: str | None
+    compacted_to: int
+    active_at: int
+    started_at: int | None
+
+    @property
+    def time(self) -> float:
+        """The time of the message, or of its session if it has none."""
+        return (self.active_at if self.at is None else self.at) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """A parsed search."""
+
+    query: queries.Query
+    conditions: Sequence[Condition]
+    per_session: bool
+    now: float
+    order: SearchOrder = "relevance"
+    newest_ms: int | None = None
+    """Later messages came after the first page of a merged search."""
+    substring: str | None = None
+    """The text to search for as it is."""
+
+    @property
+    def literal(self) -> str:
+        """The folded text of the query."""
+        text = self.query.text if self.substring is None else self.substring
+        return search_text.fold_text(text)
+
+    @property
+    def where(self) -> str:
+        """The conditions in SQL."""
+        return " AND ".join(condition.sql for condition in self.conditions) or "1"
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of the conditions."""
+        return [value for condition in self.conditions for value in condition.values]
+
+
+class CandidateReader:
+    """Reads the candidates of one search: their rows, copies, texts and replies."""
+
+    def __init__(self, index: Index, windows: WindowReader) -> None:
+        self._index = index
+        self._windows = windows
+
+    def add_replies(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
+        """Return the hits, those of the user with the reply to them."""
+        return [
+            replace(hit, reply_id=self._find_reply(hit)) if hit.role == "user" else hit
+            for hit in hits
+        ]
+
+    def _find_reply(self, hit: SearchHit) -> int | None:
+        """Return the number of the next message of the assistant with text, if it is near."""
+        sql = (
+            "SELECT m.number, m.place, m.length, m.key, s.source_id, s.native_id"  # noqa: S608 -- fixed parts only
+            " FROM sessions s CROSS JOIN messages m ON m.session = s.id"
+            " WHERE s.session_id = ? AND s.store = ? AND m.number > ?"
+            f" AND m.flags & {ROLE_MASK} = {ROLES.index('assistant')} ORDER BY m.number LIMIT ?"
+        )
+        values = (hit.session_id, hit.source, hit.message_id, _REPLY_REACH)
+        for *place, source_id, native_id in self._index.read(sql, values):
+            messages = self._windows.read_texts(source_id, native_id, [Place(*place)])
+            if any(message.text for message in messages.values()):
+                return int(place[0])
+        return None
+
+    def _drop_copies(
+        self,
+        request: SearchRequest,
+        candidates: Sequence[Candidate],
+        build_expression: Callable[[int], str | None],
+    ) -> list[Candidate]:
+        """Keep one of the copies that forks have: that of the earliest session that passes.
+
+        A copy matches what the candidate matches, so an id that was forged hides no other text.
+        """
+        sql = (
+            "SELECT m.id, m.session, coalesce(s.started_at, s.active_at) AS started, s.session_id"  # noqa: S608 -- fixed parts only
+            " FROM messages m JOIN sessions s ON s.id = m.session"
+            f" WHERE m.key = ? AND {request.where} ORDER BY started, s.session_id LIMIT 50"
+        )
+        kept = []
+        for candidate in candidates:
+            if candidate.key is not None:
+                copies = self._index.read(sql, (candidate.key, *request.values))
+                earlier = takewhile(lambda copy: copy[1] != candidate.session, copies)  # noqa: B023 -- used at once
+                expression = build_expression(candidate.id)
+                if any(self._is_match(expression, copy[0]) for copy in earlier):
+                    continue
+            kept.append(candidate)
+        return kept
+
+    def _is_match(self, expression: str | None, message_id: int) -> bool:
+        """Return True if a message matches."""
+        sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
+        return expression is None or bool(self._index.read(sql, (expression, message_id)))
+
+    def _find_sessions(self, request: SearchRequest, ids: Sequence[int]) -> dict[int, int]:
+        """Return the sessions of the messages that pass the filters."""
+        found: dict[int, int] = {}
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            sql = (
+                "SELECT m.id, m.session FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- marks only
+                f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
+            )
+            found |= dict(self._index.read(sql, (*part, *request.values)))
+        return found
+
+    def _load_candidates(self, request: SearchRequest, ids: Sequence[int]) -> list[Candidate]:
+        """Return the candidates with these ids that pass the filters, in this order."""
+        found: dict[int, Candidate] = {}
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            sql = (
+                f"SELECT {COLUMNS} FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608
+                f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
+            )
+            rows = self._index.read(sql, (*part, *request.values))
+            found |= {row[0]: Candidate(*row) for row in rows}
+        return [found[number] for number in ids if number in found]
+
+    def _read_texts(
+        self, candidates: Sequence[Candidate]
+    ) -> Iterator[tuple[Candidate, Message, str]]:
+        """Yield candidates with their text; those whose source has changed are left out."""
+        groups: dict[tuple[int, str], list[Candidate]] = {}
+        for candidate in candidates:
+            place = (candidate.source_id, candidate.native_id)
+            groups.setdefault(place, []).append(candidate)
+        for (source_id, native_id), group in groups.items():
+            places = [Place(item.number, item.place, item.length, item.key) for item in group]
+            messages = self._windows.read_texts(source_id, native_id, places)
+            for candidate in group:
+                message = messages.get(candidate.number)
+                if message is not None:
+                    yield candidate, message, build_text(message)
+
+
+def build_step_expression(node: Node, step: str) -> str | None:
+    """Return the FTS5 expression of a step that matches messages by a node, or None."""
+    if step == "prefix":
+        node = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
+    return queries.build_match_expression(node, build_expression)
+
+
+def score_message(
+    candidate: Candidate,
+    message: Message,
+    folded: str,
+    words: Sequence[TextFinder],
+    now: float,
+) -> float:
+    """Return the score of a message apart from its words; a summary repeats what others state."""
+    score = scoring.score_context(
+        folded,
+        words,
+        role=ROLES[candidate.flags & ROLE_MASK],
+        age_s=now - candidate.time,
+        compacted=candidate.number < candidate.compacted_to,
+    )
+    return score + _SUMMARY_WEIGHT * message.is_summary
+
+
+def make_hit(candidate: Candidate, snippet: str, score: float) -> SearchHit:
+    """Return the hit of a candidate."""
+    return SearchHit(
+        session_id=candidate.session_id,
+        message_id=candidate.number,
+        role=ROLES[candidate.flags & ROLE_MASK],
+        at=candidate.time,
+        snippet=snippet,
+        title=candidate.title or make_label(candidate.preview),
+        source=candidate.store,
+        compacted=candidate.number < candidate.compacted_to,
+        score=score,
+    )
+
+
+def make_label(preview: str | None) -> str | None:
+    """Return the first prompt as a label of its session."""
+    return None if preview is None else cut_line(preview, _LABEL_LENGTH)
