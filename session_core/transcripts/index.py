@@ -21,7 +21,7 @@ from session_core.transcripts import labels, layouts
 
 SQL = sql_blocks.load_blocks("index", "session_core.transcripts")
 
-LAYOUT = 3
+LAYOUT = 4
 """The version of the schema; each version has a file of its own, so that two programs agree."""
 
 _SCHEMA = [body for name, body in SQL.items() if name.startswith("create_")]

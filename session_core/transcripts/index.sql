@@ -69,7 +69,7 @@ CREATE INDEX IF NOT EXISTS native_ids ON sessions (native_id, store)
 CREATE INDEX IF NOT EXISTS session_sources ON sessions (source_id)
 
 -- name: create_session_activity
-CREATE INDEX IF NOT EXISTS session_activity ON sessions (active_at, id)
+CREATE INDEX IF NOT EXISTS session_activity ON sessions (active_at DESC, store, session_id DESC)
 
 -- name: create_session_parents
 CREATE INDEX IF NOT EXISTS session_parents ON sessions (parent_id, store) WHERE parent_id IS NOT NULL

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import InvalidInput, NotFound
-from session_core.transcripts import indexer, sources
+from session_core.transcripts import indexer, listing, sources
 from session_core.transcripts.store import TranscriptStore
 from session_core.types import SessionFilter
 from tests.transcripts.conftest import index_all, read_everything
@@ -613,3 +613,12 @@ def test_list_reads_no_history(tree: ClaudeTree):
         assert {row.id for row in store.list_sessions().items} == {"one", "two"}
         assert store._index.read("SELECT count(*) FROM sessions") == [(0,)]
         assert store.search("second").hits[0].session_id == "two"
+
+
+def test_list_is_not_sorted(tree: ClaudeTree):
+    with tree.open_store() as store:
+        conditions = listing.build_conditions(SessionFilter(), 0.0)
+        for position in (None, (5.0, "claude-code", "one")):
+            sql, values = listing.build_list_sql(conditions, "recent", 21, position)
+            plan = store._index.read(f"EXPLAIN QUERY PLAN {sql}", values)
+            assert ["session_activity" in row[3] for row in plan] == [True]
