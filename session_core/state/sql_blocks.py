@@ -9,10 +9,28 @@ _BLOCK_HEADER = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _DEFAULT_PACKAGE = "session_core.state.sqlite"
 
 
-def load_blocks(name: str, package: str = _DEFAULT_PACKAGE) -> dict[str, str]:
+class SqlBlock(str):
+    """A statement that knows its name, so that an engine can run its own text for it."""
+
+    __slots__ = ("key",)
+
+    key: tuple[str, str]
+    """The file and the name of the block."""
+
+
+def load_blocks(name: str, package: str = _DEFAULT_PACKAGE) -> dict[str, SqlBlock]:
     """Return the blocks of a file by their names."""
     parts = _BLOCK_HEADER.split(read_script(name, package))
-    return {key: body.strip() for key, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        key: _make_block(name, key, body)
+        for key, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def _make_block(file: str, name: str, body: str) -> SqlBlock:
+    block = SqlBlock(body.strip())
+    block.key = file, name
+    return block
 
 
 def read_script(name: str, package: str = _DEFAULT_PACKAGE) -> str:

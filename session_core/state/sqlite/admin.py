@@ -80,12 +80,15 @@ class SqliteAdmin(SqliteVacuum, RangedSearches):
 
     def list_claims(self) -> list[Claim]:
         """Return the claims that processes have stored in the database, also old ones."""
-        return self._read(lambda handle: list(_list_claims(handle)))
+        return self._read(lambda handle: list(iter_claims(handle)))
 
     def read_health_facts(self) -> HomeFacts:
         """Return the problems and totals of the home."""
         now = self._clock()
-        return self._read(lambda handle: _read_facts(handle, now))
+        described = _sqlite3.describe_sqlite()
+        engine = f"SQLite {described.version}"
+        fault = None if described.fixed else _CHECKPOINT_RACE_WARNING
+        return self._read(lambda handle: read_facts(handle, now, engine=engine, fault=fault))
 
     def list_inventory(self) -> list[InventoryItem]:
         """Return one light row for each session, all from one snapshot.
@@ -102,7 +105,7 @@ class SqliteAdmin(SqliteVacuum, RangedSearches):
 
     def list_folders(self) -> list[str]:
         """Return the working folders and git roots of all sessions, each once."""
-        return self._read(_list_folders)
+        return self._read(read_folders)
 
     def get_model_usage(self, session_id: str) -> list[dict[str, Any]]:
         """Return the usage of each model in a session."""
@@ -119,13 +122,13 @@ class SqliteAdmin(SqliteVacuum, RangedSearches):
         for _ in range(_MAX_TRIES):
             counted = self._read(lambda handle: count_session(handle, session_id))
             drifted = self._write(
-                partial(_recount_if_unchanged, session_id=session_id, counted=counted)
+                partial(recount_if_unchanged, session_id=session_id, counted=counted)
             )
             if drifted is not None:
                 return drifted
         return self._write(
             lambda handle: bool(
-                _recount_if_unchanged(handle, session_id, count_session(handle, session_id))
+                recount_if_unchanged(handle, session_id, count_session(handle, session_id))
             )
         )
 
@@ -175,17 +178,17 @@ class SqliteAdmin(SqliteVacuum, RangedSearches):
         return sizes.count_sizes(estimated, layout, self._store.path, step)
 
 
-def _read_facts(handle: Connection, now: float) -> HomeFacts:
+def read_facts(handle: Connection, now: float, *, engine: str, fault: str | None) -> HomeFacts:
+    """Return the problems and totals of the home, with a known defect of its engine."""
     tokens, cost = _sum_usage(handle)
-    described = _sqlite3.describe_sqlite()
     return HomeFacts(
         orphans=tuple(_count_orphans(handle)),
-        claims=tuple(_list_claims(handle)),
+        claims=tuple(iter_claims(handle)),
         weeks=_count_weeks(handle, now),
         tokens=tokens,
         cost=cost,
-        engine=f"SQLite {described.version}",
-        fault=None if described.fixed else _CHECKPOINT_RACE_WARNING,
+        engine=engine,
+        fault=fault,
     )
 
 
@@ -194,7 +197,8 @@ _CHECKPOINT_RACE_WARNING = (
 )
 
 
-def _list_claims(handle: Connection) -> Iterator[Claim]:
+def iter_claims(handle: Connection) -> Iterator[Claim]:
+    """Yield the claims that processes have stored in the database."""
     # Homes of older schemas lack some of these tables.
     if handle.has_column("compression_locks"):
         for session_id, holder, at, until in handle.fetch_tuples(SQL["list_compression_locks"]):
@@ -232,14 +236,16 @@ def _count_orphans(handle: Connection) -> Iterator[OrphanRows]:
 
 
 def _sum_usage(handle: Connection) -> tuple[dict[str, int], float]:
-    sums = [f"total({_select_column(handle, column)})" for column in _TOKEN_COLUMNS.values()]
+    total = handle.resolve(SQL["total"])
+    sums = [total.format(_select_column(handle, column)) for column in _TOKEN_COLUMNS.values()]
     names = {
         "sums": ", ".join(sums),
         "actual": _select_column(handle, "actual_cost_usd"),
         "estimated": _select_column(handle, "estimated_cost_usd"),
     }
     *counts, cost = map(
-        _replace_infinite, handle.fetch_tuples(SQL["sum_usage"].format_map(names))[0]
+        _replace_infinite,
+        handle.fetch_tuples(handle.resolve(SQL["sum_usage"]).format_map(names))[0],
     )
     return {name: int(count) for name, count in zip(_TOKEN_COLUMNS, counts, strict=True)}, cost
 
@@ -310,7 +316,7 @@ def _count_live(handle: Connection, session_id: str) -> tuple[int, int]:
     return live, last_id
 
 
-def _recount_if_unchanged(
+def recount_if_unchanged(
     handle: Connection, session_id: str, counted: tuple[int, int, int]
 ) -> bool | None:
     """Store the counters; return None if the rows have changed since they were counted."""
@@ -342,17 +348,14 @@ _INVENTORY_COLUMNS = (
     "message_count",
     "rewind_count",
 )
-_LINK_MARKS = (
-    "CASE WHEN instr(model_config, '_delegate_from') OR parent_session_id IS NOT NULL"
-    " THEN model_config END"
-)
 _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
-def _list_folders(handle: Connection) -> list[str]:
+def read_folders(handle: Connection) -> list[str]:
+    """Return the working folders and git roots of all sessions, each once."""
     columns = [name for name in lineage.FOLDER_COLUMNS if handle.has_column("sessions", name)]
     parts = [f"SELECT {name} AS folder FROM sessions" for name in columns]  # noqa: S608 -- fixed names
-    statement = SQL["list_folders"].format(folders=" UNION ".join(parts))
+    statement = handle.resolve(SQL["list_folders"]).format(folders=" UNION ".join(parts))
     return [row[0] for row in handle.fetch_tuples(statement)] if parts else []
 
 
@@ -403,13 +406,15 @@ def _read_session_rows(handle: Connection) -> list[tuple[Any, ...]]:
         name if handle.has_column("sessions", name) else f"NULL AS {name}"
         for name in _INVENTORY_COLUMNS
     ]
-    column_list = ", ".join([*columns, _LINK_MARKS])
-    return handle.fetch_tuples(SQL["list_sessions"].replace("{columns}", column_list))
+    column_list = ", ".join([*columns, handle.resolve(SQL["link_marks"])])
+    return handle.fetch_tuples(
+        handle.resolve(SQL["list_sessions"]).replace("{columns}", column_list)
+    )
 
 
 def _count_messages(handle: Connection) -> dict[str, _MessageCounts]:
     counts_by_session: dict[str, _MessageCounts] = {}
-    for session_id, active, count, last_id, compacted, last_at in handle.connection.execute(
+    for session_id, active, count, last_id, compacted, last_at in handle.iterate(
         handle.expand_sql(SQL["count_messages"])
     ):
         counted = counts_by_session.get(session_id)

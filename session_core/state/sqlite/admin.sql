@@ -115,6 +115,13 @@ SELECT conversation_id, holder, acquired_at, expires_at FROM session_turn_leases
 -- name: list_heartbeats
 SELECT backend_id, pid, host, last_heartbeat FROM gateway_heartbeats
 
+-- name: total
+total({})
+
+-- name: link_marks
+CASE WHEN instr(model_config, '_delegate_from') OR parent_session_id IS NOT NULL
+    THEN model_config END
+
 -- name: sum_usage
 SELECT {sums}, total(coalesce({actual}, {estimated})) FROM sessions
 

@@ -241,10 +241,7 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
     copy = f"INSERT INTO messages ({names}) SELECT {values} FROM messages WHERE id = ?"  # noqa: S608 -- columns that the table has
     # One INSERT for each row, so that the copies get ids in the order of `ids`.
     with read.translate_copy_errors(), messages.translate_id_exhaustion(handle):
-        copy_ids = [
-            cast("int", handle.connection.execute(copy, (session_id, message_id)).lastrowid)
-            for message_id in ids
-        ]
+        copy_ids = [handle.insert(copy, (session_id, message_id)) for message_id in ids]
     if copy_ids:
         fts.note_appended(handle, copy_ids[-1])
         fts.repair_entries(handle, copy_ids)
@@ -271,8 +268,8 @@ def _restore_originals(handle: Connection, session_id: str, copies: Mapping[int,
 
 def _write_flags(handle: Connection, session_id: str, flags: Mapping[int, tuple[Any, ...]]) -> None:
     fts.repair_entries(handle, list(flags))
-    values = [(*pair, message_id, session_id) for message_id, pair in flags.items()]
-    handle.connection.executemany(SQL["set_flags"], values)
+    for message_id, pair in flags.items():
+        handle.run_change(SQL["set_flags"], (*pair, message_id, session_id))
     fts.repair_entries(handle, list(flags))
 
 

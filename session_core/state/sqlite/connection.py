@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, cast
@@ -20,6 +21,7 @@ from session_core.errors import (
     StorageError,
     StorageFull,
 )
+from session_core.state.query import Leaf, Node, build_match_expression, quote_fts_string
 
 Params = Sequence[Any] | dict[str, Any]
 
@@ -59,6 +61,58 @@ class Connection:
         self._composed: dict[str, str] = {}
         self._schema_version = -1
         self._data_version = -1
+
+    queues_texts = False
+    """Whether the database itself records which messages its search index lacks."""
+
+    has_row_ids = True
+    """Whether each row has a number that grows with its insertion."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self.connection.in_transaction
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether this connection has ever changed a row."""
+        return self.connection.total_changes > 0
+
+    @property
+    def integrity_error(self) -> type[Exception]:
+        """The error of the driver for a row that a constraint or trigger refuses."""
+        return cast("type[Exception]", _sqlite3.load_library().IntegrityError)
+
+    has_foreign_keys = True
+    """Whether the database itself refuses rows that refer to missing ones."""
+
+    def describe_refusal(self, error: Exception) -> str:
+        """Return SQLite's text for the refusal of a row."""
+        return str(error)
+
+    def compose_match(self, node: Node) -> str | None:
+        """Return the expression of our own search index for a node, or None."""
+        return build_match_expression(node, _build_own_match)
+
+    def resolve(self, block: str) -> str:
+        """Return the text of a block for this engine, to compose a statement with it."""
+        return block
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """Return a block in which a statement may fail without ending the transaction."""
+        return nullcontext()
+
+    def iterate(self, sql: str, params: Params = ()) -> Iterator[tuple[Any, ...]]:
+        """Run a statement and yield its rows."""
+        return iter(self.connection.execute(sql, params))
+
+    def insert(self, sql: str, params: Params = ()) -> int:
+        """Run an INSERT of one row and return its row id."""
+        return self.connection.execute(sql, params).lastrowid or 0
+
+    def insert_rows(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        """Run an INSERT for several rows and return their row ids in order."""
+        return [self.insert(sql, row) for row in rows]
 
     def fetch_rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """Run a statement and return its rows as mappings."""
@@ -111,7 +165,8 @@ class Connection:
     def expand_sql(self, block: str) -> str:
         """Return a block with its placeholders replaced by expressions of this home.
 
-        They are `{live}`, `{compacted}`, `{visible}` and `{payload_bytes}`.
+        They are `{live}`, `{compacted}`, `{visible}` and `{payload_bytes}`; `{like}` compares
+        without regard to case.
         """
         composed = self._composed.get(block)
         if composed is None:
@@ -126,6 +181,7 @@ class Connection:
         live = "active = 1" if strict else "(active = 1 OR active IS NULL)"
         compacted = "compacted = 1" if self.has_column("messages", "compacted") else "0"
         return {
+            "like": "LIKE",
             "live": live,
             "compacted": f"(active = 0 AND {compacted})",
             "visible": f"({live} OR {compacted})",
@@ -218,6 +274,11 @@ def make_uri(path: PurePath, mode: str) -> str:
     if not uri.startswith("file:///"):
         uri = uri.replace("file://", "file:////", 1)
     return f"{uri}?{mode}"
+
+
+def _build_own_match(leaf: Leaf) -> str:
+    """Return the expression of a leaf for our index, which has every word of every script."""
+    return quote_fts_string(" ".join(leaf.words)) + ("*" if leaf.prefix else "")
 
 
 def quote_name(name: str) -> str:

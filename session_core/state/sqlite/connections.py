@@ -192,6 +192,11 @@ class SqliteStore:
         self.read(lambda _: None)
         return self._immutable
 
+    @property
+    def moment(self) -> object:
+        """A token that changes once a transaction finds that messages may have changed."""
+        return None if self.pool.writer is None else self.pool.writer.moment
+
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
         """Return the transaction of this task; `SessionDB` has the rules."""
         return Transaction(

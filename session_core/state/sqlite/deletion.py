@@ -113,7 +113,10 @@ def list_ghosts(handle: Connection, before: float) -> list[str]:
 
 def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before: float) -> int:
     bounds = {"ids": json.dumps(ids), "before": before}
-    orphans = [row[0] for row in handle.fetch_tuples(SQL["list_orphans"] + _AMONG_IDS, bounds)]
+    orphans = [
+        row[0]
+        for row in handle.fetch_tuples(handle.resolve(SQL["list_orphans"]) + _AMONG_IDS, bounds)
+    ]
     for orphan in orphans:
         handle.forget_session_counts(orphan)
     return handle.run_change(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
@@ -121,7 +124,10 @@ def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before
 
 def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
     bounds = {"ids": json.dumps(ids), "before": before}
-    ghosts = [row[0] for row in handle.fetch_tuples(SQL["list_ghosts"] + _AMONG_IDS, bounds)]
+    ghosts = [
+        row[0]
+        for row in handle.fetch_tuples(handle.resolve(SQL["list_ghosts"]) + _AMONG_IDS, bounds)
+    ]
     for ghost in ghosts:
         delete_session_row(handle, ghost)
     return len(ghosts)
@@ -188,7 +194,7 @@ class _DeletionBatch:
         self._handle.forget_session_counts(session_id)
         # If the room ends here, these messages are deleted, and the session row in a later batch.
         statement = self._handle.expand_sql(SQL["list_rows"])
-        for row_id, size in self._handle.connection.execute(statement, (session_id,)):
+        for row_id, size in self._handle.iterate(statement, (session_id,)):
             if self.room <= 0:
                 return False
             self.rows.append(row_id)

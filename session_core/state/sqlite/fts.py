@@ -178,6 +178,9 @@ EMPTY_MARK = MIN_ID - 1
 MAX_LAG = 1000
 """Messages above the mark at which the index is updated."""
 
+MAX_QUEUED = 100
+"""Queued messages at which the index is updated before a search."""
+
 _BATCH_ROWS = 512
 _BATCH_CHARACTERS = 500_000
 """A batch holds the lock for about ten milliseconds; smaller batches cost more in total."""
@@ -258,11 +261,13 @@ def list_unindexed(handle: Connection, above: int, count: int) -> Iterator[Index
     # The next id would not fit into 64 bits.
     if above == MAX_ID:
         return iter(())
-    return handle.connection.execute(SQL["list_tail"], (above + 1, count))
+    return handle.iterate(SQL["list_tail"], (above + 1, count))
 
 
 def is_behind(handle: Connection) -> bool:
     """Whether the tail above the mark is long enough to slow down a search."""
+    if handle.queues_texts:
+        return len(list_changed_messages(handle) or range(MAX_LAG)) >= MAX_QUEUED
     return is_own_index(handle) and find_highest_id(handle) >= _find_due_id(handle)
 
 
@@ -272,6 +277,8 @@ def _find_due_id(handle: Connection) -> int:
 
 def note_appended(handle: Connection, last_id: int) -> None:
     """Record in the open transaction that messages were appended."""
+    if handle.queues_texts:
+        return
     # Cached, since each append asks and only a batch moves the mark.
     due = handle.cache.get(_DUE_KEY)
     if due is None:
@@ -323,6 +330,8 @@ def remove_messages(handle: Connection, ids: Sequence[int]) -> None:
     """Remove messages from the index, before their rows are deleted."""
     # The indexed words of a message that another program changed are unknown, so its entry stays.
     # A damaged index is rebuilt.
+    if handle.queues_texts:
+        return
     try:
         _write_each(handle, ids, "remove_text")
     except _sqlite3.load_library().DatabaseError as error:
@@ -335,7 +344,7 @@ def remove_messages(handle: Connection, ids: Sequence[int]) -> None:
 
 def restore_messages(handle: Connection, ids: Sequence[int], since: int) -> None:
     """Index messages that were removed, or missing, at the change number `since`."""
-    if not _has_triggers(handle):
+    if handle.queues_texts or not _has_triggers(handle):
         return
     for chunk in _iter_chunks(ids):
         handle.run_change(SQL["delete_changed"], {"ids": json.dumps(chunk), "number": since})

@@ -352,7 +352,7 @@ def _find_origin_cached(handle: Connection, session_id: str) -> SessionOrigin:
         columns = [
             name if handle.has_column("sessions", name) else "NULL" for name in FOLDER_COLUMNS
         ]
-        statement = SQL["get_origin"].format(*columns)
+        statement = handle.resolve(SQL["get_origin"]).format(*columns)
         own_origins[current] = _to_origin(handle.fetch_row(statement, (current,)) or {"source": ""})
         current = None if own_origins[current].is_whole else find_continued_cached(handle, current)
     inherited = None if current is None else origins.get(current)
@@ -393,9 +393,9 @@ def list_heirs(
     key = ("heirs", columns, matches, json.dumps(values))
     if key not in handle.seen:
         present_columns = [name for name in columns if handle.has_column("sessions", name)]
-        statement = SQL["list_heirs"].format(
+        statement = handle.resolve(SQL["list_heirs"]).format(
             child_lacks=_build_missing_condition("child", present_columns),
-            continues=SQL["continues"],
+            continues=handle.resolve(SQL["continues"]),
             matches=matches,
         )
         can_inherit = present_columns or not columns
@@ -408,7 +408,7 @@ def list_heirs(
 def _build_missing_condition(table: str, columns: list[str]) -> str:
     if columns == ["source"]:
         return _UNKNOWN_SOURCE.format(table)
-    return " AND ".join(f"coalesce({table}.{name}, '') = ''" for name in columns) or "1"
+    return " AND ".join(f"coalesce({table}.{name}, '') = ''" for name in columns) or "1 = 1"
 
 
 def _to_origin(row: Mapping[str, Any]) -> SessionOrigin:

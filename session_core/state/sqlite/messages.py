@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from itertools import compress
+from itertools import compress, groupby
 from math import isfinite
 from typing import Any, cast
 
@@ -293,7 +293,7 @@ def insert_summary(
 def _delete_messages(handle: Connection, session_id: str, which: str) -> int:
     handle.forget_session_counts(session_id)
     # Our own index has no triggers, so its entries are removed before the rows.
-    if fts.is_own_index(handle):
+    if fts.is_own_index(handle) and not handle.queues_texts:
         block = SQL["list_live_ids" if which == "live" else "list_ids"]
         ids = [row[0] for row in handle.fetch_tuples(handle.expand_sql(block), (session_id,))]
         fts.remove_messages(handle, ids)
@@ -322,12 +322,10 @@ def insert_messages(
     """Insert encoded rows and notify the search index."""
     ids: list[int] = []
     with translate_id_exhaustion(handle):
-        for values in encoded:
-            statement, names = _insert_statement(handle, tuple(values))
-            cursor = handle.connection.execute(
-                statement, [session_id, *(values[name] for name in names)]
-            )
-            ids.append(cast("int", cursor.lastrowid))
+        for columns, group in groupby(encoded, key=tuple):
+            statement, names = _insert_statement(handle, columns)
+            rows = [[session_id, *(values[name] for name in names)] for values in group]
+            ids += handle.insert_rows(statement, rows)
     if ids:
         fts.note_appended(handle, ids[-1])
         with_nul = [fts.has_nul(values["content"]) for values in encoded]

@@ -1,3 +1,11 @@
+-- name: uses_tool
+-- A message that answers a tool or calls it.
+(m.tool_name = :tool COLLATE NOCASE OR EXISTS (
+    SELECT 1 FROM json_each(iif(json_valid(m.tool_calls), m.tool_calls, '[]')) c
+    WHERE c.type = 'object' AND :tool = coalesce(
+        json_extract(c.value, '$.function.name'), json_extract(c.value, '$.name')
+    ) COLLATE NOCASE))
+
 -- name: get_time
 SELECT timestamp + 0.0 FROM messages WHERE id >= ? ORDER BY id LIMIT 1
 

@@ -22,9 +22,13 @@ from session_core.types import Page, SessionFilter, SessionOrder, SessionStatus,
 _ACTIVE_AT = (
     "coalesce((SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at)"
 )
+_MAX_PATTERN_LENGTH = 20_000
+_MAX_WORDS = 400
+_MAX_INTEGER = 2**63 - 1
+
 _LIVE_COUNT = (
     "(SELECT count(*) FROM (SELECT 1 FROM messages m WHERE m.session_id = s.id AND {live}"
-    " LIMIT :%s + 1))"
+    " LIMIT :%s + 1) AS few)"
 )
 _TOKENS = "(coalesce(s.input_tokens, 0) + coalesce(s.output_tokens, 0))"
 _COST = "coalesce(s.actual_cost_usd, s.estimated_cost_usd, 0)"
@@ -34,16 +38,16 @@ _CONDITIONS = {
     "started_before": "s.started_at < :started_before",
     "active_after": f"{_ACTIVE_AT} >= :active_after",
     "active_before": f"{_ACTIVE_AT} < :active_before",
-    "title_like": "s.title LIKE :title_like ESCAPE '\\'",
+    "title_like": "s.title {like} :title_like ESCAPE '\\'",
     "end_reason": "s.end_reason = :end_reason",
     "min_messages": f"{_LIVE_COUNT % 'min_messages'} >= :min_messages",
     "max_messages": f"{_LIVE_COUNT % 'max_messages'} <= :max_messages",
-    "model_like": "s.model LIKE :model_like ESCAPE '\\'",
+    "model_like": "s.model {like} :model_like ESCAPE '\\'",
     "provider": "lower(s.billing_provider) = lower(:provider)",
     "user_id": "s.user_id = :user_id",
     "chat_id": "s.chat_id = :chat_id",
     "chat_type": "s.chat_type = :chat_type",
-    "branch_like": "s.git_branch LIKE :branch_like ESCAPE '\\'",
+    "branch_like": "s.git_branch {like} :branch_like ESCAPE '\\'",
     "min_tokens": f"{_TOKENS} >= :min_tokens",
     "max_tokens": f"{_TOKENS} <= :max_tokens",
     "min_cost": f"{_COST} >= :min_cost",
@@ -73,7 +77,7 @@ _STATUS_CONDITIONS: dict[SessionStatus | None, str] = {
     "open": "coalesce(s.archived, 0) = 0 AND s.ended_at IS NULL",
     "ended": "coalesce(s.archived, 0) = 0 AND s.ended_at IS NOT NULL",
     "archived": "s.archived = 1",
-    "all": "1",
+    "all": "1 = 1",
 }
 
 
@@ -101,9 +105,10 @@ def compose_condition(handle: Connection, where: SessionFilter) -> tuple[str, di
             validation.check_number if name.endswith(_NUMBER_SUFFIXES) else validation.check_text
         )
         check(name, value)
+        _check_size(name, value)
         if name in _REQUIRED_COLUMNS and not handle.has_column("sessions", _REQUIRED_COLUMNS[name]):
             # Without the column no session has a value.
-            conditions.append("0")
+            conditions.append("1 = 0")
             continue
         values[name] = f"%{_escape_like(value)}%" if name.endswith("_like") else value
         if name in _OWNER_COLUMNS:
@@ -189,7 +194,7 @@ def _add_folders(
             matches += [_make_folder_prefix(column, key) for column in columns]
         if getattr(where, name) is not None:
             values |= bounds
-            folder_condition = f"({' OR '.join(matches) or '0'})"
+            folder_condition = f"({' OR '.join(matches) or '1 = 0'})"
             conditions.append(
                 _build_inherited_condition(
                     handle, lineage.FOLDER_COLUMNS, folder_condition, bounds, values
@@ -216,12 +221,23 @@ def _add_words(
     validation.check_text("words", where.words)
     name = "s.display_name" if handle.has_column("sessions", "display_name") else "''"
     text = f"(coalesce(s.title, '') || ' ' || coalesce({name}, '') || ' ' || s.id)"
-    for place, word in enumerate(where.words.split()):
+    words = where.words.split()
+    if len(words) > _MAX_WORDS:
+        raise InvalidInput(f"words must have at most {_MAX_WORDS} words, got {len(words):,}")
+    for place, word in enumerate(words):
         bounds = {f"word_{place}": f"%{_escape_like(word)}%"}
         values |= bounds
         # An earlier session of the conversation counts too, so no columns limit the heirs.
-        matches = f"{text} LIKE :word_{place} ESCAPE '\\'"
+        matches = handle.expand_sql(f"{text} {{like}} :word_{place} ESCAPE '\\'")
         conditions.append(_build_inherited_condition(handle, (), matches, bounds, values))
+
+
+def _check_size(name: str, value: Any) -> None:
+    """Refuse a value that some engine cannot compare."""
+    if isinstance(value, str) and len(value) > _MAX_PATTERN_LENGTH:
+        raise InvalidInput(f"{name} must have at most {_MAX_PATTERN_LENGTH:,} characters")
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+        raise InvalidInput(f"{name} must be a number of at most 64 bits, got {value!r:.40}")
 
 
 def _escape_like(text: str) -> str:
@@ -311,7 +327,7 @@ class SqliteLists(SqliteOperations):
 
         def look(handle: Connection) -> list[str]:
             condition, values = compose_condition(handle, where)
-            statement = SQL["list_ids"].replace(_FILTER_PLACEHOLDER, condition)
+            statement = handle.resolve(SQL["list_ids"]).replace(_FILTER_PLACEHOLDER, condition)
             return [row[0] for row in handle.fetch_tuples(statement, values)]
 
         return self._read(look)
@@ -368,17 +384,17 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
 
 def _compute_amounts(handle: Connection, row: Mapping[str, Any]) -> tuple[float, int]:
     """Return the cost and the tokens of a conversation, as the lists order them."""
-    amounts = {name: _compose_amount(name) for name in _AMOUNTS}
-    statement = SQL["get_amounts"].format(**amounts)
+    amounts = {name: _compose_amount(handle, name) for name in _AMOUNTS}
+    statement = handle.resolve(SQL["get_amounts"]).format(**amounts)
     (values,) = handle.fetch_tuples(statement, (row["id"],))
     return float(values[0]), int(values[1])
 
 
-def _compose_amount(name: str) -> str:
-    return SQL["amount_of_conversation"].format(
+def _compose_amount(handle: Connection, name: str) -> str:
+    return handle.resolve(SQL["amount_of_conversation"]).format(
         own=_AMOUNTS[name].format("s"),
         earlier=_AMOUNTS[name].format("earlier"),
-        continues=lineage.SQL["continues"],
+        continues=handle.resolve(lineage.SQL["continues"]),
     )
 
 
@@ -418,7 +434,7 @@ def _iter_candidates(
     if order == "started":
         yield from _iter_by_start(handle, (condition, values), edge, limit)
         return
-    if order == "recent" and where == SessionFilter():
+    if order == "recent" and where == SessionFilter() and handle.has_row_ids:
         recency: RecentSessions = handle.kept.setdefault(
             "recency", RecentSessions(_is_unfiltered())
         )
@@ -447,7 +463,7 @@ def _compose_list(handle: Connection, order: SessionOrder) -> str:
     statement = handle.expand_sql(SQL[_BLOCKS_BY_ORDER[order]])
     if order not in _AMOUNTS:
         return statement
-    return statement.replace(_AMOUNT_PLACEHOLDER, _compose_amount(order))
+    return statement.replace(_AMOUNT_PLACEHOLDER, _compose_amount(handle, order))
 
 
 def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
@@ -479,7 +495,7 @@ def _iter_by_start(
     handle: Connection, condition: tuple[str, dict[str, Any]], edge: ListPosition, limit: int
 ) -> Iterator[tuple[ListPosition, str]]:
     """Yield matching tips, ordered by the start of their roots."""
-    statement = SQL["filter_ids"].replace(_FILTER_PLACEHOLDER, condition[0])
+    statement = handle.resolve(SQL["filter_ids"]).replace(_FILTER_PLACEHOLDER, condition[0])
     rows = limit * 2
     while True:
         roots = handle.fetch_tuples(

@@ -265,17 +265,17 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
     # Homes of older schemas lack some columns.
     names = [name for name in values if handle.has_column("sessions", name)]
     filled = [name for name in names if name in FILLED_COLUMNS]
-    resolution = (
-        "UPDATE SET "
-        + ", ".join(f"{name} = coalesce(sessions.{name}, excluded.{name})" for name in filled)
-        if filled
-        else "NOTHING"
-    )
-    handle.run_change(
-        f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "  # noqa: S608 -- fixed names
-        f"ON CONFLICT(id) DO {resolution}",
-        [values[name] for name in names],
-    )
+    if not has_session(handle, values["id"]):
+        handle.run_change(
+            f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608 -- fixed names
+            [values[name] for name in names],
+        )
+    elif filled:
+        changes = ", ".join(f"{name} = coalesce({name}, ?)" for name in filled)
+        handle.run_change(
+            f"UPDATE sessions SET {changes} WHERE id = ?",  # noqa: S608 -- fixed names
+            [*(values[name] for name in filled), values["id"]],
+        )
 
 
 def update_session(handle: Connection, session_id: str, values: Mapping[str, Any]) -> bool:

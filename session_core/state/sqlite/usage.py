@@ -22,6 +22,12 @@ _PROVENANCE_COLUMNS = ("cost_status", "cost_source", "pricing_version")
 _ROUTE_COLUMNS = ("model", "billing_provider", "billing_base_url", "billing_mode")
 _KNOWN_COLUMNS = (*_COUNT_COLUMNS, *_COST_COLUMNS, *_PROVENANCE_COLUMNS, *_ROUTE_COLUMNS)
 _KEY_COLUMNS = ("session_id", *_ROUTE_COLUMNS, "task")
+_CHANGES = {
+    "cost_status": "coalesce(?, cost_status)",
+    "cost_source": "coalesce(?, cost_source)",
+    "last_seen": "?",
+}
+"""How the other columns of an existing row change; counts and costs are added."""
 
 _COUNT_LIMIT = 2**62
 
@@ -153,14 +159,18 @@ def _add_model_usage(handle: Connection, usage: UsageValues, now: float) -> None
     values |= {name: usage[name] for name in ("cost_status", "cost_source")}
     values |= {"first_seen": now, "last_seen": now}
     present_names = [name for name in values if handle.has_column("session_model_usage", name)]
-    added = ", ".join(
-        f"{name} = {name} + excluded.{name}" for name in (*_COUNT_COLUMNS, *_COST_COLUMNS)
+    keys = [name for name in present_names if name in _KEY_COLUMNS]
+    changes = {name: _CHANGES.get(name, f"{name} + ?") for name in present_names}
+    changes = {name: text for name, text in changes.items() if name not in (*keys, "first_seen")}
+    assignments = ", ".join(f"{name} = {change}" for name, change in changes.items())
+    updated = handle.run_change(
+        f"UPDATE session_model_usage SET {assignments} "  # noqa: S608 -- fixed names
+        f"WHERE {' AND '.join(f'{name} = ?' for name in keys)}",
+        [values[name] for name in (*changes, *keys)],
     )
-    handle.run_change(
-        f"INSERT INTO session_model_usage ({', '.join(present_names)}) "  # noqa: S608 -- fixed names
-        f"VALUES ({', '.join('?' * len(present_names))}) ON CONFLICT DO UPDATE SET {added}, "
-        "cost_status = coalesce(excluded.cost_status, cost_status), "
-        "cost_source = coalesce(excluded.cost_source, cost_source), "
-        "last_seen = excluded.last_seen",
-        [values[name] for name in present_names],
-    )
+    if not updated:
+        handle.run_change(
+            f"INSERT INTO session_model_usage ({', '.join(present_names)}) "  # noqa: S608 -- fixed names
+            f"VALUES ({', '.join('?' * len(present_names))})",
+            [values[name] for name in present_names],
+        )

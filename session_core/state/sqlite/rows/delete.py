@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
-from session_core import _sqlite3
 from session_core.errors import Changed, InvalidInput
 from session_core.state import sql_blocks, validation
 from session_core.state.sqlite import fts, routes, sessions
@@ -294,15 +293,24 @@ def _delete_in_rounds(handle: Connection, rest: list[_RowKey]) -> list[_RowKey]:
 
 def _delete_row(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
     """Delete a row; return False if another row still refers to it."""
+    if not handle.has_foreign_keys and _is_referred_to(handle, table, key):
+        return False
     try:
         # A row that is gone already went by a cascade; one that stays is kept by a trigger.
         if not raw.delete_rows(handle, table, key) and _is_present(handle, table, key):
             raise make_changed_error(f"a row of {table} to delete")
-    except _sqlite3.load_library().IntegrityError as error:
+    except handle.integrity_error as error:
         if "FOREIGN KEY" not in str(error):
             raise
         return False
     return True
+
+
+def _is_referred_to(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
+    """Return True if other rows refer to a session that is to be deleted."""
+    if table != SESSIONS or "id" not in key:
+        return False
+    return handle.fetch_value(SQL["is_referred_to"], {"id": key["id"]}) is not None
 
 
 def _is_present(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
@@ -315,8 +323,8 @@ def _translate_constraint_errors(handle: Connection) -> Iterator[None]:
     """Raise `Changed` if a foreign trigger or key refuses a change."""
     try:
         yield
-    except _sqlite3.load_library().IntegrityError as error:
-        if not handle.connection.in_transaction:
+    except handle.integrity_error as error:
+        if not handle.in_transaction:
             raise  # the transaction was rolled back, so the caller must not continue
         # The text names columns, or is the message of the trigger's author.
         text = " ".join(str(error).split())[:_MAX_RULE_CHARS]

@@ -112,6 +112,8 @@ def _read_key_columns(handle: Connection, table: str) -> tuple[str, ...]:
 
 def read_rows(handle: Connection, sql: str, params: Params = ()) -> list[Row]:
     """Run a statement and return its rows, every value as it is stored."""
+    if not handle.has_row_ids:
+        return handle.fetch_tuples(sql, params)
     connection = handle.connection
     text_factory = connection.text_factory
     try:
@@ -147,20 +149,21 @@ def is_same(values: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def build_condition(values: Mapping[str, Any]) -> str:
     """Return the condition that columns have values; `bind_values` binds them."""
-    # `IS` also finds a NULL, which a key may have.
-    return (
-        " AND ".join(
-            f"{quote_name(name)} IS {make_placeholder(value)}" for name, value in values.items()
-        )
-        or "1"
-    )
+    return " AND ".join(_compare_column(*pair) for pair in values.items()) or "1 = 1"
+
+
+def _compare_column(name: str, value: Any) -> str:
+    # A key may have a NULL, which equals nothing; `IS` would not use an index of every engine.
+    if value is None:
+        return f"({quote_name(name)} IS NULL AND ? IS NULL)"
+    return f"{quote_name(name)} = {make_placeholder(value)}"
 
 
 def insert_row(handle: Connection, table: str, values: Mapping[str, Any]) -> int:
     """Insert a row as it is stored; return its row id."""
     marks = ", ".join(map(make_placeholder, values.values()))
     sql = f"INSERT INTO {quote_name(table)} ({join_columns(values)}) VALUES ({marks})"  # noqa: S608 -- from the schema, quoted
-    return handle.connection.execute(sql, bind_values(values.values())).lastrowid or 0
+    return handle.insert(sql, bind_values(values.values()))
 
 
 def insert_rows(
@@ -173,7 +176,7 @@ def insert_rows(
         batch = rows[start : start + batch_size]
         marks = ", ".join(f"({', '.join(map(make_placeholder, row))})" for row in batch)
         sql = f"INSERT INTO {quote_name(table)} ({join_columns(names)}) VALUES {marks}"  # noqa: S608 -- from the schema, quoted
-        handle.connection.execute(sql, bind_values(chain.from_iterable(batch)))
+        handle.run_change(sql, bind_values(chain.from_iterable(batch)))
 
 
 def update_rows(

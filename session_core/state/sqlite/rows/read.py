@@ -318,8 +318,7 @@ class RowReader(SqliteOperations):
         validation.check_text("session_id", session_id, needed=True)
         validation.check_number("after", after)
         validation.check_number("room", room, needed=True)
-        writer = self._store.pool.writer
-        at = None if writer is None else writer.moment  # taken before the rows are read
+        at = self._store.moment  # taken before the rows are read
         begin = _MIN_ROWID if after is None else after
         image, more = self._read(lambda handle: read_next_messages(handle, session_id, begin, room))
         return replace(image, at=at), more
@@ -407,12 +406,12 @@ def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
 
 def iter_session_rows(handle: Connection, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of sessions in other tables, with the table; no messages."""
-    # Numbered, since a table with several columns of ids takes the same values for each.
-    placeholders = ", ".join(f"?{number}" for number in range(1, len(session_ids) + 1))
+    placeholders = ", ".join("?" * len(session_ids))
     for table, names in _list_session_columns(handle).items():
         conditions = [f"{quote_name(name)} IN ({placeholders})" for name in names]
         select = _require_shape(handle, table).build_select(" OR ".join(conditions))
-        yield from ((table, row) for row in raw.read_rows(handle, select, list(session_ids)))
+        values = list(session_ids) * len(names)
+        yield from ((table, row) for row in raw.read_rows(handle, select, values))
 
 
 def _read_belonging(
@@ -469,7 +468,7 @@ def read_next_messages(
 
 def read_messages(handle: Connection, shape: TableShape, ids: Sequence[int]) -> list[Row]:
     """Return messages by id, in the order of the ids."""
-    select = shape.build_select("id IN (SELECT value FROM json_each(?)) ORDER BY id")
+    select = shape.build_select(handle.resolve(SQL["among_ids"]))
     return raw.read_rows(handle, select, (json.dumps(ids),)) if ids else []
 
 

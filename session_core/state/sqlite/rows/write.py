@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from session_core import _sqlite3
 from session_core.state import sql_blocks
 from session_core.state.sqlite import fts, routes
 from session_core.state.sqlite.connection import Connection, quote_name
@@ -96,7 +95,7 @@ class TableWriter:
                 self._insert_rows()
         for session_id in sessions if self._new else ():
             self._handle.forget_session_counts(session_id)
-            if session_id not in self._report.sessions:
+            if self._handle.has_row_ids and session_id not in self._report.sessions:
                 # Lists that have cached the session read its last message again.
                 self._handle.run_change(SQL["move_last"], raw.bind_values([session_id]))
 
@@ -141,15 +140,15 @@ class TableWriter:
         self._handle.run_change("SAVEPOINT at_once")
         try:
             raw.insert_rows(self._handle, self._shape.table, self._names, self._rows)
-        except _sqlite3.load_library().IntegrityError:
+        except self._handle.integrity_error:
             # A trigger with RAISE(ROLLBACK) has ended the transaction; later rows would commit one
             # by one.
-            if not self._handle.connection.in_transaction:
+            if not self._handle.in_transaction:
                 raise
             self._handle.run_change("ROLLBACK TO at_once")
             return False
         finally:
-            if self._handle.connection.in_transaction:
+            if self._handle.in_transaction:
                 self._handle.run_change("RELEASE at_once")
         self._new, self._known = new, set(new)
         self._report.inserted += len(new)
@@ -216,12 +215,14 @@ class TableWriter:
         """Insert a row, without the values that this home refuses."""
         while True:
             try:
-                row_id = raw.insert_row(self._handle, self._shape.table, values)
-            except _sqlite3.load_library().IntegrityError as error:
+                with self._handle.attempt():
+                    row_id = raw.insert_row(self._handle, self._shape.table, values)
+            except self._handle.integrity_error as error:
                 # The transaction was ended by a trigger; what follows would commit on its own.
-                if not self._handle.connection.in_transaction:
+                if not self._handle.in_transaction:
                     raise
-                name, reason = self._find_refused_column(error), _find_refusal_reason(error)
+                text = self._handle.describe_refusal(error)
+                name, reason = self._find_refused_column(text), _find_refusal_reason(text)
                 if name is None or not self._can_omit(name, values):
                     self._refuse(key or (), reason)
                     return
@@ -236,9 +237,9 @@ class TableWriter:
                     self._report.sessions.add(values["id"])
                 return
 
-    def _find_refused_column(self, error: Exception) -> str | None:
+    def _find_refused_column(self, text: str) -> str | None:
         """Return the one column that an error is about."""
-        _, _, columns = str(error).partition(" constraint failed: ")
+        _, _, columns = text.partition(" constraint failed: ")
         name = columns.removeprefix(f"{self._shape.table}.")
         return name if name in self._shape.columns else None
 
@@ -258,8 +259,9 @@ class TableWriter:
         key_values = dict(zip(self._shape.key, key, strict=True))
         empty = dict.fromkeys(link.columns)
         try:
-            raw.update_rows(self._handle, self._shape.table, key_values, empty)
-        except _sqlite3.load_library().IntegrityError:
+            with self._handle.attempt():
+                raw.update_rows(self._handle, self._shape.table, key_values, empty)
+        except self._handle.integrity_error:
             raw.delete_rows(self._handle, self._shape.table, key_values)
             del self._new[key]
             self._report.inserted -= 1
@@ -285,9 +287,8 @@ class TableWriter:
         self._report.refused.append(RowMismatch(self._shape.table, key, reason))
 
 
-def _find_refusal_reason(error: Exception) -> str:
+def _find_refusal_reason(text: str) -> str:
     """Return the reason of a refusal, without the error text, which may hold data."""
-    text = str(error)
     if text.startswith("UNIQUE constraint"):
         return _TAKEN_REASON
     return _NEEDED_REASON if text.startswith("NOT NULL constraint") else _FORBIDDEN_REASON
@@ -365,6 +366,9 @@ def _order_messages(images: Sequence[RowImages]) -> list[RowImages]:
 @contextmanager
 def _defer_foreign_keys(handle: Connection) -> Iterator[None]:
     """Defer foreign keys to the end, since rows may refer to each other in any order."""
+    if not handle.has_foreign_keys:
+        yield
+        return
     handle.run_change("PRAGMA defer_foreign_keys=ON")
     try:
         yield

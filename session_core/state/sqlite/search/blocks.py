@@ -60,7 +60,7 @@ def load_tail_texts(task: SearchTask) -> dict[int, str] | None:
             handle.kept[_TOO_LONG_CACHE_KEY] = low
             return None
     # A writer may roll back, so its rows are not kept.
-    if not handle.connection.total_changes:
+    if not handle.has_changes:
         handle.kept[_TAIL_CACHE_KEY] = low, fts.get_change_number(handle), kept
     return kept
 
@@ -69,7 +69,7 @@ def load_changed_texts(handle: Connection) -> dict[int, str]:
     """Return by id the folded texts of messages whose index entry is outdated."""
     if _CHANGED_CACHE_KEY not in handle.seen:
         ids = json.dumps(fts.list_changed_messages(handle) or ())
-        rows = handle.connection.execute(SQL["list_apart_texts"], (ids,)).fetchall()
+        rows = handle.fetch_tuples(SQL["list_apart_texts"], (ids,))
         handle.seen[_CHANGED_CACHE_KEY] = {
             row[0]: search_text.fold_text(search_text.build_search_text(*row[1:]))
             for row in reversed(rows)
@@ -84,7 +84,7 @@ def _load_cached_texts(handle: Connection, low: int) -> dict[int, str]:
     # were restored: all are read again. The same if a text was changed, or may have been.
     kept: dict[int, str]
     kept_from, number, kept = handle.kept.pop(_TAIL_CACHE_KEY, (low, 0, {}))
-    if kept_from > low or handle.connection.total_changes:
+    if kept_from > low or handle.has_changes:
         return {}
     if not handle.seen.get(_TAIL_CACHE_KEY) and not number == fts.get_change_number(handle) >= 0:
         kept = {}

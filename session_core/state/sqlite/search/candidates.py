@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core import _sqlite3
 from session_core.state import scoring, search_text, sql_blocks
 from session_core.state.query import LeafMatcher
 from session_core.state.search_text import TextFinder
@@ -93,13 +92,13 @@ class SearchTask:
 
     def run_statement(
         self, name: str, bounds: Mapping[str, Any], *, sieve: str = "", apart: bool = False
-    ) -> _sqlite3.Cursor:
+    ) -> Iterator[tuple[Any, ...]]:
         """Run a statement with the filters and the conditions of the query."""
         condition = self.query.apart if apart else self.query.only
         filters = f"{self.filters} AND ({condition})" if condition else self.filters
         statement = self.handle.expand_sql(SQL[name]).replace(_FILTER, filters)
         bound = {**self.values, **self.query.values, **bounds}
-        return self.handle.connection.execute(statement.replace(_SIEVE, sieve or "1"), bound)
+        return self.handle.iterate(statement.replace(_SIEVE, sieve or "1 = 1"), bound)
 
     @property
     def scan_limit(self) -> int:
@@ -138,12 +137,12 @@ def measure_weight(content: Any, text: str, *, ranked: bool = True) -> int:
 
 def filter_ids(task: SearchTask, ids: list[int]) -> dict[int, str]:
     """Return the ids that pass the filters, newest first, with their sessions."""
-    return dict(task.run_statement("list_passing", {"ids": json.dumps(ids)}).fetchall())
+    return dict(task.run_statement("list_passing", {"ids": json.dumps(ids)}))
 
 
 def read_sizes(task: SearchTask, ids: list[int]) -> list[tuple[int, str, int | None]]:
     """Return the ids that pass the filters, with their sessions and lengths."""
-    return task.run_statement("list_sizes", {"ids": json.dumps(ids)}).fetchall()
+    return list(task.run_statement("list_sizes", {"ids": json.dumps(ids)}))
 
 
 def load_matches(task: SearchTask, ids: list[int]) -> list[Match]:
@@ -221,7 +220,7 @@ def _read_scattered_batch(
 ) -> tuple[dict[int, str], int]:
     texts, characters = {}, 0
     block = SQL["list_apart_texts"]
-    for message_id, *row in task.handle.connection.execute(block, (json.dumps(ids),)):
+    for message_id, *row in task.handle.iterate(block, (json.dumps(ids),)):
         text = search_text.build_search_text(*row)
         texts[message_id] = search_text.fold_text(text)
         characters += measure_weight(row[0], text, ranked=False)

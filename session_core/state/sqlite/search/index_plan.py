@@ -58,9 +58,11 @@ def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPla
         leaf.prefix and len(leaf.text) < _SHORT_LENGTH for leaf in queries.iter_leaves(node)
     )
     if _has_own_index(handle):
-        match = queries.build_match_expression(node, _build_own_match)
+        match = handle.compose_match(node)
         own_lookups = () if match is None else (Lookup(_OWN_BLOCK, match),)
-        return IndexPlan(own_lookups, fts.find_high_mark(handle), verify=False, dense=dense)
+        return IndexPlan(
+            own_lookups, fts.find_high_mark(handle), verify=handle.queues_texts, dense=dense
+        )
     end = hermes.find_index_end(handle)
     if end == fts.EMPTY_MARK:
         return IndexPlan()
@@ -73,7 +75,7 @@ def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPla
 def is_indexed(handle: Connection, leaf: Leaf) -> bool:
     """Return True if the word index has a word."""
     if _has_own_index(handle):
-        return Lookup(_OWN_BLOCK, _build_own_match(leaf)).has_match(handle)
+        return Lookup(_OWN_BLOCK, handle.compose_match(leaf) or "").has_match(handle)
     match = hermes.build_word_match(leaf)
     if match is None or hermes.find_index_end(handle) == fts.EMPTY_MARK:
         return False
@@ -161,12 +163,8 @@ def _has_own_index(handle: Connection) -> bool:
 def _plan_own_prefixes(handle: Connection, leaf: Leaf) -> IndexPlan:
     if not leaf.words:
         return IndexPlan()
-    return IndexPlan((Lookup(_OWN_BLOCK, _build_own_match(leaf)),), fts.find_high_mark(handle))
-
-
-def _build_own_match(leaf: Leaf) -> str:
-    """Return the expression of a leaf for our index, which has every word of every script."""
-    return queries.quote_fts_string(" ".join(leaf.words)) + ("*" if leaf.prefix else "")
+    match = handle.compose_match(leaf) or ""
+    return IndexPlan((Lookup(_OWN_BLOCK, match),), fts.find_high_mark(handle))
 
 
 def _has_short_piece(node: Node) -> bool:
@@ -216,8 +214,10 @@ _COMPOUND_CHARS = (
 """Characters that fold to Han characters, or to nothing between them."""
 
 
-def build_sieve(text: str) -> tuple[str, dict[str, str]]:
+def build_sieve(handle: Connection, text: str) -> tuple[str, dict[str, str]]:
     """Return a condition on rows that may contain a folded text, or empty text."""
+    if not handle.has_row_ids:
+        return "", {}
     # SQL can see neither encoded text, as after the marker, nor letters that folding makes equal.
     if text.isascii() and text.isprintable() and text and not set(text) & set('"\\'):
         return _LIKE_SIEVE_SQL, {"sieve": f"%{text.replace('%', '_')}%"}

@@ -7,18 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast, get_args
 
 from session_core.errors import InvalidInput
+from session_core.state import sql_blocks
 from session_core.state.sqlite import session_lists, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.types import SearchMode, SearchOrder, SearchUnit, SessionFilter, SessionStatus
 
-_TOOL_SQL = """
-(m.tool_name = :tool COLLATE NOCASE OR EXISTS (
-    SELECT 1 FROM json_each(iif(json_valid(m.tool_calls), m.tool_calls, '[]')) c
-    WHERE c.type = 'object' AND :tool = coalesce(
-        json_extract(c.value, '$.function.name'), json_extract(c.value, '$.name')
-    ) COLLATE NOCASE))
-"""
-"""A message that answers a tool or calls it."""
+SQL = sql_blocks.load_blocks("search")
 
 _TIP_STATUS_SQL = {"open": "s.ended_at IS NULL", "ended": "s.ended_at IS NOT NULL"}
 
@@ -96,7 +90,7 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
         ("session", "m.session_id = :session"),
         ("since", "m.timestamp >= :since"),
         ("until", "m.timestamp < :until"),
-        ("tool", _TOOL_SQL),
+        ("tool", handle.resolve(SQL["uses_tool"])),
     ):
         value = getattr(request, name)
         if value is not None:

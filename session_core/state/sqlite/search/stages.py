@@ -120,7 +120,7 @@ def _make_node_stage(handle: Connection, name: str, matched: MatchMode, node: No
     """Return the stage of the messages that match a node."""
     words = tuple(queries.compile_leaf(leaf) for leaf in dict.fromkeys(queries.iter_leaves(node)))
     needle = queries.find_needle(node)
-    sieve, values = index_plan.build_sieve(needle)
+    sieve, values = index_plan.build_sieve(handle, needle)
     plan = index_plan.make_plan(handle, node)
 
     def test(folded: str) -> bool:
@@ -165,7 +165,7 @@ def _iter_substring_stages(
     folded_needle = search_text.fold_text(needle)
     if not folded_needle.strip():
         return iter(())
-    sieve, values = index_plan.build_sieve(folded_needle)
+    sieve, values = index_plan.build_sieve(handle, folded_needle)
 
     def test(folded: str) -> bool:
         return folded_needle in folded
