@@ -241,3 +241,11 @@ def test_changed_message_is_removed_and_restored(db: SessionDB, home_path: Path)
     assert search_messages(db, NEW) == [ids[0]]
     assert search_messages(db, OLD) == [ids[1]]
     assert db._read(fts.list_changed_messages) == (ids[0],)
+
+
+def test_words_of_conversation_include_changed_text(db: SessionDB, change: Change) -> None:
+    append_texts(db, "the boiler makes noises", *["something else"] * 9, f"call the {OLD}")
+    index_everything(db)
+    change(f"UPDATE messages SET content = replace(content, '{OLD}', '{NEW}')")  # noqa: S608 -- words of the test
+    result = db.search(f"boiler {NEW}")
+    assert (result.matched, [hit.session_id for hit in result.hits]) == ("conversation", ["s"])
