@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 def run_in_sdk(extra: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
     """Run the script of an SDK in an environment with that extra; return what it prints."""
     python = peer_python(f"sdk-{extra}", f"--editable={ROOT}[{extra}]")
-    script = ROOT / "tests" / "adapters" / f"sdk_{extra.partition('-')[0]}.py"
+    script = ROOT / "tests" / "adapters" / f"sdk_{extra.replace('-', '_')}.py"
     command = [str(python), str(script), str(tmp_path), *arguments]
     process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert process.returncode == 0, process.stderr[-4000:]
@@ -59,4 +59,18 @@ def test_pydantic_store_equals_store_in_memory(tmp_path):
         "missing": None,
         "forked": 1,
         "restored": True,
+    }
+
+
+def test_adk_service_equals_sqlite_service(tmp_path):
+    results = run_in_sdk("adk", tmp_path, "1000")
+    counts = results.pop("random")
+    assert sum(counts.values()) == 1000
+    assert min(counts.values()) > 20
+    assert results == {
+        "events": 6,
+        "hits": True,
+        "missing": None,
+        "restored": True,
+        "again": True,
     }
