@@ -23,6 +23,7 @@ from session_core.home import find_home, is_hermes_folder
 from session_core.hooks import Hooks
 from session_core.ledger.hook_deliveries import persist_marks
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.memory import find_memory_folder
 from session_core.ledger.state_folder import StateFolder
 from session_core.lifecycle.agent_cache import AgentCache
 from session_core.lifecycle.agent_turn import Agent, AgentFactory
@@ -31,6 +32,7 @@ from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
 from session_core.routing.async_store import AsyncSessionStore
 from session_core.routing.session_store import SessionStore
 from session_core.state.async_db import AsyncSessionDB
+from session_core.state.sqlite.memory import MEMORY_NAME
 from session_core.state.sqlite.session_db import SessionDB
 
 T = TypeVar("T")
@@ -45,21 +47,24 @@ def open_home(
     config: GatewayConfig | None = None,
     hooks: Hooks | None = None,
 ) -> OpenedHome:
-    """Open the home in a folder, or with a database file that ends in `.db`.
+    """Open the home in a folder, with a database file that ends in `.db`, or `:memory:`.
 
     A home that does not exist is created by its first write. Plans, trash and audit log lie in
     `.mcp-sessions/NAME/` next to the database file NAME, those of a Hermes home in the state folder
     of the platform; `state` names another folder for them. Without `config`, the `config.yaml` and
-    `gateway.json` of the home count.
+    `gateway.json` of the home count. All parts of a home in memory are in memory.
 
     Raises:
         Corrupt: the file is not a database.
         Denied: the file may not be read, or `state` is in a Hermes home.
-        InvalidInput: `path_or_url` is empty.
+        InvalidInput: `path_or_url` is empty, or `state` is given for a home in memory.
         Unsupported: the address is not that of a file.
     """
-    path = _find_database(path_or_url)
-    db = SessionDB(path, in_hermes_home=is_hermes_folder(path.parent))
+    if isinstance(path_or_url, str) and path_or_url.startswith(MEMORY_NAME):
+        db = SessionDB(path_or_url)
+    else:
+        path = _find_database(path_or_url)
+        db = SessionDB(path, in_hermes_home=is_hermes_folder(path.parent))
     try:
         return OpenedHome(db, state=state, config=config, hooks=hooks)
     except BaseException:
@@ -115,10 +120,8 @@ class OpenedHome:
             self.state_folder.check_place()
 
     @property
-    def path(self) -> Path:
-        """The database file, which need not exist yet."""
-        if self.db.path is None:
-            raise Unsupported("a database in memory has no file")
+    def path(self) -> Path | None:
+        """The database file, which need not exist yet; None in memory."""
         return self.db.path
 
     @property
@@ -181,21 +184,27 @@ class OpenedHome:
     def _get_part(self, name: str, make: Callable[[], T]) -> T:
         with self._lock:
             if self._is_closed:
-                raise InvalidInput(f"the home {self.path} is closed; open it again")
+                raise InvalidInput(f"the home {self.path or MEMORY_NAME} is closed; open it again")
             if name not in self._parts:
                 self._parts[name] = make()
             part: T = self._parts[name]
             return part
 
     def _make_state_folder(self) -> StateFolder:
-        return StateFolder(self.path, root=self._state)
+        if self.path is not None:
+            return StateFolder(self.path, root=self._state)
+        if self._state is not None:
+            raise InvalidInput("a home in memory keeps its plans and trash in memory; omit state")
+        return find_memory_folder(self.db)
 
     def _open_store(self) -> SessionStore:
-        folder = self.path.parent
-        config = GatewayConfig.load(folder) if self._config is None else self._config
-        store = SessionStore(
-            config.sessions_dir or folder / "sessions", config, db=self.db, hooks=self.hooks
-        )
+        config, folder = self._config, self.db.folder
+        if config is None and folder is not None:
+            config = GatewayConfig.load(folder)
+        sessions_dir = None if config is None else config.sessions_dir
+        if sessions_dir is None and folder is not None:
+            sessions_dir = folder / "sessions"
+        store = SessionStore(sessions_dir, config, db=self.db, hooks=self.hooks)
         self._open.callback(store.close)
         if self.db.kind == "hermes":
             persist_marks(store, self.db, folder=self.state_folder)

@@ -434,12 +434,13 @@ def _parse_pid(value: Any) -> int | None:
     return int(number) if number is not None and 0 < number < 2**31 else None
 
 
-def list_candidate_homes(sessions_dir: Path, database: Path | None) -> list[Path]:
+def list_candidate_homes(sessions_dir: Path | None, database: Path | None) -> list[Path]:
     """Return the folders that may be the home of these routes, the one of the database last.
 
-    The routes may be in a folder outside the home.
+    The routes may be in a folder outside the home, or in no folder.
     """
-    folders = [sessions_dir.parent] if database is None else [sessions_dir.parent, database]
+    routes = None if sessions_dir is None else sessions_dir.parent
+    folders = [folder for folder in (routes, database) if folder is not None]
     return list({folder.resolve(): folder for folder in folders}.values())
 
 

@@ -312,7 +312,7 @@ class Compressor:
 
 def _open_store(db: StateDatabase) -> SessionStore | None:
     if db.folder is None:
-        return None
+        return SessionStore(db=db) if db.routes.is_available else None
     from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
 
     config = GatewayConfig.load(db.folder)

@@ -17,6 +17,7 @@ from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.home import is_same_file
 from session_core.ledger.codec import DIGEST_BYTES, hash_piece, unpack_trash
 from session_core.ledger.database import PACKAGE, LedgerDatabase
+from session_core.ledger.memory import open_ledger_database
 from session_core.ledger.pins import Pins
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import Batch, EmptyResult, Step, TrashItem
@@ -65,9 +66,10 @@ class LedgerStorage:
         self._clock = clock
         self._trash_dir = trash_dir
         self._patience_s = patience_s
-        self._file = LedgerDatabase(self._find_path, self._make_path, patience_s)
+        paths = self._find_path, self._make_path
+        self._file = open_ledger_database(folder, *paths, patience_s)
         # A second connection to the same file: its reads do not wait for another thread's write.
-        self._read_file = LedgerDatabase(self._find_path, self._make_path, patience_s)
+        self._read_file = open_ledger_database(folder, *paths, patience_s)
         self.pins = Pins(folder)
         """Pins of a home whose `sessions` table has no column for them."""
         self._lock = threading.Lock()
@@ -79,13 +81,15 @@ class LedgerStorage:
         return self._folder
 
     def check_home(self, db: StateDatabase) -> None:
-        """Check that this is the ledger of a database; a database without a file is accepted.
+        """Check that this is the ledger of a database; one in memory may use the ledger of a file.
 
         Raises:
             InvalidInput: the ledger belongs to another home.
             Denied: the ledger would write into a Hermes home.
         """
         if db.path is None:
+            if self._folder.is_in_memory:
+                self._folder.load_home_name(db)
             return
         own = self._folder.db_path
         if not is_same_file(db.path, own):

@@ -41,7 +41,9 @@ def persist_marks(
     folder: StateFolder | None = None,
 ) -> None:
     """Store the delivery marks of a session store for other processes and restarts."""
-    if db.path is not None and type(store.marks) is DeliveryMarks:
+    if db.path is None or store.folder is None:
+        return  # no other process and no restart could see them
+    if type(store.marks) is DeliveryMarks:
         folder = folder or StateFolder(db.path)
         folder.set_home_name(HERMES_OWNER)  # only the store of a Hermes home asks for marks
         store.marks = PersistentMarks(

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Any
 
 from session_core._typing import Self
-from session_core.errors import InvalidInput, Unsupported
+from session_core.errors import InvalidInput
 from session_core.ledger.batches import encode_json
 from session_core.ledger.database import PACKAGE
+from session_core.ledger.memory import find_memory_folder
 from session_core.ledger.plans import PlanLedger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import AuditEntry
@@ -29,7 +30,8 @@ _MAX_ROWID = 1 << 62
 class Ledger(PlanLedger, UndoLog):
     """The ledger of the home of a state folder; the first write creates its files.
 
-    `Ledger.open(db)` returns the ledger of an open database. With `trash_dir`, new trash is written
+    `Ledger.open(db)` returns the ledger of an open database; that of a database in memory is in
+    memory too. With `trash_dir`, new trash is written
     to a file in that folder, which must exist. Instances may be shared between threads but not used
     across a fork.
     """
@@ -49,13 +51,14 @@ class Ledger(PlanLedger, UndoLog):
 
         Raises:
             Denied: the state folder is in a Hermes home, or `trash_dir` is in any home.
-            Unsupported: the database has no file.
+            Unsupported: the database has neither a file nor an id, or is in memory and `trash_dir`
+                is given.
         """
-        if db.path is None:
-            raise Unsupported("a ledger needs a database file, and this database has none")
-        folder = StateFolder(db.path)
+        folder = find_memory_folder(db) if db.path is None else StateFolder(db.path)
         ledger = cls(folder, clock=clock, trash_dir=trash_dir, reads_anywhere=reads_anywhere)
         ledger.check_home(db)
+        if folder.is_in_memory:
+            folder.check_place(trash_dir)
         return ledger
 
     def add_audit_entry(self, client: str | None, what: str, plan: str | None, counts: Any) -> None:

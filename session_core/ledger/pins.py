@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from session_core.ledger.database import PACKAGE, LedgerDatabase
+from session_core.ledger.database import PACKAGE
+from session_core.ledger.memory import open_ledger_database
 from session_core.ledger.state_folder import StateFolder
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
@@ -28,8 +29,8 @@ class Pins:
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
-        self._file = LedgerDatabase(
-            self._find_path, self._make_path, _BUSY_TIMEOUT_S, schema="pins_schema"
+        self._file = open_ledger_database(
+            folder, self._find_path, self._make_path, _BUSY_TIMEOUT_S, schema="pins_schema"
         )
 
     def list_pinned(self) -> frozenset[str]:
@@ -81,7 +82,8 @@ class Pins:
     def _find_path(self) -> Path | None:
         folder = self._folder.find()
         path = folder / _PINS_FILE if folder else None
-        return path if path and path.exists() else None
+        is_there = path is not None and (self._folder.is_in_memory or path.exists())
+        return path if is_there else None
 
     def _make_path(self) -> Path:
         return self._folder.make() / _PINS_FILE

@@ -71,6 +71,9 @@ class StateFolder:
         Denied: `root` is in a Hermes home.
     """
 
+    is_in_memory = False
+    """Whether it stands for a folder, since the database is in memory."""
+
     def __init__(self, db_path: str | os.PathLike[str], *, root: Path | None = None) -> None:
         self.db_path = Path(os.path.abspath(db_path))  # noqa: PTH100 -- no symlink is resolved
         self.root = find_state_root() if root is None else root

@@ -494,7 +494,7 @@ class Maintenance:
 
 def _open_store(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
     if db.folder is None:
-        return None
+        return SessionStore(db=db, hooks=hooks) if db.routes.is_available else None
     store = SessionStore.open(db.folder, db, hooks=hooks)
     persist_marks(store, db)
     return store

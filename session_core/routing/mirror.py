@@ -227,6 +227,39 @@ class Mirror:
         return contents
 
 
+class NoMirror(Mirror):
+    """Stands for the mirror of a store without a folder: nothing is written or read."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+
+    def read(self, *, with_entries: bool = True) -> MirrorContents:
+        """Return no contents."""
+        del with_entries
+        return MirrorContents()
+
+    def get_signature(self) -> Signature | None:
+        """Return None: there is no file."""
+        return None
+
+    def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
+        """Write nothing."""
+
+    def set_aside(self, stored: Mapping[str, Any]) -> None:
+        """Report broken entries, which have no file to be kept in."""
+        for key in stored:
+            self.problems[f"the broken route of {key} was replaced"] = None
+
+    @contextmanager
+    def lock_file(self, patience_s: float | None = None) -> Iterator[None]:
+        """Lock nothing: the table is the only copy."""
+        del patience_s
+        yield
+
+    def remove_leftovers(self) -> None:
+        """Remove nothing."""
+
+
 def _format_members(stored: Mapping[str, Any]) -> list[str]:
     return [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in stored.items()]
 

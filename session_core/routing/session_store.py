@@ -36,11 +36,14 @@ from session_core.state.protocol import StateDatabase
 
 
 class SessionStore:
-    """The routes of a home: the session of each chat."""
+    """The routes of a home: the session of each chat.
+
+    Without `sessions_dir` they are in the database alone, and no file mirrors them.
+    """
 
     def __init__(
         self,
-        sessions_dir: str | Path,
+        sessions_dir: str | Path | None = None,
         config: GatewayConfig | None = None,
         has_active_processes_fn: HasActiveProcesses | None = None,
         db: StateDatabase | None = None,
@@ -55,7 +58,7 @@ class SessionStore:
 
             config = GatewayConfig()
         self.settings = StoreSettings(
-            Path(sessions_dir),
+            None if sessions_dir is None else Path(sessions_dir),
             config,
             db,
             hooks=hooks,
@@ -131,14 +134,20 @@ class SessionStore:
         self.ends.marks = marks
 
     @property
-    def folder(self) -> Path:
-        """The folder of the routes."""
+    def folder(self) -> Path | None:
+        """The folder of the routes, or None if they are in the database alone."""
         return self.settings.folder
 
     @property
-    def sessions_dir(self) -> Path:
-        """The folder of the routes and of the files of some sessions."""
+    def sessions_dir(self) -> Path | None:
+        """The folder of the routes and of the files of some sessions, if there is one."""
         return self.settings.folder
+
+    @property
+    def scope(self) -> str:
+        """The name of the store among the routes of its database."""
+        folder = self.settings.folder
+        return "" if folder is None else str(folder.resolve())
 
     @property
     def problems(self) -> list[str]:
@@ -491,6 +500,10 @@ def _open_backend(settings: StoreSettings) -> SqlBackend | JsonBackend:
     folder, db = settings.folder, settings.db
     if db is not None and db.routes.is_available:
         return SqlBackend(db, folder, mirrored=settings.config.write_sessions_json)
+    if folder is None:
+        raise InvalidInput(
+            "a session store needs sessions_dir, or a database that stores routes: pass one of them"
+        )
     return JsonBackend(
         folder, home=None if db is None else db.folder, explained=not settings.is_hermes
     )

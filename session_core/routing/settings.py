@@ -27,7 +27,7 @@ class StoreSettings:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | None,
         config: GatewayConfig,
         db: StateDatabase | None,
         *,
@@ -45,10 +45,12 @@ class StoreSettings:
         self.now = now
         self.new_id = new_id or _make_session_id
         self.homes = processes.list_candidate_homes(folder, db.folder if db else None)
-        home = self.homes[-1]
-        is_own_profile = home.parent.name == "profiles" and not config.multiplex_profiles
-        self.profile = home.name if is_own_profile else ""
-        self._aliases = WhatsAppAliases(home)
+        home = self.homes[-1] if self.homes else None
+        is_own_profile = (
+            home is not None and home.parent.name == "profiles" and not config.multiplex_profiles
+        )
+        self.profile = home.name if home is not None and is_own_profile else ""
+        self._aliases = None if home is None else WhatsAppAliases(home)
 
     @property
     def is_hermes(self) -> bool:
@@ -68,7 +70,7 @@ class StoreSettings:
             group_sessions_per_user=self.config.group_sessions_per_user,
             thread_sessions_per_user=self.config.thread_sessions_per_user,
             profile=source.profile if self.config.multiplex_profiles else None,
-            canonical_id=self._aliases.find_canonical,
+            canonical_id=None if self._aliases is None else self._aliases.find_canonical,
         )
 
 

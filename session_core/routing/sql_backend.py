@@ -27,6 +27,7 @@ from session_core.routing.mirror import (
     Backoff,
     Debouncer,
     Mirror,
+    NoMirror,
     Signature,
     build_own_readme,
 )
@@ -51,21 +52,27 @@ class SqlBackend:
     def __init__(
         self,
         db: StateDatabase,
-        folder: Path,
+        folder: Path | None,
         *,
         mirrored: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._db = db
-        self._scope = str(folder.resolve())
-        self._mirror = Mirror(folder, home=db.folder, explain=self._build_readme, clock=clock)
-        self._mirrored = mirrored
+        self.scope = "" if folder is None else str(folder.resolve())
+        """The name of the store among the routes of the table."""
+        self._mirror = (
+            NoMirror()
+            if folder is None
+            else Mirror(folder, home=db.folder, explain=self._build_readme, clock=clock)
+        )
+        self._mirrored = mirrored and folder is not None
         self._lock = threading.Lock()
         self._mirroring = threading.RLock()  # not _lock: a change does not wait for a mirror write
         self._changes = self._mirrored_changes = self._failures = 0
         self._later = Debouncer(self._update_mirror)
         self._retry = Backoff(self._update_mirror)
-        self._adopted = False
+        # Without a folder there is no file with entries, and none that could have moved.
+        self._adopted = folder is None
         self._read_signature: Signature | str | None = "nothing yet"
         self._strays = StrayEntries()
         self._broken: dict[str, str] = {}
@@ -81,7 +88,7 @@ class SqlBackend:
         if key.startswith("_"):
             return None
         strays = self._get_strays()
-        row = self._db.routes.get_entry(key, scope=self._scope)
+        row = self._db.routes.get_entry(key, scope=self.scope)
         # A readable entry of the file stands for a broken row.
         if row is None or row == strays.broken.get(key):
             text = strays.entries.get(key)
@@ -94,7 +101,7 @@ class SqlBackend:
     def list_entries(self, having: str = "") -> Entries:
         """Return all entries, or those whose text contains `having`."""
         strays = self._get_strays()
-        rows = self._db.routes.load_entries(scope=self._scope)
+        rows = self._db.routes.load_entries(scope=self.scope)
         texts = strays.entries | {k: row for k, row in rows.items() if row != strays.broken.get(k)}
         # Compared as text, so that only entries with the field are parsed.
         selected = {k: text for k, text in texts.items() if k[:1] != "_" and having in text}
@@ -115,7 +122,7 @@ class SqlBackend:
                     # Kept in a file before the rows are replaced.
                     if self._strays.broken:
                         self._mirror.set_aside(self._strays.broken)
-                    adopt_strays(self._db, self._scope, self._strays)
+                    adopt_strays(self._db, self.scope, self._strays)
             self._mirror.remove_leftovers()
             self._strays = StrayEntries(unreadable=self._strays.unreadable)
             self._adopted = True
@@ -141,7 +148,7 @@ class SqlBackend:
                 with self._mirror.lock_file():
                     # The mirror first: after a crash in between, no removed entry comes back.
                     self._write_mirror(without=entries)
-                    removed = self._db.routes.delete_entries(texts, scope=self._scope)
+                    removed = self._db.routes.delete_entries(texts, scope=self.scope)
             except BaseException:
                 self._restore_mirror()
                 raise
@@ -182,7 +189,7 @@ class SqlBackend:
             # Kept in a file of its own before the row is overwritten.
             self._mirror.set_aside({key: broken})
             expected = broken
-        self._db.routes.save_entry(key, text, scope=self._scope, expect=expected)
+        self._db.routes.save_entry(key, text, scope=self.scope, expect=expected)
         entry.stored, entry.stored_as = text, key
         return True
 
@@ -205,7 +212,7 @@ class SqlBackend:
                 entries = contents.entries
         except SessionError as error:
             self._problems[f"the mirror could not be read: {error}"] = None
-        self._strays = find_strays(self._db, self._scope, entries, self._parse_entry)
+        self._strays = find_strays(self._db, self.scope, entries, self._parse_entry)
         self._mirror.forget_entries()
 
     def _build_readme(self) -> str:
@@ -277,7 +284,7 @@ class SqlBackend:
         """
         cursor: str | None = None
         while True:
-            page = self._db.routes.dump_entries(scope=self._scope, without=without, cursor=cursor)
+            page = self._db.routes.dump_entries(scope=self.scope, without=without, cursor=cursor)
             yield from page.items
             cursor = page.next_cursor
             if cursor is None:
@@ -293,9 +300,7 @@ class SqlBackend:
         return {key: value for key, value in odd.items() if key not in replaced}
 
     def _has_row(self, key: str) -> bool:
-        return can_be_stored(key) and (
-            self._db.routes.get_entry(key, scope=self._scope) is not None
-        )
+        return can_be_stored(key) and (self._db.routes.get_entry(key, scope=self.scope) is not None)
 
 
 @dataclass(slots=True)

@@ -234,10 +234,10 @@ def test_rotation_keeps_entry_fields(store: SessionStore, db: SessionDB) -> None
 @pytest.mark.requirement("store:follow")
 def test_rotation_to_same_id_does_not_write(store: SessionStore, db: SessionDB) -> None:
     old = begin_session(store, db)
-    before = db.routes.get_entry(KEY, scope=store.backend._scope)
+    before = db.routes.get_entry(KEY, scope=store.scope)
     cursor = db.read_changes().cursor
     assert store.move_to_continuation(KEY, old, old).session_id == old
-    assert db.routes.get_entry(KEY, scope=store.backend._scope) == before
+    assert db.routes.get_entry(KEY, scope=store.scope) == before
     assert db.read_changes(cursor).events == []
 
 

@@ -141,7 +141,8 @@ def iter_route_items(
     db: StateDatabase, store: SessionStore, entries: Mapping[str, SessionEntry]
 ) -> Iterator[TrashItem]:
     """Yield the trash items of routes, with both of their copies."""
-    mirrored = Mirror(store.sessions_dir).read().entries if entries else {}
+    folder = store.sessions_dir
+    mirrored = Mirror(folder).read().entries if entries and folder is not None else {}
     for key, entry in entries.items():
         row = _read_route_row(db, store, key)
         yield TrashItem(
@@ -233,4 +234,4 @@ def _read_route_row(db: StateDatabase, store: SessionStore, key: str) -> RowImag
 
 
 def _get_scope(store: SessionStore) -> str:
-    return str(store.sessions_dir.resolve())
+    return store.scope

@@ -153,7 +153,7 @@ def _iter_gone_folder_routes(
         return
     if snapshot.activity.company.gateway is not None:
         return  # it may be about to adopt them
-    own = str(snapshot.store.sessions_dir.resolve())
+    own = snapshot.store.scope
     # An empty table of our own may mean that the home was moved: the store adopts the other folder
     # then.
     if not db.routes.load_entries(scope=own):

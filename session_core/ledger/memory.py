@@ -1,0 +1,181 @@
+"""The ledger of a database in memory: its tables are in memory too, and live as long as it does."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from session_core import _sqlite3
+from session_core.errors import InvalidInput, Unsupported
+from session_core.ledger.database import PACKAGE, LedgerDatabase
+from session_core.ledger.state_folder import StateFolder
+from session_core.state import sql_blocks
+from session_core.state.protocol import StateDatabase
+from session_core.state.sqlite.connection import Connection
+
+T = TypeVar("T")
+
+_LABEL = Path(":memory:")
+"""Stands for the path in errors; no file has it."""
+
+_folders: dict[str, MemoryFolder] = {}
+_lock = threading.Lock()
+
+
+class MemoryFolder(StateFolder):
+    """Stands for the state folder of a database in memory: nothing is stored outside of it."""
+
+    is_in_memory = True
+
+    def __init__(self, home_id: str) -> None:
+        # Names the home in cursors.
+        self.db_path = Path(f":memory:{home_id}")
+        self.home_id = home_id
+        self._lock = threading.Lock()
+        self._tables: dict[str, MemoryTables] = {}
+
+    def load_home_name(self, db: StateDatabase) -> None:
+        """Check that this is the ledger of a database.
+
+        Raises:
+            InvalidInput: it belongs to another one.
+        """
+        if db.admin.get_home_id() != self.home_id:
+            raise InvalidInput(
+                "the ledger of a database in memory cannot be used for another one; "
+                "open it with Ledger.open(db)"
+            )
+
+    def find(self) -> Path | None:
+        """Return a label, as if the folder existed."""
+        return _LABEL
+
+    def make(self) -> Path:
+        """Return a label, as if the folder existed."""
+        return _LABEL
+
+    @property
+    def place(self) -> Path:
+        """Return a label; no folder has it."""
+        return _LABEL
+
+    @property
+    def is_adjacent(self) -> bool:
+        """Return False: there is no folder."""
+        return False
+
+    @property
+    def trash_name(self) -> str:
+        """Return the name of the home."""
+        return self.home_id
+
+    def check_place(self, trash_dir: Path | None = None) -> None:
+        """Refuse a folder for trash, which would outlive the database.
+
+        Raises:
+            Unsupported: there is one.
+        """
+        if trash_dir is not None:
+            raise Unsupported("the trash of a database in memory stays in memory; omit trash_dir")
+
+    def open_tables(self, schema: str) -> LedgerDatabase:
+        """Return the tables of a schema, which all ledgers of the home share."""
+        with self._lock:
+            if schema not in self._tables:
+                self._tables[schema] = MemoryTables(schema)
+            return MemoryLedgerDatabase(self._tables[schema])
+
+
+class MemoryTables:
+    """The tables of one schema, in one connection."""
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema
+        # Reentrant, since a step may read the tables that it changes.
+        self.lock = threading.RLock()
+        self.handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
+        for statement in sql_blocks.split_statements(schema, PACKAGE):
+            self.handle.run_change(statement)
+
+
+class MemoryLedgerDatabase(LedgerDatabase):
+    """Tables of the ledger in memory; closing it leaves them to other ledgers of the home."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        super().__init__(lambda: _LABEL, lambda: _LABEL, 0, schema=tables.schema)
+        self._tables = tables
+
+    def read(self, look: Callable[[Connection], T]) -> T:
+        """Run `look` on one snapshot of the tables."""
+        self._require_own_process()
+        with self._tables.lock, self._translate_errors(_LABEL):
+            self._require_open()
+            handle = self._tables.handle
+            if handle.connection.in_transaction:  # of this thread, which has the lock
+                return look(handle)
+            with handle.open_snapshot():
+                return look(handle)
+
+    def write(self, step: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Run `step` in a transaction."""
+        self._require_own_process()
+        with self._tables.lock, self._translate_errors(_LABEL):
+            self._require_open()
+            return self._run_step(self._tables.handle, _LABEL, step, durable=durable)
+
+    def reclaim_space(self, *, overwrite: bool = False) -> None:
+        """Free the memory of deleted rows; `overwrite` changes nothing, since there is no disk."""
+        del overwrite
+        self._require_own_process()
+        with self._tables.lock:
+            self._require_open()
+            self._tables.handle.connection.execute("VACUUM")
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self._closed = True
+
+
+def find_memory_folder(db: StateDatabase) -> MemoryFolder:
+    """Return the folder of a database in memory, which lives as long as one of its instances.
+
+    Raises:
+        Unsupported: the database has no id.
+    """
+    home_id = db.admin.get_home_id()
+    if home_id is None:
+        raise Unsupported("a ledger needs a database with an id, and this database has none")
+    with _lock:
+        folder = _folders.setdefault(home_id, MemoryFolder(home_id))
+    # The finalizer of the last instance drops the folder; a ledger that is open keeps it.
+    if db not in _instances.setdefault(home_id, weakref.WeakSet()):
+        _instances[home_id].add(db)
+        weakref.finalize(db, _drop_folder, home_id)
+    return folder
+
+
+_instances: dict[str, weakref.WeakSet[StateDatabase]] = {}
+
+
+def _drop_folder(home_id: str) -> None:
+    # Listed, since the set still counts the instance whose end calls this.
+    if not list(_instances.get(home_id, ())):
+        _instances.pop(home_id, None)
+        _folders.pop(home_id, None)
+
+
+def open_ledger_database(
+    folder: StateFolder,
+    find: Callable[[], Path | None],
+    make: Callable[[], Path],
+    patience_s: float,
+    *,
+    schema: str = "schema",
+) -> LedgerDatabase:
+    """Return tables of a ledger, in a file of its folder or in memory."""
+    if isinstance(folder, MemoryFolder):
+        return folder.open_tables(schema)
+    return LedgerDatabase(find, make, patience_s, schema=schema)
