@@ -206,7 +206,7 @@ class OpenedHome:
             sessions_dir = folder / "sessions"
         store = SessionStore(sessions_dir, config, db=self.db, hooks=self.hooks)
         self._open.callback(store.close)
-        if self.db.kind == "hermes":
+        if self.db.admin.get_capabilities().foreign_gateway:
             persist_marks(store, self.db, folder=self.state_folder)
         return store
 

@@ -25,6 +25,10 @@ class Capabilities:
     """Messages can have `payload_json`."""
     state: bool
     """`db.state` is available."""
+    foreign_gateway: bool
+    """A gateway of another program may own the routes, end sessions and call its own plugins."""
+    flag_s: float
+    """The time to flag or add a message, in seconds, with all that depends on it."""
 
 
 LinkKind = Literal["continuation", "branch", "delegate", "other"]
@@ -136,6 +140,7 @@ class Revision(NamedTuple):
     """The state of a session at one moment; equal revisions mean that nothing has changed."""
 
     last_id: int
+    """The highest message id of the session; ids rise within it, in the order of commits."""
     live: int
     compacted: int
     rewinds: int

@@ -258,9 +258,6 @@ RequestedShape = Literal["auto", "in_place", "continuation"]
 MAX_LOCK_S = 0.5
 """Maximum estimated time to hold the write lock for a compression in place."""
 
-_SECONDS_PER_ROW = {"hermes": 0.00017, "own": 0.00003}
-"""Time to flag or add a row; the triggers of Hermes index it twice."""
-
 
 def check_shape(shape: str) -> None:
     """Check the name of a shape.
@@ -286,7 +283,7 @@ def choose_shape(
 ) -> Shape | Refusal:
     """Return the shape in which `rows[start:end]` can be compressed, or the reason why not."""
     touched_rows = len(rows) - part[0] + len(rows) - part[1]
-    fits = touched_rows * _SECONDS_PER_ROW.get(db.kind, _SECONDS_PER_ROW["hermes"]) < MAX_LOCK_S
+    fits = touched_rows * db.admin.get_capabilities().flag_s < MAX_LOCK_S
     possible = fits and "compacted" in rows[0]
     if possible and requested != "continuation":
         return "in_place"

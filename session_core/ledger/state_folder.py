@@ -88,7 +88,8 @@ class StateFolder:
     def load_home_name(self, db: StateDatabase) -> None:
         """Read the home id from an open database, so that the file need not be opened again."""
         # A Hermes home has no id, and needs none: its session ids are unique.
-        self.set_home_name(db.admin.get_home_id() if db.kind == "own" else HERMES_OWNER)
+        is_foreign = db.admin.get_capabilities().foreign_gateway
+        self.set_home_name(HERMES_OWNER if is_foreign else db.admin.get_home_id())
 
     def set_home_name(self, home: str | None) -> None:
         """Set the name that tells this home from another with the same path and inode."""

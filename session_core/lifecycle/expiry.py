@@ -189,8 +189,8 @@ class ExpiryWatcher:
         if self._pruned_at is not None and now - self._pruned_at < PRUNE_INTERVAL_S:
             return
         self._pruned_at = now
-        # On a Hermes home the gateway prunes its own routes.
-        if self._runtime.db.kind == "own":
-            self._store.prune_old_entries(self._store.config.session_store_max_age_days)
-        else:
+        # A gateway of another program prunes its own routes.
+        if self._runtime.db.admin.get_capabilities().foreign_gateway:
             self._store.forget_stale_marks()
+        else:
+            self._store.prune_old_entries(self._store.config.session_store_max_age_days)

@@ -176,7 +176,7 @@ def _list_warnings(
     if company.holders and parts & {"sessions", "ghosts"}:
         holders = ", ".join(map(str, company.holders))
         yield f"{holders} has the database open: open and recently ended sessions stay"
-    if "ended" in parts and snapshot.db.kind == "hermes":
+    if "ended" in parts and snapshot.db.admin.get_capabilities().foreign_gateway:
         yield PLUGINS_WARNING
 
 

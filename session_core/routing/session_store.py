@@ -18,7 +18,6 @@ from session_core._typing import Self
 from session_core.chats import SessionSource
 from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput
-from session_core.home import is_same_file
 from session_core.hooks import Hooks
 from session_core.hooks.calls import Reporter
 from session_core.routing import entries as routing_entries
@@ -32,6 +31,7 @@ from session_core.routing.router import SessionRouter
 from session_core.routing.settings import HasActiveProcesses, StoreSettings
 from session_core.routing.sql_backend import SqlBackend
 from session_core.routing.turns import TurnRecords
+from session_core.state.identity import is_same_home, name_home
 from session_core.state.protocol import StateDatabase
 
 
@@ -487,11 +487,10 @@ def check_database(store: SessionStore, db: StateDatabase) -> None:
     Raises:
         InvalidInput: they are in another database.
     """
-    path = None if store.db is None else store.db.path
-    if path is not None and db.path is not None and not is_same_file(path, db.path):
+    if store.db is not None and not is_same_home(store.db, db):
         raise InvalidInput(
-            f"the routes of this store are in {path}, and {db.path} is another database; "
-            "open both with the same one"
+            f"the routes of this store are in {name_home(store.db)}, and {name_home(db)} is "
+            "another database; open both with the same one"
         )
 
 

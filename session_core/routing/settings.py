@@ -54,8 +54,8 @@ class StoreSettings:
 
     @property
     def is_hermes(self) -> bool:
-        """True if the routes belong to a Hermes home, whose own watcher reads its entries."""
-        return self.db is not None and self.db.kind == "hermes"
+        """True if a gateway of another program reads the entries with its own watcher."""
+        return self.db is not None and self.db.admin.get_capabilities().foreign_gateway
 
     def get_session_key(self, source: SessionSource) -> str:
         """Return the key of a chat.

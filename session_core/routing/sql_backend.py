@@ -216,7 +216,8 @@ class SqlBackend:
         self._mirror.forget_entries()
 
     def _build_readme(self) -> str:
-        return build_own_readme(self._db.admin.get_home_id()) if self._db.kind == "own" else README
+        is_foreign = self._db.admin.get_capabilities().foreign_gateway
+        return README if is_foreign else build_own_readme(self._db.admin.get_home_id())
 
     def _parse_entry(self, key: str, text: str) -> SessionEntry | None:
         try:

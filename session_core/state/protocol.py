@@ -6,8 +6,10 @@ miss.
 
 Rules for all methods:
 
-- Content is decoded. Cursors are opaque and made by the engine. Times are UTC epoch seconds. The
-  order of messages is the order of their ids, whatever their times are.
+- Content is decoded. Cursors are opaque and made by the engine. Times are UTC epoch seconds.
+- The messages of a session are in the order of their commits, whatever their times are, and their
+  ids rise in that order. Ids of different sessions do not tell which was committed first; only the
+  change feed reports commits in order.
 - An invalid argument raises `InvalidInput` and changes nothing. A change of a column or
   table that the home lacks raises `Unsupported`.
 - A read is one snapshot. A method that changes rows is one transaction, and is durable when it

@@ -74,6 +74,18 @@ def test_meta_refuses_invalid_values(db: StateDatabase) -> None:
 
 
 @pytest.mark.schemas(16, 30)
+def test_capabilities_follow_kind(db: StateDatabase) -> None:
+    present = db.admin.get_capabilities()
+    is_own = db.kind == "own"
+    assert (present.state, present.payloads, present.foreign_gateway) == (
+        is_own,
+        is_own,
+        not is_own,
+    )
+    assert (present.flag_s < 0.0001) == is_own
+
+
+@pytest.mark.schemas(16, 30)
 def test_home_without_state_refuses_it(stateful: StateDatabase) -> None:
     if stateful.admin.get_capabilities().state:
         return

@@ -14,6 +14,7 @@ import pytest
 from session_core import (
     InvalidInput,
     Ledger,
+    Maintenance,
     OpenedHome,
     SessionDB,
     SessionSource,
@@ -23,6 +24,7 @@ from session_core import (
 )
 from session_core.ledger import memory
 from session_core.maintenance import PlanRequest
+from session_core.routing.session_store import check_database
 
 CHAT = SessionSource(platform="telegram", chat_id="42", user_id="7", chat_type="dm")
 DAY_S = 86_400.0
@@ -124,6 +126,15 @@ def test_routes_survive_new_store(home: OpenedHome) -> None:
         assert other.get(entry.session_key) == entry
         other.reset_session(entry.session_key)
         assert home.store.get_or_create_session(CHAT).session_id != entry.session_id
+
+
+def test_parts_of_other_database_are_refused(home: OpenedHome, tmp_path: Path) -> None:
+    with SessionDB(":memory:") as other, SessionDB(tmp_path / "state.db") as file:
+        for db in (other, file):
+            with pytest.raises(InvalidInput, match="another"):
+                check_database(home.store, db)
+            with pytest.raises(InvalidInput, match="another"):
+                Maintenance(db, home.ledger, store=home.store).plan(PlanRequest("sessions"))
 
 
 def test_store_without_folder_needs_database() -> None:

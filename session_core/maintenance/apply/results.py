@@ -40,7 +40,9 @@ def build_result(home: HomeContext, plan: StoredPlan) -> ApplyResult:
         SkippedItem(members.get_name(member), _NOT_REMOVED_REASON) for member in still_present
     ]
     ended = sum(members.get_part(member) == "ended" for member in finished)
-    warnings = [PLUGINS_WARNING] if home.db.kind == "hermes" and ended else []
+    warnings = (
+        [PLUGINS_WARNING] if ended and home.db.admin.get_capabilities().foreign_gateway else []
+    )
     if plan.about["wanted"]["start_new"]:
         warnings += [
             f"{key} {NOT_RESET_WARNING}"

@@ -158,7 +158,7 @@ class SessionFinalizer:
 
     @property
     def _can_change_routes(self) -> bool:
-        return self._start_new or self._db.kind != "hermes"
+        return self._start_new or not self._db.admin.get_capabilities().foreign_gateway
 
     def _iter_trash_items(self, items: _FinalizeItems) -> Iterator[TrashItem]:
         for change in items.changes:
@@ -279,7 +279,7 @@ def _mark_end_begun(store: SessionStore | None, end: Mapping[str, Any], _: str) 
 
 def _claim_ends(store: SessionStore | None, end: Mapping[str, Any]) -> dict[str, bool] | None:
     """Return the ends claimed here, by chat; None if ends are not recorded next to this home."""
-    if store is None or store.db is None or store.db.kind != "hermes" or not end["chats"]:
+    if store is None or not store.settings.is_hermes or not end["chats"]:
         return None
     if end["begun"]:
         return None

@@ -128,7 +128,7 @@ def _call_hooks(home: HomeContext, undo: _StepUndo) -> None:
     for end in undo.result.get("ended", ()):
         if end["session_id"] in reopened:
             home.hooks.mark_reopened(end["session_id"])
-            if home.store is not None and home.db.kind == "hermes":
+            if home.store is not None and home.db.admin.get_capabilities().foreign_gateway:
                 home.store.marks.forget(end["session_id"])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import fts, integrity, lineage, opening, sessions, sizes, usage
+from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, usage
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.search.ranged import RangedSearches
 from session_core.state.sqlite.vacuum import SqliteVacuum
@@ -41,6 +41,10 @@ MAX_ORPHANS = 10_000
 
 _WEEK_S = 604_800.0
 _PROBE_ROWS = 8
+_FLAG_S = 0.00003
+_HERMES_FLAG_S = 0.00017
+"""The triggers of Hermes index each flagged message twice."""
+
 _TOKEN_COLUMNS = {
     "input": "input_tokens",
     "output": "output_tokens",
@@ -67,10 +71,13 @@ class SqliteAdmin(SqliteVacuum, RangedSearches):
 
         An older home of our own gets all of them at its first change.
         """
+        is_own = self._store.kind == "own"
         return self._read(
             lambda handle: Capabilities(
-                payloads=fts.is_own_index(handle) or handle.has_column("messages", "payload_json"),
-                state=fts.is_own_index(handle),
+                payloads=is_own or handle.has_column("messages", "payload_json"),
+                state=is_own,
+                foreign_gateway=not is_own,
+                flag_s=_FLAG_S if is_own else _HERMES_FLAG_S,
             )
         )
 
