@@ -43,6 +43,7 @@ def session(home: OpenedHome) -> OpenAISession:
     return OpenAISession("user/42: Ann", home)
 
 
+@pytest.mark.requirement("adapters:openai")
 async def test_items_are_returned_exactly(session):
     await session.add_items(ITEMS)
     assert await session.get_items() == ITEMS
@@ -90,6 +91,7 @@ async def test_pop_until_empty(session):
     assert popped == [ITEMS[1], ITEMS[0], None]
 
 
+@pytest.mark.requirement("adapters:undo")
 async def test_cleared_session_is_restored(session, home):
     await session.add_items(ITEMS)
     await session.clear_session()

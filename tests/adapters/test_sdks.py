@@ -25,6 +25,7 @@ def run_in_sdk(extra: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
     return results
 
 
+@pytest.mark.requirement("adapters:openai")
 def test_openai_items_equal_those_of_sqlite_session(tmp_path):
     results = run_in_sdk("openai", tmp_path)
     assert results["ours"] == results["peer"]
@@ -32,6 +33,7 @@ def test_openai_items_equal_those_of_sqlite_session(tmp_path):
     assert len(results["ours"]["items"]) == 8
 
 
+@pytest.mark.requirement("adapters:claude")
 def test_claude_store_meets_conformance_suite(tmp_path):
     results = run_in_sdk("claude", tmp_path)
     assert results == {
@@ -48,6 +50,7 @@ def test_claude_store_meets_conformance_suite(tmp_path):
     }
 
 
+@pytest.mark.requirement("adapters:pydantic-ai")
 def test_pydantic_store_equals_store_in_memory(tmp_path):
     results = run_in_sdk("pydantic-ai", tmp_path, "1000")
     counts = results.pop("random")
@@ -62,6 +65,7 @@ def test_pydantic_store_equals_store_in_memory(tmp_path):
     }
 
 
+@pytest.mark.requirement("adapters:adk")
 def test_adk_service_equals_sqlite_service(tmp_path):
     results = run_in_sdk("adk", tmp_path, "1000")
     counts = results.pop("random")
