@@ -27,6 +27,8 @@ _MAX_FOLDERS_LISTED = 8
 # The library takes no more.
 _MAX_FOLDERS = 200
 _MAX_VALUE_CHARS = 200
+# A home may have others.
+USUAL_ROLES = ("user", "assistant", "tool", "system")
 _PLAIN_VALUE = re.compile(r"[\w.:/\\~@+-]+")
 
 
@@ -179,3 +181,12 @@ def _quote_phrase(text: str) -> str:
     A note speaks for the server, so a stored sentence must not read like a part of it.
     """
     return text if _PLAIN_VALUE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+def explain_roles(home: ServedStore, roles: Sequence[str] | None) -> str | None:
+    """Return which roles are usual if others select nothing, or None."""
+    unusual = [role for role in roles or () if role.casefold() not in USUAL_ROLES]
+    if not unusual:
+        return None
+    shown = render.render_line(home, ", ".join(unusual), 100)
+    return f"No hit has the role {shown}; usual roles: {', '.join(USUAL_ROLES)}."

@@ -208,9 +208,6 @@ def _check_centre(home: ServedStore, session_id: str, message_id: int | None) ->
         )
 
 
-# A home may have others.
-_USUAL_ROLES = ("user", "assistant", "tool", "system")
-
 # With less room for messages, the session row is shortened.
 _MIN_ROOM = 400
 
@@ -268,7 +265,8 @@ def _explain_empty(home: ServedStore, arguments: ReadArguments) -> str:
     """Return why a page has no messages, and the next call."""
     if arguments.roles is not None:
         shown = render.render_line(home, ", ".join(arguments.roles), 100)
-        return f"No message here has the role {shown}; usual roles: {', '.join(_USUAL_ROLES)}."
+        usual = ", ".join(known_values.USUAL_ROLES)
+        return f"No message here has the role {shown}; usual roles: {usual}."
     if arguments.before is not None or arguments.after is not None:
         return "There are no messages in this direction; call without before and after."
     return "This session has no messages yet."

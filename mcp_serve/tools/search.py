@@ -105,6 +105,8 @@ def search_messages(
         rows = _render_hits(stores, merged, page.hits, matched.arguments)
         failures = [(stores[number], error) for number, error in merged.failures.items()]
         notes = [*matched.notes, render_failures([*opened.failures, *failures]) or None]
+        if not rows:
+            notes.append(known_values.explain_roles(stores[0], matched.arguments.roles))
     # After the snapshots, in which no thread may wait for one that writes the index.
     share = min((store.measure_share() for store in stores), default=1.0)
 
