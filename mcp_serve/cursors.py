@@ -33,6 +33,8 @@ _DIGEST_BYTES = 4
 _RAW = -15
 # Text of most cursors: a short one is hardly compressed without it.
 _COMMON_TEXT = (
+    b'"mark":null,"anchor":null,"sessions":[],"floor":[17,""],"reported":[]}\x04,""]]],"floor":[17'
+    b'{"session":null,"at":17","mark":"","after":,"anchor":[,"],"sessions":[["'
     b'"claude-code":"codex":"opencode":"hermes":"own":"transcripts":"substring","message","oldest",'
     b'"newest","relevance","detailed","view":"full","exclude_source":"tool":"titled":true,"mode":'
     b'"per":"order":"around":"roles":["user","assistant"],"until":"since":"status":"archived",'
@@ -64,7 +66,7 @@ class PagedQuery:
         now = int(self.now) if self.now.is_integer() else self.now
         parts = [self.tool, kept, now, place]
         packer = zlib.compressobj(9, wbits=_RAW, zdict=_COMMON_TEXT)
-        packed = packer.compress(_pack_digits(json.dumps(parts, separators=(",", ":")).encode()))
+        packed = packer.compress(_pack_text(json.dumps(parts, separators=(",", ":")).encode()))
         digest = _compute_digest(self.tool, kept, now, place)
         return urlsafe_b64encode(digest + packed + packer.flush()).decode().rstrip("=")
 
@@ -120,7 +122,7 @@ def _decode_parts(cursor: str) -> tuple[bytes, str, dict[str, Any], float, Any] 
     try:
         raw = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         unpacker = zlib.decompressobj(wbits=_RAW, zdict=_COMMON_TEXT)
-        parts = json.loads(_unpack_digits(unpacker.decompress(raw[_DIGEST_BYTES:], _MAX_CHARS)))
+        parts = json.loads(_unpack_text(unpacker.decompress(raw[_DIGEST_BYTES:], _MAX_CHARS)))
     except (ValueError, IndexError, binascii.Error, zlib.error, RecursionError):
         return None
     if not isinstance(parts, list) or len(parts) != _PART_COUNT:
@@ -167,6 +169,36 @@ def _unpack_digits(packed: bytes) -> bytes:
             text += sign
         at = end
     return bytes(text)
+
+
+# A position of the library: a digest and JSON in base64, which hardly can be compressed.
+_INNER_PATTERN = re.compile(rb'"([\w-]{8})((?:eyJ|W)[\w-]+)"', re.ASCII)
+_PACKED_INNER_PATTERN = re.compile(rb"\x03(.{8})([^\x04]*)\x04")
+
+
+def _pack_text(text: bytes) -> bytes:
+    """Return JSON with inner positions decoded, and with digits as bytes."""
+    return _pack_digits(_INNER_PATTERN.sub(_pack_inner, text))
+
+
+def _pack_inner(match: re.Match[bytes]) -> bytes:
+    try:
+        inner = urlsafe_b64decode(match[2] + b"=" * (-len(match[2]) % 4))
+    except binascii.Error:
+        return match[0]
+    # Any other text that only looks like a position is kept.
+    is_plain = inner.isascii() and inner.decode().isprintable()
+    is_same = is_plain and _unpack_inner(match[1], inner) == match[0]
+    return b"\x03" + match[1] + inner + b"\x04" if is_same else match[0]
+
+
+def _unpack_inner(digest: bytes, inner: bytes) -> bytes:
+    return b'"' + digest + urlsafe_b64encode(inner).rstrip(b"=") + b'"'
+
+
+def _unpack_text(packed: bytes) -> bytes:
+    text = _unpack_digits(packed)
+    return _PACKED_INNER_PATTERN.sub(lambda match: _unpack_inner(match[1], match[2]), text)
 
 
 @lru_cache

@@ -203,3 +203,34 @@ def test_cursor_keeps_ids_of_any_bytes(data):
     cursor = PagedQuery("sessions_list", {"query": "\x01" + ids[0]}, 0.0).make_cursor(ids)
     parsed = parse_cursor("sessions_list", cursor, Any)
     assert (parsed.query, parsed.place) == ({"query": "\x01" + ids[0]}, ids)
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=20), st.lists, max_leaves=8))
+def test_cursor_keeps_inner_positions(position):
+    inner = cursors.encode_cursor("changes", None, {"after": position})
+    outer = PagedQuery("events_wait", {"session": inner[:40]}, 0.0)
+    places = {"own": [None, inner, "", 0], "x": [None, cursors.encode_cursor("a", 1, position)]}
+    assert parse_cursor("events_wait", outer.make_cursor(places), Any).place == places
+
+
+@pytest.mark.requirement("serving:cursors")
+@pytest.mark.parametrize(
+    "text", ["abcdefghWyJ4Il0", "abcdefgheyJ", "abcdefghWyJ4Il", "abcdefghWwAA"]
+)
+def test_cursor_keeps_texts_like_positions(text):
+    cursor = PagedQuery("sessions_list", {"query": text}, 0.0).make_cursor(text)
+    parsed = parse_cursor("sessions_list", cursor, Any)
+    assert (parsed.query, parsed.place) == ({"query": text}, text)
+
+
+@pytest.mark.requirement("serving:cursors")
+async def test_event_cursor_is_short(call, db):
+    for number in range(6):
+        db.append_message(
+            f"20261120_08000{number}_5e1f0a{number}b", "user", "hello", create={"source": "cli"}
+        )
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    assert len(cursor) <= 320
+    db.append_message("later", "user", "hello", create={"source": "cli"})
+    events = (await call("events_wait", cursor=cursor, timeout_s=0))["events"]
+    assert {event["session_id"] for event in events} == {"later"}
