@@ -21,6 +21,7 @@ from tests.bench.rows import Answer, BenchRow
 from tests.bench.serving import EMPTY_CALL, StdioServer, ToolCall
 
 _PAGE_SIZE = 50
+_LIST_MS, _PAGE_MS = 1.5, 1.5
 _WARM_UP = 3
 _MIN_RUNS = 5
 
@@ -96,11 +97,9 @@ WireCalls = dict[str, tuple[float | None, list[ToolCall]]]
 
 
 def _make_own_calls(home: Path, built: BuiltHome) -> WireCalls:
-    calls: WireCalls = {
-        "list newest 20": (rows.LIST_MS, [ToolCall("sessions_list", {"limit": 20})])
-    }
+    calls: WireCalls = {"list newest 20": (_LIST_MS, [ToolCall("sessions_list", {"limit": 20})])}
     for session, count in dict([built.ordinary, built.longest]).items():
-        most = rows.READ_MS if count <= 1000 else rows.READ_LONG_MS
+        most = _PAGE_MS if count <= 1000 else rows.READ_LONG_MS
         last = min(1000, count // _PAGE_SIZE)
         places = {"newest page": {}, "page 1": {"after": 0}}
         if last > 1:
