@@ -326,11 +326,13 @@ def _list_open_files(pid: int, names: set[str]) -> set[tuple[int, int]]:
     file_ids = set()
     with os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
-            with suppress(FileNotFoundError):
+            try:
                 # The name first: the target of a link may be on a mount that does not respond.
-                if os.path.basename(os.readlink(entry.path)) in names:  # noqa: PTH115, PTH119 -- hot
+                if os.readlink(entry.path).rpartition("/")[2] in names:  # noqa: PTH115 -- hot
                     file = os.stat(entry.path)  # noqa: PTH116 -- hot
                     file_ids.add((file.st_dev, file.st_ino))
+            except FileNotFoundError:
+                continue
     return file_ids
 
 
