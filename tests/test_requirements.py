@@ -25,7 +25,10 @@ def required_names() -> list[str]:
 
 def marked_names(path: Path) -> Iterator[str]:
     """Yield the requirement of every marked test in a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    code = path.read_text(encoding="utf-8")
+    if "requirement" not in code:
+        return  # a file without marks need not be parsed
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for decorator in node.decorator_list:
                 match decorator:
