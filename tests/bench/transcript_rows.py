@@ -202,6 +202,7 @@ def _make_bound_rows(name: str, figures: Figures) -> Iterator[BenchRow]:
             better=None,
             target=f"<= {most:g} {unit}",
             reached=figures[key] <= most,
+            note=f"{figures['longest cpu s']:.3g} s of processor time" if unit == "s" else "",
         )
 
 
