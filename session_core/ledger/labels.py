@@ -176,6 +176,8 @@ class Labels:
     def restore(self, batch_id: str, *, client: str) -> LabelRestore:
         """Undo an edit; a session that was edited again since keeps its label.
 
+        If that is every session, nothing is undone and the batch can be undone later.
+
         Raises:
             NotFound: the batch does not exist.
             Conflict: it was undone or has expired.
@@ -193,6 +195,8 @@ class Labels:
                 (skipped if reverted is None else restored).append(change.session_id)
                 if reverted is not None:
                     _write_label(rows, store, change.session_id, reverted)
+            if not restored:
+                return LabelRestore(store, (), tuple(skipped))
             now = self._clock()
             rows.run_change(SQL["mark_undone"], (now, batch_id))
             counts = {"batch": batch_id, "restored": len(restored), "skipped": len(skipped)}

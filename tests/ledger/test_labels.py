@@ -94,12 +94,11 @@ def test_labels_survive_rebuild_of_index(desk):
 
 
 @pytest.mark.requirement("transcripts:labels")
-def test_unindexed_sessions_show_labels(desk, monkeypatch):
+def test_unindexed_sessions_show_labels(desk):
     desk.edit("one", title="Seen", pinned=True)
     desk.edit("two", archived=True)
     for path in desk.tree.state.glob("index-*"):
         path.unlink()
-    monkeypatch.setattr("session_core.transcripts.store._LIST_REFRESH_S", 0.0)
     with desk.tree.open_store() as anew:
         (row,) = anew.list_sessions().items
         assert anew.measure_share() < 1.0  # the other one is not indexed
@@ -132,6 +131,15 @@ def test_undo_skips_values_edited_since(desk):
     desk.edit("one", title="Second")
     assert desk.labels.restore(first, client="test").skipped == ("one",)
     assert desk.get("one").title == "Second"
+
+
+def test_skipped_undo_is_not_used_up(desk):
+    first = desk.edit("one", title="First")
+    second = desk.edit("one", title="Second")
+    assert desk.labels.restore(first, client="test").restored == ()
+    desk.labels.restore(second, client="test")
+    assert desk.labels.restore(first, client="test").restored == ("one",)
+    assert desk.get("one").title is None
 
 
 def test_undo_keeps_other_values(desk):

@@ -6,13 +6,16 @@ reported and never replaced. Removed bytes are overwritten.
 
 from __future__ import annotations
 
+import os
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
+from session_core.errors import StorageError
 from session_core.state import sql_blocks
 from session_core.transcripts.index import make_private_folder, translate_errors, truncate_log
 
@@ -101,16 +104,21 @@ class KeptDatabase:
     def _open_reader(self) -> _sqlite3.Connection:
         if self._reader is None:
             with self._writing:
-                self._open_writer()  # a file without a schema was left by a kill
-            self._reader = self._connect()
+                self._open_writer()
+            self._reader = self._connect(self.path)
             self._reader.execute("PRAGMA query_only=1")
         return self._reader
 
     def _open_writer(self) -> _sqlite3.Connection:
         if self._writer is None:
             make_private_folder(self.path.parent)
-            writer = self._connect()
+            if not self.path.exists():
+                self._create_file()
+            writer = self._connect(self.path)
             try:
+                # The file appears with its tables, so one without them has lost what it had.
+                if writer.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
+                    raise StorageError(f"{_SUBJECT} is damaged; {_REMEDY}")
                 _prepare(writer)
             except BaseException:
                 writer.close()
@@ -118,19 +126,35 @@ class KeptDatabase:
             self._writer = writer
         return self._writer
 
-    def _connect(self) -> _sqlite3.Connection:
-        return _sqlite3.connect(f"{self.path.as_uri()}?mode=rwc", busy_timeout_s=_BUSY_TIMEOUT_S)
+    def _create_file(self) -> None:
+        """Create the file whole; of two processes the first one wins."""
+        new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}.new")
+        try:
+            with closing(self._connect(new)) as db:
+                _prepare(db)
+                _create_tables(db)
+            with suppress(FileExistsError):
+                os.link(new, self.path)
+        finally:
+            for suffix in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{new}{suffix}")  # noqa: PTH108 -- a name with a suffix
+
+    @staticmethod
+    def _connect(path: Path) -> _sqlite3.Connection:
+        return _sqlite3.connect(f"{path.as_uri()}?mode=rwc", busy_timeout_s=_BUSY_TIMEOUT_S)
 
 
 def _prepare(writer: _sqlite3.Connection) -> None:
-    """Set how the file is written, and create its tables."""
+    """Set how the file is written."""
     # Before the first table, since it changes how pages are laid out.
     writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
     writer.execute("PRAGMA journal_mode=WAL")
     writer.execute("PRAGMA synchronous=FULL")
     writer.execute("PRAGMA secure_delete=ON")
-    if writer.execute("PRAGMA user_version").fetchone()[0] == LAYOUT:
-        return
+
+
+def _create_tables(writer: _sqlite3.Connection) -> None:
     writer.execute("BEGIN IMMEDIATE")
     try:
         for statement in _SCHEMA:

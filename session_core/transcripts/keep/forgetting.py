@@ -100,9 +100,13 @@ class Forgetting:
         plan = self._describe(target, handle, expires_at)
         first = "" if target.first is None else target.first["native_id"]
         ids = [WHOLE_STORE] if target.first is None else target.native_ids
+        heirs = {} if target.first is None else self._find_heirs(target)
         with self._database.open_transaction() as db:
             if target.first is None and not _list_kept(db, target.store) <= {*target.native_ids}:
                 raise _make_changed(target)
+            for (root, path), heir in heirs.items():
+                values = (heir, advance(db, "change"), target.store, root, path)
+                db.execute(SQL["set_sidecar_session"], values)
             for native_id in ids:
                 _remove_session(db, target.store, native_id)
                 exclusion = (target.store, native_id, "" if native_id == first else first)
@@ -175,6 +179,27 @@ class Forgetting:
             rows += [other for other in more if other["id"] not in known]
             known |= {other["id"] for other in more}
         return rows
+
+    def _find_heirs(self, target: _Target) -> dict[tuple[str, str], str]:
+        """Return the sidecars that sessions outside of the target use too, each with one of them.
+
+        Sessions of a project may share one, and its copy names the first of them.
+        """
+        forgotten = set(target.native_ids)
+        heirs: dict[tuple[str, str], str] = {}
+        for root in self._indexer.catalog.roots.values():
+            if not root.has_store(target.store):
+                continue
+            copies = self._copies.list_copies(root.root.path, target.store)
+            for path in [path for path, copy in copies.items() if copy.kind == "file"]:
+                file = root.match_file(path)
+                if file is None or file.session_id in forgotten:
+                    continue
+                for sidecar in file.sidecars:
+                    copy = copies.get(sidecar)
+                    if copy is not None and copy.session_id in forgotten:
+                        heirs[copy.root, sidecar] = file.session_id
+        return heirs
 
     def _find_forks(self, target: _Target) -> Iterable[str]:
         """Return the sessions outside of the target that begin with a copy of one in it."""

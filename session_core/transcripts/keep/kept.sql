@@ -109,6 +109,9 @@ SET store = ?, root = ?, path = ?, session_id = ?, kind = ?, device = ?, inode =
     is_whole = ?, is_unchecked = ?, kept_at = ?, change = ?
 WHERE id = ?
 
+-- name: set_sidecar_session
+UPDATE copies SET session_id = ?, change = ? WHERE store = ? AND root = ? AND path = ? AND kind = 'sidecar'
+
 -- name: delete_copy
 DELETE FROM copies WHERE id = ?
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -151,6 +152,45 @@ def test_damaged_exclusions_bring_nothing_back(tree: ClaudeTree, store: Transcri
         assert "is damaged" in str(anew.problem)
         (coverage,) = anew.measure_coverage()
         assert coverage.problem == str(anew.problem)
+
+
+@pytest.mark.requirement("transcripts:forget")
+@pytest.mark.parametrize("content", [b"", b"\0" * 4096])
+def test_emptied_exclusions_bring_nothing_back(tree, store, content):
+    forget(store, "one")
+    store.close()
+    (kept,) = tree.state.glob("kept-*.db")
+    for path in tree.state.glob("kept-*.db-*"):
+        path.unlink()
+    kept.write_bytes(content)
+    with tree.open_store() as anew:
+        with suppress(StorageError):
+            index_all(anew)
+        assert anew.get_session("one") is None
+        assert anew.search(SECRET).hits == []
+        assert anew.problem is not None
+        assert kept.read_bytes() == content
+
+
+def test_shared_sidecar_outlives_forgotten_session(tmp_path: Path):
+    project = tmp_path / ".gemini/tmp/shop"
+    (project / "chats").mkdir(parents=True)
+    (project / ".project_root").write_text("/src/shop")
+    for name in ("aaaaaaaa", "bbbbbbbb"):
+        line = {"id": "m1", "type": "user", "content": f"work of {name}"}
+        path = project / f"chats/session-2026-10-09T12-00-{name}.jsonl"
+        path.write_text(json.dumps(line) + "\n")
+    with TranscriptStore(tmp_path / "state", environ={"HOME": str(tmp_path)}) as store:
+        store.keep.turn_on()
+        update(store)
+        shutil.rmtree(project)
+        forget(store, "aaaaaaaa")
+        store.rebuild()
+        index_all(store)
+        assert store.get_session("aaaaaaaa") is None
+        assert store.get_session("bbbbbbbb").project == "/src/shop"
+        forget(store, "bbbbbbbb")
+    assert find_traces(tmp_path / "state", "/src/shop") == []
 
 
 def test_store_comes_back_without_forgotten_session(store: TranscriptStore):
