@@ -1,19 +1,32 @@
-"""The change feed of transcripts: messages and sessions that agents append."""
+"""The change feed of transcripts: messages and sessions that agents append, and our titles.
+
+What agents append has a durable cursor. Our titles are compared with those of the last look, so
+their events are known to this process only, as those of a home.
+"""
 
 from __future__ import annotations
 
+import secrets
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mcp_serve import render
+from mcp_serve.arguments import format_time
 from mcp_serve.feed import EventPosition, FeedResult, FeedState, render_event
 from mcp_serve.progress import LOOKS, run_in_thread
+from session_core import NotFound, SessionError
 
 if TYPE_CHECKING:
     from mcp_serve.transcripts import ServedTranscripts
     from session_core.types import SessionEvent
 
 _POLL_INTERVAL_S = 0.2
+_MAX_EVENTS = 1000
 
 
 class TranscriptFeed:
@@ -23,9 +36,14 @@ class TranscriptFeed:
         self._store = store
         self._turn = anyio.Lock()
         self._noticed: str | None = None
+        self._lock = threading.Lock()
+        self._run = secrets.token_hex(4)
+        self._titles: Mapping[tuple[str, str], str] | None = None
+        self._passing: deque[tuple[int, dict[str, Any]]] = deque(maxlen=_MAX_EVENTS)
+        self._number = 0
         # Number of changes noticed so far.
         self.commits = 0
-        # Titles are not compared: they change with the messages of their session.
+        # Rows are not compared: those of agents change with the messages of their session.
         self.seen: FeedState | None = None
 
     async def wait_for_commit(self, commits: int) -> None:
@@ -40,7 +58,8 @@ class TranscriptFeed:
         if self._noticed is None:
             self._check_for_change()
         cursor = self._store.library.read_changes(session=session).cursor
-        return EventPosition(session, cursor, "", 0)
+        self._compare_titles()
+        return EventPosition(session, cursor, self._run, self._number)
 
     def read_events(self, position: EventPosition, limit: int) -> FeedResult:
         """Return the events since a position."""
@@ -49,7 +68,56 @@ class TranscriptFeed:
                 position.stored, session=position.session, limit=limit
             )
             events = [self._render_event(event) for event in page.events]
-        return FeedResult(events, EventPosition(position.session, page.cursor, "", 0), page.gap)
+        self._compare_titles()
+        passing, number = self._list_passing_events(position, limit - len(events))
+        following = EventPosition(position.session, page.cursor, self._run, number)
+        return FeedResult(events + passing, following, page.gap)
+
+    def _list_passing_events(
+        self, position: EventPosition, room: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Return changes of titles that this process has seen since a position."""
+        if position.run != self._run:
+            return [], self._number
+        events: list[dict[str, Any]] = []
+        number = position.number
+        for event_number, event in list(self._passing):
+            if event_number > position.number and position.session in (None, event["session_id"]):
+                if len(events) >= room:
+                    return events, number
+                events.append(event)
+            number = max(number, event_number)
+        return events, number
+
+    def _compare_titles(self) -> bool:
+        """Note the titles of ours that have changed; return True if there are any."""
+        with self._lock:
+            try:
+                titles = self._store.labels.list_titles(self._store.names)
+            except SessionError:
+                return False  # a damaged file is reported by the next edit
+            before, self._titles = self._titles, titles
+            if before is None or before == titles:
+                return False
+            for store, session_id in sorted(before.keys() | titles.keys()):
+                if before.get((store, session_id)) != titles.get((store, session_id)):
+                    self._number += 1
+                    self._passing.append((self._number, self._make_event(store, session_id)))
+            return True
+
+    def _make_event(self, store: str, session_id: str) -> dict[str, Any]:
+        title = None
+        with suppress(NotFound):  # an empty title of ours shows that of the agent
+            title = self._store.summarize_session(session_id).title
+        return {
+            "type": "title_changed",
+            "at": format_time(self._store.now()),
+            "session_id": session_id,
+            **render.drop_empty(
+                store=self._store.find_row_store(store),
+                title=render.render_line(self._store, title),
+            ),
+        }
 
     def _render_event(self, event: SessionEvent) -> dict[str, Any]:
         source = self._store.summarize_session(event.session_id).source
@@ -60,6 +128,6 @@ class TranscriptFeed:
 
     def _check_for_change(self) -> None:
         cursor = self._store.library.read_changes(self._noticed, limit=1).cursor
-        if cursor != self._noticed:
+        if self._compare_titles() or cursor != self._noticed:
             self._noticed = cursor
             self.commits += 1

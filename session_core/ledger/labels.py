@@ -144,6 +144,12 @@ class Labels:
         wanted = Label(None if title is None else titles.clean_title(title) or "", archived, pinned)
         return self._file.read(lambda rows: tuple(_find_changes(rows, sessions, wanted)))
 
+    def list_titles(self, stores: Sequence[str]) -> dict[tuple[str, str], str]:
+        """Return the titles of ours in some stores, by store and session."""
+        values = (json.dumps(list(stores)),)
+        rows = self._file.read(lambda handle: handle.fetch_tuples(SQL["list_titles"], values))
+        return {(store, session_id): title for store, session_id, title in rows}
+
     def get_batch(self, batch_id: str) -> Batch:
         """Return a batch, also one that was undone.
 

@@ -1,6 +1,10 @@
 -- name: get_label
 SELECT title, archived, pinned FROM labels WHERE store = ? AND session_id = ?
 
+-- name: list_titles
+SELECT store, session_id, title FROM labels
+WHERE title IS NOT NULL AND store IN (SELECT value FROM json_each(?))
+
 -- name: put_label
 INSERT OR REPLACE INTO labels (title, archived, pinned, store, session_id) VALUES (?, ?, ?, ?, ?)
 

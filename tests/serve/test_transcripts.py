@@ -392,6 +392,24 @@ async def test_session_events_follow_one_transcript(call, tree):
     assert found["events"] == []
 
 
+@pytest.mark.requirement("transcripts:labels")
+async def test_changed_title_is_an_event(call):
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    batch = (await call("sessions_edit", sessions=[CLAUDE], title="The ledger"))["batch"]
+    answer = await call("events_wait", cursor=cursor, timeout_s=20)
+    (event,) = answer["events"]
+    assert (event["type"], event["session_id"], event["title"], event["store"]) == (
+        *("title_changed", CLAUDE, "The ledger"),
+        "claude-code",
+    )
+    await call("sessions_restore", batch=batch)
+    (event,) = (await call("events_wait", cursor=answer["cursor"], timeout_s=20))["events"]
+    assert (event["type"], event["session_id"]) == ("title_changed", CLAUDE)
+    one = await call("events_wait", session=CODEX, timeout_s=0)
+    await call("sessions_edit", sessions=[CLAUDE], title="Another")
+    assert (await call("events_wait", cursor=one["cursor"], timeout_s=0))["events"] == []
+
+
 async def test_resources_name_transcripts(client):
     listed = (await client.list_resources()).resources
     named = {resource.name: str(resource.uri) for resource in listed}

@@ -116,9 +116,7 @@ class KeptDatabase:
                 self._create_file()
             writer = self._connect(self.path)
             try:
-                # The file appears with its tables, so one without them has lost what it had.
-                if writer.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
-                    raise StorageError(f"{_SUBJECT} is damaged; {_REMEDY}")
+                _require_tables(writer)
                 _prepare(writer)
             except BaseException:
                 writer.close()
@@ -152,6 +150,12 @@ def _prepare(writer: _sqlite3.Connection) -> None:
     writer.execute("PRAGMA journal_mode=WAL")
     writer.execute("PRAGMA synchronous=FULL")
     writer.execute("PRAGMA secure_delete=ON")
+
+
+def _require_tables(writer: _sqlite3.Connection) -> None:
+    """Refuse a file without tables: it appears with them, so it has lost what it had."""
+    if writer.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
+        raise StorageError(f"{_SUBJECT} is damaged; {_REMEDY}")
 
 
 def _create_tables(writer: _sqlite3.Connection) -> None:
