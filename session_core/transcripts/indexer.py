@@ -30,6 +30,9 @@ _PART_BYTES = 5_000_000
 
 _LOOK_S = 2.0
 MIN_WORN_MESSAGES = 20_000
+SESSION_S = 2.0
+"""How long a call reads the session that it is about; the rest of its page is read in place."""
+
 _MAX_SLICE_FILES = 500
 _MAX_WAIT_S = 2.0
 """How long a call reads what was written lately: a burst of gigabytes may exceed it."""
@@ -124,14 +127,15 @@ class Indexer:
             return max(0.0, 1.0 - left / total) if total else 1.0
 
     def read_session(self, session_id: str) -> None:
-        """Read the files of one session to their end, if they have something new."""
+        """Read what is new in the files of one session, for a while."""
+        until = time.monotonic() + SESSION_S
         with self._index.writing:
             batch = _Batch(self._writer)
             for due in self.catalog.list_due():
                 file = due.root.match_file(due.path)
                 feed = self.feeds.get(id(due.root))
                 if file is not None and feed is not None and file.session_id == session_id:
-                    self._read_file(feed, due, batch, math.inf, is_history=not due.is_grown)
+                    self._read_file(feed, due, batch, until, is_history=not due.is_grown)
             batch.write()
             self.catalog.load_changes()
 

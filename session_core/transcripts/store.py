@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -37,9 +38,10 @@ from session_core.transcripts.listing import Condition, SummaryRow
 from session_core.transcripts.places import find_index_folder, list_seen_stores, remember_stores
 from session_core.transcripts.raw import RawSource, open_raw_source
 from session_core.transcripts.registry import load_formats
-from session_core.transcripts.roots import AnyFormat, find_roots
+from session_core.transcripts.roots import AnyFormat, find_roots, is_database_format
 from session_core.transcripts.search import TranscriptSearch
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
+from session_core.transcripts.unread import UnreadPart
 from session_core.transcripts.windows import WindowReader, check_window
 from session_core.types import (
     EventPage,
@@ -285,14 +287,46 @@ class TranscriptStore:
         check_limit(limit)
         check_window(before, after, around)
         row = self._require_row(session_id)
+        place = {"before": before, "after": after, "around": around}
+        part = None if row["is_read"] else self._find_unread_part(row)
+        page = None if part is None else part.read_window(**place, limit=limit, roles=roles)
+        if page is not None:
+            return page
         with self._index.open_snapshot():
-            return self._windows.read_window(
-                row, before=before, after=after, around=around, limit=limit, roles=roles, view=view
-            )
+            page = self._windows.read_window(row, **place, limit=limit, roles=roles, view=view)
+        if part is None or page.more_after or (after, around) == (None, None):
+            return page
+        # The index ends here, and the session does not.
+        following = part.read_window(
+            before=None, after=part.first_id - 1, around=None, limit=limit, roles=roles
+        )
+        if page.messages or following is None:
+            return replace(page, more_after=following is not None)
+        return following
+
+    def _find_unread_part(self, row: SummaryRow) -> UnreadPart | None:
+        """Return the part of a long file that is not indexed yet, or None."""
+        place = self._indexer.catalog.find_source(row["source_id"])
+        if place is None or is_database_format(place[0].root.format):
+            return None
+        root, path = place
+        entry = root.entries.get(path)
+        return None if entry is None else UnreadPart(root, path, row, entry.offset)
 
     def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
         """Return a message of a session by its id, or None."""
-        return self._windows.find_message(self._require_row(session_id), message_id)
+        row = self._require_row(session_id)
+        message = self._windows.find_message(row, message_id)
+        if message is None and not row["is_read"]:
+            part = self._find_unread_part(row)
+            page = None
+            if part is not None:
+                page = part.read_window(
+                    before=None, after=message_id - 1, around=None, limit=1, roles=None
+                )
+            found = page.messages[0] if page and page.messages else None
+            message = found if found is not None and found["id"] == message_id else None
+        return message
 
     def find_messages(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], MessageRow]:
         """Return messages by session and message id; those that are gone are left out.

@@ -154,7 +154,7 @@ def test_damaged_exclusions_bring_nothing_back(tree: ClaudeTree, store: Transcri
         assert coverage.problem == str(anew.problem)
 
 
-@pytest.mark.requirement("transcripts:forget")
+@pytest.mark.requirement("transcripts:keep")
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096])
 def test_emptied_exclusions_bring_nothing_back(tree, store, content):
     forget(store, "one")
