@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from mcp_serve import transcripts
 from mcp_serve.server import render_instructions
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import NotFound
-from session_core.transcripts import store
+from session_core.transcripts import indexer, store
 from tests.transcripts.conftest import read_everything
 from tests.transcripts.trees import START, ClaudeTree, format_time, make_line
 
@@ -77,14 +79,23 @@ async def test_list_has_sessions_of_agents(call):
     assert rows[1]["source"] == "claude-code"
 
 
-@pytest.mark.requirement("transcripts:served")
-async def test_search_of_unindexed_transcripts_states_coverage(call, monkeypatch):
+def read_one_file_a_call(tree, monkeypatch):
+    """Let each call read one file, of which many are newer than those of the fixture."""
     monkeypatch.setattr(store, "_REFRESH_S", 0.0)
+    monkeypatch.setattr(indexer, "_MAX_WAIT_S", 0.0)
     monkeypatch.setattr(transcripts, "INDEXING_S", 0.0)
+    for number in range(20):
+        path = tree.write(f"other{number}", ["of no interest"])
+        os.utime(path, (time.time() + 60, time.time() + 60))
+
+
+@pytest.mark.requirement("transcripts:served")
+async def test_search_of_unindexed_transcripts_states_coverage(call, tree, monkeypatch):
+    read_one_file_a_call(tree, monkeypatch)
     found = await call("sessions_search", query="postgres")
     assert found["hits"] == []
-    assert 0.0 <= found["coverage"] < 0.5  # the newest file is read in any case
-    assert f"Only {found['coverage']:.0%} of the transcripts are indexed" in found["note"]
+    assert 0.0 <= found["coverage"] < 1.0  # the newest file is read in any case
+    assert "of the transcripts are indexed yet; repeat the call" in found["note"]
     monkeypatch.setattr(transcripts, "INDEXING_S", 60.0)
     found = await call("sessions_search", query="postgres")
     assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
