@@ -33,8 +33,8 @@ from session_core.types import (
 if TYPE_CHECKING:
     from session_core.state import StoreSearch
 
-INDEXING_S = 2.0
-"""How long a search helps to index what is not indexed yet."""
+INDEXING_S = 1.0
+"""How long a search helps to index what is not indexed yet, before it looks for its own words."""
 
 _SLICE_S = 0.2
 _BY_TITLE = 2

@@ -83,6 +83,10 @@ class StoreBlock(Protocol):
 class StoreSearch(Protocol):
     """One search in one store; it reads in the snapshot that its caller has open."""
 
+    @property
+    def unread_at(self) -> float | None:
+        """The time of the newest part that the search does not see at all, or None."""
+
     def list_terms(self) -> Sequence[str]:
         """Return the words of a question."""
 
@@ -336,10 +340,14 @@ class MergedSearch:
         step = page.matched or page.step
         searched = page.searched_to
         is_known = searched is not None and self._order != "oldest" and last is not None
+        stores = [store for store in self._stores.values() if store is not None]
+        times = [store.unread_at for store in stores if store.unread_at is not None]
+        if searched is not None and is_known:
+            times.append(searched.at_ms / 1000)
         return MergedResult(
             hits,
             self._matched or _MATCHED.get(step, step),  # type: ignore[arg-type]
-            searched.at_ms / 1000 if searched is not None and is_known else None,
+            max(times, default=None),
             last,
         )
 

@@ -89,6 +89,17 @@ class SearchRequest:
         text = self.query.text if self.substring is None else self.substring
         return search_text.fold_text(text)
 
+    def find_needle(self) -> bytes:
+        """Return a piece of ASCII text that matches most likely contain, or nothing."""
+        if self.substring is not None:
+            words = [word for word in self.literal.split() if word.isalnum()]
+        else:
+            leaves = queries.iter_leaves(self.query.node)
+            found = [word for leaf in leaves for word in leaf.words]
+            words = [word for word in found if not queries.is_stop_word(word)] or found
+        needle = max((word for word in words if word.isascii()), key=len, default="")
+        return needle.encode()
+
     @property
     def where(self) -> str:
         """The conditions in SQL."""

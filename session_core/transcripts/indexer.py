@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from session_core.errors import SessionError
@@ -20,6 +20,7 @@ from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.keep.rows import open_rows, read_session_rows
 from session_core.transcripts.parts import SourcePart
 from session_core.transcripts.roots import Root, is_database_format
+from session_core.transcripts.sources import BLOCK_BYTES
 from session_core.transcripts.writer import IndexWriter
 
 SLICE_BYTES = 8_000_000
@@ -138,6 +139,60 @@ class Indexer:
                     self._read_file(feed, due, batch, until, is_history=not due.is_grown)
             batch.write()
             self.catalog.load_changes()
+
+    def read_matching(self, needle: bytes, budget_s: float, scanned: set[str]) -> bool:
+        """Read the unread files that have a piece of text, the newest first, for about the budget.
+
+        `scanned` has the files that were looked at, and gets others; return True if some are left.
+        """
+        until = time.monotonic() + budget_s
+        with self._index.writing:
+            batch, is_left = _Batch(self._writer), False
+            for due in self.catalog.list_due():
+                feed, file = self.feeds.get(id(due.root)), due.root.match_file(due.path)
+                path = f"{due.root.root.path}/{due.path}"
+                if feed is None or file is None or path in scanned:
+                    continue
+                if time.monotonic() >= until:
+                    is_left = True
+                    break
+                # A file that is longer than the budget is looked at once, as far as that goes.
+                scanned.add(path)
+                offset = 0 if due.stored is None else due.stored.offset
+                if self._has_text(path, needle, offset, until, is_zstd=file.is_zstd):
+                    self._read_file(feed, due, batch, until, is_history=not due.is_grown)
+            batch.write()
+            self.catalog.load_changes()
+            for root in self.catalog.roots.values():
+                root.find_differences()
+            return is_left
+
+    def _has_text(
+        self, path: str, needle: bytes, offset: int, until: float, *, is_zstd: bool
+    ) -> bool:
+        """Return True if the bytes from an offset on have a piece of text, in any case."""
+        overlap = len(needle) - 1
+        try:
+            with self.catalog.copies.open_source(path, is_zstd=is_zstd) as source:
+                while data := source.read(offset, BLOCK_BYTES):
+                    if needle in data.lower():
+                        return True
+                    if len(data) <= overlap or time.monotonic() >= until:
+                        return False
+                    offset += len(data) - overlap
+        except OSError:
+            return False
+        return False
+
+    def find_unread_time(self, scanned: Collection[str]) -> float | None:
+        """Return the time of the newest file that was neither read nor scanned, or None."""
+        with self._index.writing:
+            times = [
+                due.identity.mtime_ns / 1e9
+                for due in self.catalog.iterate_due()
+                if not due.is_grown and f"{due.root.root.path}/{due.path}" not in scanned
+            ]
+        return max(times, default=None)
 
     def renew_session(self, root: RootCatalog, path: str, session_id: str) -> bool:
         """Read a session of a database again; return False if the index is behind the database.

@@ -90,8 +90,15 @@ class SearchBlock:
 class TranscriptSearch(CandidateReader):
     """One search in the transcripts, in the snapshot that its caller has open."""
 
-    def __init__(self, index: Index, windows: WindowReader, request: SearchRequest) -> None:
+    def __init__(
+        self,
+        index: Index,
+        windows: WindowReader,
+        request: SearchRequest,
+        unread_at: float | None = None,
+    ) -> None:
         super().__init__(index, windows)
+        self.unread_at = unread_at
         self._request = request
         self._weights: Mapping[str, float] | None = None
         self._blocks: list[_Block] | None = None

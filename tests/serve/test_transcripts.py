@@ -92,14 +92,27 @@ def read_one_file_a_call(tree, monkeypatch):
 @pytest.mark.requirement("transcripts:served")
 async def test_search_of_unindexed_transcripts_states_coverage(call, tree, monkeypatch):
     read_one_file_a_call(tree, monkeypatch)
+    monkeypatch.setattr(store, "SCAN_S", 0.0)
     found = await call("sessions_search", query="postgres")
     assert found["hits"] == []
+    assert found["searched_back_to"] is not None
     assert 0.0 <= found["coverage"] < 1.0  # the newest file is read in any case
     assert "of the transcripts are indexed yet; repeat the call" in found["note"]
     monkeypatch.setattr(transcripts, "INDEXING_S", 60.0)
     found = await call("sessions_search", query="postgres")
     assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
     assert "note" not in found
+
+
+@pytest.mark.requirement("transcripts:bounded")
+async def test_search_scans_unindexed_files(call, tree, monkeypatch):
+    read_one_file_a_call(tree, monkeypatch)
+    found = await call("sessions_search", query="chose Postgres")
+    assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
+    assert found["coverage"] < 1.0  # the files without the words are still to be indexed
+    assert found["searched_back_to"] is None
+    found = await call("sessions_search", query="zyzzyva")
+    assert (found["hits"], found["searched_back_to"]) == ([], None)
 
 
 @pytest.mark.requirement("transcripts:served")

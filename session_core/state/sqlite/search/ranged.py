@@ -118,6 +118,7 @@ class RangedSearch:
         self._request = request
         self._run: RangedRun | None = None
         self._weights: Mapping[str, float] | None = None
+        self.unread_at: float | None = None
         # A read-only store cannot update the index; a search reads what it lacks.
         if not store.read_only and store.read(fts.is_behind):
             store.update_search_index()
