@@ -9,6 +9,7 @@ import pytest
 
 from session_core import StateDatabase
 from tests.contract.engines import ENGINES, FEATURES, MAIN_ENGINES, Engine, ForeignWriter
+from tests.thorough import mark_thorough
 
 Open = Callable[[], StateDatabase]
 
@@ -25,7 +26,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     needs = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
     assert needs <= FEATURES.keys(), f"unknown features: {needs - FEATURES.keys()}"
     names = [name for name in names if needs <= ENGINES[name].features]
-    metafunc.parametrize("engine", names, indirect=True, scope="session")
+    # These tests take many statements, each of which is a message to the server.
+    is_costly = any(metafunc.definition.iter_markers("costly"))
+    engines = [mark_thorough(name) if is_costly and name == "postgres" else name for name in names]
+    metafunc.parametrize("engine", engines, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

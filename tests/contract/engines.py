@@ -9,12 +9,13 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import pytest
 
@@ -52,6 +53,7 @@ FEATURES = {
     "foreign columns": "other programs may add columns",
     "foreign tables": "other programs may add tables",
     "processes": "another process may open the database",
+    "own file": "the home is a file, whose size shows what it holds",
     "restored files": "a file may be replaced by an older copy of itself",
 }
 
@@ -199,6 +201,78 @@ def name_memory(home: Path) -> str:
     return f":memory:{home}"
 
 
+@dataclass(frozen=True)
+class Postgres:
+    """A home in the PostgreSQL server of the test run, named by its folder."""
+
+    name: str = "postgres"
+
+    def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
+        """Open the database; every call returns an instance of its own."""
+        from session_core.state.postgres.session_db import PostgresDB  # noqa: PLC0415 -- an extra
+
+        return PostgresDB(self._get_address(home), patience_s=patience_s)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What some tests need of an engine: the schema of PostgreSQL is ours alone."""
+        return frozenset({"processes"})
+
+    def make_foreign_writer(self, home: Path) -> ForeignWriter:
+        """Return a writer on the database of a folder."""
+        from session_core.state.postgres.connections import PostgresStore  # noqa: PLC0415 -- an extra
+
+        return PostgresForeignWriter(lambda: PostgresStore(self._get_address(home)))
+
+    def _get_address(self, home: Path) -> str:
+        from tests import postgres_server  # noqa: PLC0415 -- an extra
+
+        return f"{postgres_server.get_address()}&home={quote(str(home))}"
+
+
+@dataclass(frozen=True)
+class PostgresForeignWriter:
+    """Changes rows through the views of a home, without the engine's operations."""
+
+    open_store: Callable[[], Any]
+
+    def insert_row(self, table: str, **values: Any) -> None:
+        """Insert a row."""
+        marks = ", ".join("?" * len(values))
+        self._run(f"INSERT INTO {table} ({raw.join_columns(values)}) VALUES ({marks})", values)  # noqa: S608 -- names of the tests
+
+    def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
+        """Set columns of rows; return their number."""
+        changes = ", ".join(f"{name} = ?" for name in values)
+        sql = f"UPDATE {table} SET {changes} WHERE {raw.build_condition(where)}"  # noqa: S608 -- names of the tests
+        return self._run(sql, values, where)
+
+    def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
+        """Delete rows; return their number."""
+        return self._run(f"DELETE FROM {table} WHERE {raw.build_condition(where)}", where)  # noqa: S608 -- names of the tests
+
+    def add_column(self, table: str, column: str, declaration: str) -> None:
+        """Refuse: the schema is ours."""
+        raise NotImplementedError
+
+    def add_notes_table(self) -> None:
+        """Refuse: the schema is ours."""
+        raise NotImplementedError
+
+    def reset_message_ids(self, last_id: int) -> None:
+        """Refuse: ids come from a sequence."""
+        raise NotImplementedError
+
+    def _run(self, sql: str, *values: Mapping[str, Any]) -> int:
+        bound = [value for mapping in values for value in mapping.values()]
+        store = self.open_store()
+        try:
+            changed: int = store.write(lambda handle: handle.run_change(sql, bound))
+        finally:
+            store.close()
+        return changed
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -207,9 +281,10 @@ ENGINES: dict[str, Engine] = {
         Sqlite("sqlite-hermes", 22),
         Sqlite("sqlite-hermes-16", 16),
         Sqlite("sqlite-hermes-30", 30),
+        Postgres(),
     )
 }
-MAIN_ENGINES = ("sqlite", "memory", "sqlite-hermes")
+MAIN_ENGINES = ("sqlite", "memory", "sqlite-hermes", "postgres")
 """The engines that run every test; the others run the tests marked `schemas`."""
 
 

@@ -166,6 +166,7 @@ def test_prune_keeps_ghost_with_self_parent(db: StateDatabase, foreign: ForeignW
     assert list_ids(db) == {"loop"}
 
 
+@pytest.mark.costly
 def test_prune_deletes_hundreds_of_ghosts(db: StateDatabase) -> None:
     with db.transaction():
         for number in range(450):

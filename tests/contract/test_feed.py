@@ -255,6 +255,7 @@ def test_feed_reports_end_after_first_cursor(db: StateDatabase, foreign: Foreign
     assert [event.session_id for event in db.read_changes(one).events] == ["a"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("at", [-1.0, 1e9])
 def test_feed_omits_ends_before_first_cursor(
     db: StateDatabase, foreign: ForeignWriter, at: float
@@ -280,6 +281,7 @@ def test_feed_handles_end_in_future(db: StateDatabase, foreign: ForeignWriter) -
     assert [event.session_id for event in page.events + following.events] == ["a", "b"]
 
 
+@pytest.mark.costly
 def test_feed_reports_simultaneous_ends_once(db: StateDatabase, foreign: ForeignWriter) -> None:
     with db.transaction():
         for number in range(900):

@@ -398,6 +398,7 @@ def test_index_merge_finishes_without_changing_results(db: StateDatabase) -> Non
 
 
 @pytest.mark.requirement("maintenance:merging")
+@pytest.mark.needs("own file")
 def test_vacuum_changes_only_file_size(db: StateDatabase) -> None:
     for number in range(20):
         fill_session(db, f"s{number}", 30)

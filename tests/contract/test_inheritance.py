@@ -179,6 +179,7 @@ def test_cycle_without_folder_is_listed(db: StateDatabase, foreign: ForeignWrite
     assert db.find_sessions(SessionFilter(project="/srv", status="all")) == ["a", "b"]
 
 
+@pytest.mark.costly
 @pytest.mark.requirement("homes:inheritance")
 def test_long_chain_inherits_from_root(db: StateDatabase) -> None:
     with db.transaction():

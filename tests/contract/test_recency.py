@@ -100,6 +100,7 @@ def write_and_roll_back(db: StateDatabase, step: Step) -> None:
         db.list_sessions()
 
 
+@pytest.mark.costly
 @pytest.mark.requirement("lists:stale")
 @settings(max_examples=15, deadline=None)
 @given(count=st.sampled_from([3, 198, 215]), steps=st.lists(STEPS, min_size=3, max_size=12))
@@ -125,6 +126,7 @@ def test_recent_list_matches_full_scan(
         db.close()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["clear", "replace"])
 def test_recent_list_orders_cleared_session_by_start(
     db: StateDatabase, other: StateDatabase, how: str
@@ -143,6 +145,7 @@ def test_recent_list_orders_cleared_session_by_start(
     check_list(db, model)
 
 
+@pytest.mark.costly
 def test_recent_list_handles_thousands_of_foreign_messages(
     db: StateDatabase, other: StateDatabase
 ) -> None:
@@ -167,6 +170,7 @@ def test_recent_list_shows_changes_inside_transaction(
     assert list_session_ids(other) == list_session_ids(db) == ["a", "b"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("inner", [False, True])
 def test_recent_list_forgets_rolled_back_changes(db: StateDatabase, inner: bool) -> None:
     model = Model()

@@ -366,6 +366,7 @@ def expect_message(message: Message) -> tuple[Any, ...]:
     return (message.id, message.role, message.content, message.at, *flags)
 
 
+@pytest.mark.costly
 @pytest.mark.requirement("machine:any")
 @pytest.mark.timeout(300)
 def test_database_matches_model_after_random_steps(engine: Engine) -> None:

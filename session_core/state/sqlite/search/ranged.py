@@ -340,7 +340,7 @@ class RangedRun(SearchRun):
         """
         if message_id not in self._times:
             latest = (self.request.moment or 0) * 1000 + _CLOCK_SLACK_MS
-            rows = self.handle.connection.execute(_TIME_SQL, (message_id,))
+            rows = self.handle.iterate(_TIME_SQL, (message_id,))
             times = (row[0] for row in rows if isinstance(row[0], (int, float)))
             ms = (math.floor(time * 1000) for time in times if abs(time) < LAST_MS / 1000 - 1)
             self._times[message_id] = next((time for time in ms if time <= latest), None)

@@ -1,0 +1,1 @@
+"""The state engine over PostgreSQL."""

@@ -1,0 +1,337 @@
+"""A connection to PostgreSQL that runs the statements of the engines, and its errors.
+
+The operations of both engines are the same code; they name their statements. This connection runs
+its own text for a name if `*.sql` of this package has one, and the common text otherwise.
+Placeholders are written as in SQLite (`?` and `:name`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, lru_cache
+from typing import Any, cast
+
+import psycopg
+from psycopg import errors, pq
+
+from session_core.errors import (
+    Busy,
+    Conflict,
+    Corrupt,
+    Denied,
+    InvalidInput,
+    SessionError,
+    StorageError,
+    StorageFull,
+)
+from session_core.state import sql_blocks
+from session_core.state.postgres import fts, stored_text
+from session_core.state.query import Node
+from session_core.state.sql_blocks import SqlBlock
+from session_core.state.sqlite.connection import Connection, Params
+from session_core.types import RawText
+
+_PACKAGE = "session_core.state.postgres"
+_LEAST_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
+_INSERT_ROWS = 200
+"""Messages in one statement, which bounds its length."""
+
+_UNKNOWN_OID = 705
+"""The type of a text whose type the server has not decided."""
+
+_TABLES = (
+    "sessions",
+    "messages",
+    "session_model_usage",
+    "state_meta",
+    "gateway_routing",
+    "compression_locks",
+    "ms_session_state",
+    "ms_shared_state",
+)
+_UNIQUE_COLUMNS = {"session_rows_title": "sessions.title", "session_rows_pkey": "sessions.id"}
+"""Which column a unique index keeps unique, as SQLite names it."""
+
+_PLACEHOLDER = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | :: | \? | :([a-z_]\w*) | %""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_MESSAGE_INSERT = re.compile(r'INSERT INTO "?messages"?\s', re.IGNORECASE)
+
+
+class PostgresConnection(Connection):
+    """One connection of the pool, for the time of one transaction."""
+
+    queues_texts = True
+    has_row_ids = False
+    has_foreign_keys = False
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        super().__init__(cast("Any", connection))
+        self.driver = connection
+        self.snapshot = ""
+        """The snapshot of a read-only transaction."""
+        self.change = ""
+        """The id of a changing transaction, by which its outcome can be asked for."""
+        self._changes = 0
+        self._savepoints = 0
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open that was not ended by an error."""
+        return self.driver.info.transaction_status == pq.TransactionStatus.INTRANS
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether this connection has changed a row."""
+        return self._changes > 0
+
+    @property
+    def integrity_error(self) -> type[Exception]:
+        """The error of the driver for a row that a constraint refuses."""
+        return psycopg.IntegrityError
+
+    def describe_refusal(self, error: Exception) -> str:
+        """Return the refusal of a row in the words of SQLite, without stored values."""
+        if isinstance(error, errors.UniqueViolation):
+            name = error.diag.constraint_name or ""
+            return f"UNIQUE constraint failed: {_UNIQUE_COLUMNS.get(name, name)}"
+        if isinstance(error, errors.NotNullViolation):
+            return f"NOT NULL constraint failed: {error.diag.column_name}"
+        return "constraint failed"
+
+    def compose_match(self, node: Node) -> str | None:
+        """Return the `tsquery` of a node, which may find more than the node."""
+        return fts.compose_match(node)
+
+    def resolve(self, block: str) -> str:
+        """Return the text of a block for PostgreSQL."""
+        if isinstance(block, SqlBlock):
+            return _load_own_blocks(block.key[0]).get(block.key[1], block)
+        return block
+
+    def execute(self, sql: str, params: Params = ()) -> psycopg.Cursor[Any]:
+        """Run a statement."""
+        statement = _translate_placeholders(self.resolve(sql))
+        for value in params.values() if isinstance(params, dict) else params:
+            if type(value) is int and not _LEAST_INTEGER <= value <= _MAX_INTEGER:
+                raise OverflowError
+        return self.driver.execute(cast("Any", statement), params)
+
+    def run_script(self, script: str) -> psycopg.Cursor[Any]:
+        """Run several statements without parameters in one round trip."""
+        return self.driver.execute(cast("Any", script))
+
+    def iterate(self, sql: str, params: Params = ()) -> Iterator[tuple[Any, ...]]:
+        """Run a statement and yield its rows."""
+        return iter(self.execute(sql, params))
+
+    def insert(self, sql: str, params: Params = ()) -> int:
+        """Run an INSERT of one row; return the id of a message, 0 for any other row."""
+        self._changes += 1
+        if not _MESSAGE_INSERT.match(sql):
+            self.execute(sql, params)
+            return 0
+        row = self.execute(f"{sql} RETURNING id", params).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def insert_rows(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        """Run an INSERT for several messages, in few statements, and return their ids in order."""
+        ids: list[int] = []
+        begin, _, marks = sql.rpartition(" VALUES ")
+        for start in range(0, len(rows), _INSERT_ROWS):
+            batch = rows[start : start + _INSERT_ROWS]
+            statement = f"{begin} VALUES {', '.join([marks] * len(batch))} RETURNING id"
+            self._changes += 1
+            values = [value for row in batch for value in row]
+            ids += [row[0] for row in self.fetch_tuples(statement, values)]
+        return ids
+
+    def fetch_rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
+        """Run a statement and return its rows as mappings."""
+        cursor = self.execute(sql, params)
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def fetch_row(self, sql: str, params: Params = ()) -> dict[str, Any] | None:
+        """Run a statement and return its first row, or None."""
+        cursor = self.execute(sql, params)
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        return dict(zip([column.name for column in cursor.description or ()], row, strict=True))
+
+    def fetch_tuples(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows as tuples."""
+        return self.execute(sql, params).fetchall()
+
+    def fetch_value(self, sql: str, params: Params = ()) -> Any:
+        """Run a statement and return the first column of its first row, or None."""
+        row = self.execute(sql, params).fetchone()
+        return None if row is None else row[0]
+
+    def run_change(self, sql: str, params: Params = ()) -> int:
+        """Run a change and return the number of affected rows."""
+        self._changes += 1
+        return self.execute(sql, params).rowcount
+
+    def list_columns(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table of the home; return no columns for any other."""
+        if table not in _TABLES:
+            # Asked by name: the engines share the question whether there is an index of our own.
+            return ("words",) if table == "ms_index" else ()
+        columns = self._columns.get(table)
+        if columns is None:
+            rows = self.fetch_tuples(_LIST_COLUMNS, (table,))
+            columns = self._columns[table] = tuple(row[0] for row in rows)
+        return columns
+
+    def list_computed_columns(self, table: str) -> set[str]:  # noqa: ARG002 -- as in SQLite  # noqa: ARG002 -- as in SQLite
+        """Return no columns: none is generated."""
+        return set()
+
+    def expand_sql(self, block: str) -> str:
+        """Return a block with its placeholders replaced by conditions."""
+        return self.resolve(block).format_map(_CONDITIONS)
+
+    def attempt(self) -> AbstractContextManager[None]:
+        """Return a block in which a statement may fail without ending the transaction."""
+        return self._open_savepoint()
+
+    @contextmanager
+    def _open_savepoint(self) -> Iterator[None]:
+        self._savepoints += 1
+        name = f"attempt_{self._savepoints}"
+        self.run_script(f"SAVEPOINT {name}")
+        try:
+            yield
+        except BaseException:
+            if self.driver.info.transaction_status != pq.TransactionStatus.UNKNOWN:
+                self.run_script(f"ROLLBACK TO {name}; RELEASE {name}")
+            raise
+        else:
+            self.run_script(f"RELEASE {name}")
+        finally:
+            self._savepoints -= 1
+
+    def share_schema(self, columns: dict[str, tuple[str, ...]], schema: dict[Any, Any]) -> None:
+        """Use the facts about the schema that other connections have read."""
+        self._columns, self.schema = columns, schema
+
+    def forget_transaction(self) -> None:
+        """Clear all caches but those of the schema, which changes by migrations only."""
+        self.forget_all()
+        self.changed = False
+
+
+_LIST_COLUMNS = """
+SELECT attname FROM pg_attribute
+WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+
+_CONDITIONS = {
+    "like": "ILIKE",
+    "live": "active = 1",
+    "payload_bytes": "coalesce(length(payload_json), 0)",
+    "compacted": "(active = 0 AND compacted = 1)",
+    "visible": "(active = 1 OR (active = 0 AND compacted = 1))",
+}
+
+
+@cache
+def _load_own_blocks(file: str) -> dict[str, SqlBlock]:
+    try:
+        return sql_blocks.load_blocks(file, _PACKAGE)
+    except FileNotFoundError:
+        return {}
+
+
+@lru_cache(maxsize=1024)
+def _translate_placeholders(sql: str) -> str:
+    """Return a statement with the placeholders of psycopg."""
+
+    def replace(match: re.Match[str]) -> str:
+        text = match[0]
+        if text == "?":
+            return "%s"
+        if match[1]:
+            return f"%({match[1]})s"
+        return "" if text.startswith("--") else text.replace("%", "%%")
+
+    return _PLACEHOLDER.sub(replace, sql)
+
+
+def register_texts(connection: psycopg.Connection[Any]) -> None:
+    """Store any text, bytes or flag in a column of text or integers, and read it back."""
+    adapters = connection.adapters
+    adapters.register_dumper(str, stored_text.TextDumper)
+    adapters.register_dumper(bytes, stored_text.BytesDumper)
+    adapters.register_dumper(bool, stored_text.FlagDumper)
+    adapters.register_dumper(RawText, stored_text.RawTextDumper)
+    for name in ("text", "varchar"):
+        adapters.register_loader(name, stored_text.TextLoader)
+    adapters.register_loader(_UNKNOWN_OID, stored_text.TextLoader)
+
+
+_TRANSLATIONS: Sequence[tuple[tuple[type[Exception], ...], type[SessionError], str]] = (
+    (
+        (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected),
+        Busy,
+        "the home is in use by another transaction; let it finish, then try again",
+    ),
+    (
+        (errors.SerializationFailure, errors.TransactionRollback),
+        Busy,
+        "another transaction was first; try again",
+    ),
+    (
+        (errors.DiskFull, errors.OutOfMemory, errors.ProgramLimitExceeded),
+        StorageFull,
+        "the server has no room left; free some space, then try again",
+    ),
+    (
+        (errors.InsufficientPrivilege, errors.InvalidAuthorizationSpecification),
+        Denied,
+        "the role may not do this; check its grants",
+    ),
+    ((errors.ReadOnlySqlTransaction,), Denied, "the server accepts no changes; write to another"),
+    (
+        (errors.DataCorrupted, errors.IndexCorrupted),
+        Corrupt,
+        "the server reports damaged data; restore it from a backup",
+    ),
+    (
+        (errors.UndefinedTable, errors.UndefinedColumn, errors.UndefinedFunction),
+        StorageError,
+        "the schema lacks a table, column or function; run the migrations",
+    ),
+    (
+        (errors.UniqueViolation,),
+        Conflict,
+        "another process stored the same key first; read again",
+    ),
+    (
+        (psycopg.DataError, errors.NotNullViolation, errors.DatatypeMismatch),
+        InvalidInput,
+        "a value is of a type or size that cannot be stored",
+    ),
+    (
+        (psycopg.OperationalError, psycopg.InterfaceError),
+        Busy,
+        "the connection to the server was lost or refused; check the server, then try again",
+    ),
+)
+
+
+def translate_error(error: Exception) -> SessionError:
+    """Return the error of our tree for an error of the driver, whose text may have values."""
+    name = type(error).__name__
+    # An error without a code is of the driver, which has no form for a value.
+    if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+        return InvalidInput("a value is of a type that cannot be stored")
+    for kinds, kind, message in _TRANSLATIONS:
+        if isinstance(error, kinds):
+            return kind(f"{message} ({name})")
+    return StorageError(f"the database operation failed ({name}); check the server, then try again")

@@ -1,0 +1,420 @@
+"""Open, read, write and close one home in a PostgreSQL database, through a pool of connections.
+
+Every read is one read-only transaction, a snapshot. Every change is one transaction under the lock
+of its home, an advisory lock that ends with the transaction. Settings are `SET LOCAL`, and nothing
+is prepared, so a pooler in transaction mode may stand between.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import ClientCursor, errors
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from session_core.errors import Busy, Denied, InvalidInput, SessionError, StorageError, Unsupported
+from session_core.state.postgres import fts, opening
+from session_core.state.postgres.connection import (
+    PostgresConnection,
+    register_texts,
+    translate_error,
+)
+from session_core.state.postgres.transaction import ReadSnapshot, Transaction
+
+T = TypeVar("T")
+
+_MAX_CONNECTIONS = 16
+_MAX_TIDY_S = 5.0
+_CLOSE_WAIT_S = 1.0
+_MAX_TIMEOUT_MS = 2**31 - 1
+_STATUS_WAIT_S = 10.0
+"""How long the outcome of a commit is asked for after its connection was lost."""
+
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
+_SETTINGS = "SET LOCAL search_path = {schema}; SET LOCAL mcp_sessions.home = '{home}'; "
+_GET_SNAPSHOT = "SELECT pg_current_snapshot()::text"
+_LOCK_HOME = (
+    "SET LOCAL lock_timeout = {timeout}; "
+    "SELECT pg_advisory_xact_lock('homes'::regclass::oid::integer, {home}), "
+    "pg_current_xact_id()::text; SET LOCAL lock_timeout = 0"
+)
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+
+
+class PostgresStore:
+    """Reads and writes one home; `PostgresDB` has the operations."""
+
+    path = None
+    moment = None
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        read_only: bool = False,
+        patience_s: float = 20.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not patience_s >= 0:
+            raise InvalidInput(f"patience_s must be >= 0, got {patience_s}")
+        self.address = opening.parse_address(address)
+        self.read_only = read_only
+        self.clock = clock
+        self.snapshots: list[weakref.ref[ReadSnapshot]] = []
+        self.transactions: list[weakref.ref[Transaction]] = []
+        self._patience_s = patience_s
+        self._pid = os.getpid()
+        self._closed = False
+        self.mark: str | None = None
+        """The id that the home got at its creation, None before it was found."""
+        self._home = 0
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._schema: dict[Any, Any] = {}
+        self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
+            self.address.conninfo,
+            min_size=0,
+            max_size=_MAX_CONNECTIONS,
+            open=False,
+            num_workers=1,
+            timeout=max(min(patience_s, 3600.0), 1.0),
+            configure=register_texts,
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": None,
+                "cursor_factory": ClientCursor,
+                "client_encoding": "utf8",
+            },
+        )
+        self._closer = weakref.finalize(self, _close_pool, self._pool, os.getpid())
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this task has a transaction open in this thread."""
+        return self.find_transaction() is not None
+
+    def transaction(self, *, linked: bool = True) -> Transaction:
+        """Return the transaction of this task; `PostgresDB` has the rules."""
+        self.check_open()
+        return Transaction(self, linked=linked)
+
+    def find_transaction(self) -> Transaction | None:
+        """Return the transaction that this task has open in this thread, if any."""
+        for reference in list(self.transactions):
+            transaction = reference()
+            if transaction is not None and transaction.is_of_caller:
+                return transaction
+        return None
+
+    def find_snapshot(self) -> ReadSnapshot | None:
+        """Return the snapshot that this task has open in this thread, if any."""
+        for reference in list(self.snapshots):
+            snapshot = reference()
+            if snapshot is not None and snapshot.is_of_caller:
+                return snapshot
+        return None
+
+    def check_open(self) -> None:
+        """Refuse a closed database, and one of a parent process."""
+        if self._closed:
+            raise InvalidInput("this session database is closed; open it again")
+        if self._pid != os.getpid():
+            raise Unsupported("the database was opened before a fork; open it in the child process")
+
+    def check_writable(self) -> None:
+        """Refuse a change that cannot be made now."""
+        self.check_open()
+        if self.read_only:
+            raise Denied("this session database was opened read-only")
+        if self.snapshots and self.find_snapshot() is not None:
+            raise InvalidInput("a snapshot of this task is open; make the change after it")
+        self._check_task()
+
+    def close(self) -> None:
+        """Close every connection; the last change that returned is durable."""
+        if self.in_transaction:
+            raise InvalidInput("this thread has a transaction open; close the database after it")
+        if self.find_snapshot() is not None:
+            raise InvalidInput("this thread has a snapshot open; close the database after it")
+        self._check_task()
+        self._closed = True
+        self._closer()
+
+    def read(self, look: Callable[[PostgresConnection], T]) -> T:
+        """Run `look` on one snapshot of the database."""
+        self.check_open()
+        with self.translate_errors():
+            transaction = self.find_transaction() if self.transactions else None
+            if transaction is not None:
+                handle = transaction.get_handle()
+                handle.seen.clear()
+                # An error of the server would end the whole transaction of the caller.
+                with handle.attempt():
+                    return look(handle)
+            snapshot = self.find_snapshot() if self.snapshots else None
+            if snapshot is not None:
+                return look(snapshot.get_handle())
+            handle = self.begin_read()
+            try:
+                return look(handle)
+            finally:
+                self.end_read(handle)
+
+    def write(self, step: Callable[[PostgresConnection], T]) -> T:
+        """Run `step` in a transaction; it may run again, so it must have no other effect."""
+        self.check_open()
+        with self.translate_errors():
+            transaction = self.find_transaction() if self.transactions else None
+            if transaction is not None:
+                handle = transaction.get_handle()
+                try:
+                    with handle.attempt():
+                        return step(handle)
+                except BaseException:
+                    handle.forget_all()
+                    raise
+            self.check_writable()
+            return self._write_alone(step)
+
+    def _write_alone(self, step: Callable[[PostgresConnection], T]) -> T:
+        """Run a step in a transaction of its own, again if it is known not to be committed."""
+        until = time.monotonic() + self._patience_s
+        while True:
+            handle = self.begin_write()
+            try:
+                result = step(handle)
+            except (errors.SerializationFailure, errors.DeadlockDetected, *_LOST) as error:
+                self.give_up(handle)
+                # Nothing was committed: the COMMIT was never sent.
+                if isinstance(error, errors.QueryCanceled) or time.monotonic() >= until:
+                    raise
+                continue
+            except BaseException:
+                self.give_up(handle)
+                raise
+            self.end_write(handle, commit=True)
+            return result
+
+    def begin_read(self) -> PostgresConnection:
+        """Take a connection and begin a snapshot."""
+        return self._begin(_BEGIN_READ, _GET_SNAPSHOT)
+
+    def end_read(self, handle: PostgresConnection) -> None:
+        """End a snapshot and give the connection back."""
+        self.give_up(handle)
+
+    def begin_write(self) -> PostgresConnection:
+        """Take a connection and begin a transaction under the lock of the home."""
+        self._check_task()
+        if not self._home:
+            self._create_home()
+        wait_ms = self._patience_s * 1000
+        timeout = 0 if wait_ms > _MAX_TIMEOUT_MS else max(int(wait_ms), 1)
+        lock = _LOCK_HOME.format(timeout=timeout, home=self._home)
+        return self._begin(_BEGIN_WRITE, lock)
+
+    def end_write(self, handle: PostgresConnection, *, commit: bool) -> None:
+        """Commit or roll back a transaction and give the connection back."""
+        if not commit:
+            self.give_up(handle)
+            return
+        if not handle.in_transaction:
+            self.give_up(handle)
+            raise StorageError("the transaction was ended by an error; begin a new one")
+        try:
+            handle.run_script("COMMIT")
+        except _LOST as error:
+            self.give_up(handle)
+            self._require_commit(handle.change, error)
+        else:
+            self.give_up(handle)
+
+    def update_search_index(self) -> None:
+        """Index queued texts; if that fails, a search reads them itself."""
+        snapshot = self.find_snapshot()
+        if snapshot is not None:
+            snapshot.is_index_behind = True
+            return
+        until = time.monotonic() + _MAX_TIDY_S
+        with suppress(SessionError), self.translate_errors():
+            while self._index_once() and time.monotonic() < until:
+                pass
+
+    def _index_once(self) -> bool:
+        if self.in_transaction:
+            return self.write(fts.index_batch)
+        # No lock of the home: each batch takes its own rows of the queue.
+        handle = self._begin(_BEGIN_WRITE, _GET_SNAPSHOT)
+        try:
+            more = fts.index_batch(handle)
+            handle.run_script("COMMIT")
+        finally:
+            self.give_up(handle)
+        return more
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Raise errors of the driver as errors of our tree."""
+        try:
+            yield
+        except errors.LockNotAvailable as error:
+            raise self._make_busy_error() from error
+        except PoolTimeout as error:
+            raise Busy(
+                "no connection to the server in time; check the server and the number of callers"
+            ) from error
+        except PoolClosed as error:
+            raise InvalidInput("this session database is closed; open it again") from error
+        except psycopg.Error as error:
+            raise translate_error(error) from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise InvalidInput(
+                "a value is a number beyond 64 bits or text with a lone surrogate"
+            ) from error
+
+    def read_snapshot_text(self) -> str:
+        """Return the present snapshot of the server, which changes with each commit."""
+        handle = self._take_connection()
+        try:
+            return str(handle.fetch_value(_GET_SNAPSHOT))
+        finally:
+            self.give_up(handle)
+
+    def _check_task(self) -> None:
+        """Refuse a change while another task of this thread has a transaction open."""
+        for reference in list(self.transactions):
+            transaction = reference()
+            if (
+                transaction is not None
+                and transaction.is_of_thread
+                and not transaction.is_of_caller
+            ):
+                raise Busy(
+                    "another task of this thread has a transaction open, and waiting for it would "
+                    "deadlock; run a transaction as one function: "
+                    "await AsyncSessionDB(db).run(step)"
+                )
+
+    def _make_busy_error(self) -> Busy:
+        if any(reference() is not None for reference in self.transactions):
+            return Busy("a transaction of this process has locked the home; end it, then try again")
+        return Busy("another transaction has locked the home; let it finish, then try again")
+
+    def _begin(self, begin: str, last: str) -> PostgresConnection:
+        """Begin a transaction; a connection that was lost meanwhile is replaced."""
+        if not self._home:
+            self._find_home()
+        settings = _SETTINGS.format(schema=self.address.schema, home=self._home)
+        until = time.monotonic() + self._patience_s
+        while True:
+            handle = self._take_connection()
+            try:
+                self._prepare(handle, handle.run_script(begin + settings + last))
+            except _LOST as error:
+                self.give_up(handle)
+                is_lock = isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled))
+                if is_lock or time.monotonic() >= until:
+                    raise
+            except BaseException:
+                self.give_up(handle)
+                raise
+            else:
+                return handle
+
+    def _prepare(self, handle: PostgresConnection, cursor: psycopg.Cursor[Any]) -> None:
+        """Read what the server answered to the first statements of a transaction."""
+        handle.forget_transaction()
+        rows = [row for row in _iter_results(cursor) if row is not None]
+        handle.snapshot = handle.change = str(rows[-1][-1])
+
+    def _take_connection(self) -> PostgresConnection:
+        self.check_open()
+        if self._pool.closed:
+            with suppress(psycopg.Error):
+                self._pool.open()
+        handle = PostgresConnection(self._pool.getconn())
+        # The schema changes by migrations only, which a process meets when it opens the database.
+        handle.share_schema(self._columns, self._schema)
+        return handle
+
+    def give_up(self, handle: PostgresConnection) -> None:
+        """Roll back what is open and give the connection back to the pool."""
+        connection = handle.driver
+        with suppress(psycopg.Error):
+            if connection.info.transaction_status.name != "IDLE" and not connection.closed:
+                connection.rollback()
+        self._pool.putconn(connection)
+
+    def _find_home(self) -> None:
+        handle = self._take_connection()
+        try:
+            row = handle.execute(
+                f"SELECT id, mark FROM {self.address.schema}.homes WHERE name = ?",  # noqa: S608 -- a checked name
+                (self.address.home,),
+            ).fetchone()
+            if row is not None:
+                self._home, self.mark = int(row[0]), str(row[1])
+        except errors.UndefinedTable as error:
+            raise StorageError(
+                "the database has no tables of this program; run the migrations"
+            ) from error
+        finally:
+            self.give_up(handle)
+
+    def _create_home(self) -> None:
+        handle = self._take_connection()
+        try:
+            handle.execute(
+                f"INSERT INTO {self.address.schema}.homes (name) VALUES (?) ON CONFLICT DO NOTHING",  # noqa: S608 -- a checked name
+                (self.address.home,),
+            )
+        except errors.UndefinedTable as error:
+            raise StorageError(
+                "the database has no tables of this program; run the migrations"
+            ) from error
+        finally:
+            self.give_up(handle)
+        self._find_home()
+
+    def _require_commit(self, change: str, error: Exception) -> None:
+        """Return if a transaction was committed although its connection was lost."""
+        until = time.monotonic() + min(self._patience_s, _STATUS_WAIT_S)
+        status = None
+        while status in (None, "in progress") and time.monotonic() < until:
+            with suppress(psycopg.Error, PoolTimeout):
+                handle = self._take_connection()
+                try:
+                    status = handle.fetch_value("SELECT pg_xact_status(?::xid8)", (change,))
+                finally:
+                    self.give_up(handle)
+            if status in (None, "in progress"):
+                time.sleep(0.05)
+        if status == "committed":
+            return
+        if status == "aborted":
+            raise Busy("the connection was lost and nothing was stored; try again") from error
+        raise Busy(
+            "the connection was lost at the commit, and it is unknown whether the change was "
+            "stored; read again before you retry"
+        ) from error
+
+
+def _iter_results(cursor: psycopg.Cursor[Any]) -> Iterator[tuple[Any, ...] | None]:
+    """Yield the first row of each statement that has rows."""
+    while True:
+        if cursor.description is not None:
+            yield cursor.fetchone()
+        if not cursor.nextset():
+            return
+
+
+def _close_pool(pool: ConnectionPool[Any], pid: int) -> None:
+    """Close a pool of this process; that of a parent belongs to its threads."""
+    if pid == os.getpid():
+        pool.close(timeout=_CLOSE_WAIT_S)

@@ -1,0 +1,1 @@
+"""The migrations of the schema: numbered files that are only added to."""

