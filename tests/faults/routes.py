@@ -352,6 +352,7 @@ READING_NAMES = frozenset(
         "peek_session_id",
         "problems",
         "report",
+        "scope",
         "sessions_dir",
     }
 )
