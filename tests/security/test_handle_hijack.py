@@ -127,17 +127,17 @@ def repack_cursor(cursor, change):
     """Return a cursor that was decoded, changed and encoded again with its old digest."""
     raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
     unpacker = zlib.decompressobj(wbits=-15, zdict=cursors._COMMON_TEXT)
-    packed = cursors._unpack_uuids(unpacker.decompress(raw[DIGEST_BYTES:]))
+    packed = cursors._unpack_text(unpacker.decompress(raw[DIGEST_BYTES:]))
     parts = [raw[:DIGEST_BYTES], *json.loads(packed)]
     change(parts)
     digest, content = (parts[0], parts[1:]) if parts else (b"", [])
     packer = zlib.compressobj(9, wbits=-15, zdict=cursors._COMMON_TEXT)
-    text = cursors._pack_uuids(json.dumps(content, separators=(",", ":")).encode())
+    text = cursors._pack_text(json.dumps(content, separators=(",", ":")).encode())
     packed = packer.compress(text) + packer.flush()
     return base64.urlsafe_b64encode(digest + packed).decode().rstrip("=")
 
 
-DIGEST_BYTES = 6
+DIGEST_BYTES = cursors._DIGEST_BYTES
 
 # The parts are digest, tool, query, time and position.
 CHANGES = {
