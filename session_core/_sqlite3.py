@@ -7,17 +7,19 @@ file in one process would drop each other's locks.
 
 from __future__ import annotations
 
-import sqlite3  # noqa: TID251
 import threading
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from session_core.errors import Conflict, InvalidInput, Unsupported
 from session_core.types import Driver, SqliteChoice
 
-Connection = sqlite3.Connection
-Cursor = sqlite3.Cursor
+if TYPE_CHECKING:
+    import sqlite3  # noqa: TID251
+
+    Connection = sqlite3.Connection
+    Cursor = sqlite3.Cursor
 
 
 FIXED_VERSION = (3, 51, 3)
@@ -85,4 +87,4 @@ def _decode_text(stored: bytes) -> str:
 
 
 def _import_library(name: SqliteChoice) -> Any:
-    return sqlite3 if name == "standard" else import_module("pysqlite3.dbapi2")
+    return import_module("sqlite3" if name == "standard" else "pysqlite3.dbapi2")
