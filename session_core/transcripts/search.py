@@ -7,6 +7,7 @@ has the times of each block of ids, so a look at the newest ones shows how far b
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,13 +38,14 @@ from session_core.transcripts.words import build_expression
 from session_core.types import SearchEdge, SearchHit, SearchStep, TermCount
 
 _FIRST_ROWS = 1000
-_GROWTH = 4
+_GROWTH = 2
 _MAX_ROWS = 300_000
 """Rows of the index whose words are looked up for one block."""
 
 _SCAN_S = 0.1
 _SCAN_ROWS = 200
 _MAX_EARLIER_TEXTS = 2000
+_MAX_SESSION_MATCHES = 6
 _MAX_TITLES = 100
 _MAX_BEST = 200
 _LEAST_TERMS = 2
@@ -63,6 +65,8 @@ class _Block(NamedTuple):
 
 
 Scorer = Callable[[Candidate, str], float]
+_Match = tuple[int, int, int]
+"""The time, the id and the session of a message."""
 
 
 @dataclass(slots=True)
@@ -231,25 +235,25 @@ class TranscriptSearch(CandidateReader):
             return
         edges = self._build_edges(block.begin, end)
         sql = (
-            f"SELECT {COLUMNS} FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- fixed parts only
+            f"SELECT {_AT}, m.id, m.session FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- fixed parts only
             " CROSS JOIN sessions s ON s.id = m.session"
             f" WHERE words MATCH ? AND w.rowid BETWEEN ? AND ? AND {self._request.where}"
         )
 
-        def find(ranges: Sequence[tuple[int, int]], condition: Condition) -> list[Candidate]:
+        def find(ranges: Sequence[tuple[int, int]], condition: Condition) -> list[_Match]:
             values = [*self._request.values, *condition.values]
             statement = f"{sql} AND {condition.sql}"
             return [
-                Candidate(*row)
+                row
                 for first, last in ranges
                 for row in self._index.read(statement, (expression, first, last, *values))
             ]
 
-        found: list[Candidate] = []
+        found: list[_Match] = []
         bound: int | None = None
         for ranges, bound in self._iter_ranges(block.begin, end):
-            found += find(ranges, edges)
-            certain = 0 if bound is None else sum((one.at or 0) > bound for one in found)
+            found = self._limit_per_session([*found, *find(ranges, edges)])
+            certain = 0 if bound is None else sum(at > bound for at, _, _ in found)
             if end is None and certain >= WINDOW:
                 break
         else:
@@ -258,22 +262,32 @@ class TranscriptSearch(CandidateReader):
             found += find(skipped, edges.and_also("m.at IS NULL"))
         self._cut(block, found, bound, end)
 
+    def _limit_per_session(self, matches: list[_Match]) -> list[_Match]:
+        """Return the newest matches, a few of each session if hits are conversations."""
+        matches.sort(reverse=True)
+        if not self._request.per_session:
+            return matches
+        counted = Counter[int]()
+        kept = []
+        for match in matches:
+            counted[match[2]] += 1
+            if counted[match[2]] <= _MAX_SESSION_MATCHES:
+                kept.append(match)
+        return kept
+
     def _cut(
-        self,
-        block: SearchBlock,
-        found: list[Candidate],
-        bound: int | None,
-        end: SearchEdge | None,
+        self, block: SearchBlock, found: list[_Match], bound: int | None, end: SearchEdge | None
     ) -> None:
         """Keep what is certainly the newest, and note where the block ends."""
-        found.sort(key=self._get_place, reverse=True)
+        found = self._limit_per_session(found)
         if end is None:
             if bound is not None:
                 block.end = SearchEdge(bound, ALL_TIES)
             if len(found) > WINDOW:
-                last = self._get_place(found[WINDOW - 1])
+                last = SearchEdge(*found[WINDOW - 1][:2])
                 block.end = last if block.end is None else max(last, block.end)
-        block.candidates = found
+            found = found[:WINDOW]
+        block.candidates = self._load_candidates(self._request, [match[1] for match in found])
 
     def _iter_ranges(
         self, begin: SearchEdge | None, end: SearchEdge | None
