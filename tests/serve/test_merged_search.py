@@ -151,3 +151,22 @@ async def test_pages_ignore_what_comes_meanwhile(stores, call, search):
     paged, _ = await read_hits(call, LIMITS[search["per"]], write, **search)
     assert len(set(paged)) == len(paged)
     assert set(paged) == set(whole)
+
+
+@pytest.mark.requirement("stores:lists")
+@pytest.mark.parametrize("client", ["auto"], indirect=True)
+async def test_list_pages_have_each_session_once(stores, call):
+    await call("sessions_search", query="apple")  # indexes all, which changes counts
+    for order in ("recent", "started", "size", "cost", "tokens"):
+        whole = (await call("sessions_list", order=order, limit=100))["sessions"]
+        page = await call("sessions_list", order=order, limit=5)
+        paged = list(page["sessions"])
+        while page["next_cursor"] is not None:
+            assert len(page["next_cursor"]) <= 120
+            stores.append(START + 1)  # an old message moves no session
+            page = await call("sessions_list", cursor=page["next_cursor"])
+            paged += page["sessions"]
+        ids = [(row["store"], row["id"]) for row in paged]
+        assert len(ids) == len(set(ids)) == 36, order
+        if order in ("recent", "started"):
+            assert ids == [(row["store"], row["id"]) for row in whole], order
