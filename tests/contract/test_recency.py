@@ -101,6 +101,7 @@ def write_and_roll_back(db: StateDatabase, step: Step) -> None:
 
 
 @pytest.mark.costly
+@pytest.mark.timeout(600)  # some 300,000 statements on PostgreSQL
 @pytest.mark.requirement("lists:stale")
 @settings(max_examples=15, deadline=None)
 @given(count=st.sampled_from([3, 198, 215]), steps=st.lists(STEPS, min_size=3, max_size=12))
