@@ -84,6 +84,7 @@ SERVICES = {
         "Labels",
         "Ledger",
         "Maintenance",
+        "MergedSearch",
         "OpenedHome",
         "SessionDB",
     ),
@@ -124,6 +125,10 @@ MADE: dict[str, Any] = {
 }
 
 
+SDK_MODULES = ("adapters.adk", "adapters.pydantic_ai")
+"""Modules that import an SDK, which has an environment of its own."""
+
+
 def list_public_values() -> dict[str, Any]:
     return {name: value for values in list_values().values() for name, value in values.items()}
 
@@ -132,7 +137,7 @@ def list_error_classes() -> list[type[Exception]]:
     """Return all classes of errors of both packages, and the public warnings."""
     for package in (session_core, mcp_serve):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
+            if not module.name.endswith(("__main__", *SDK_MODULES)):
                 importlib.import_module(module.name)
     public = list_public_values().values()
     found: list[type[Exception]] = [
