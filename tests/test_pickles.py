@@ -99,6 +99,7 @@ SERVICES = {
         "StateDatabase",
         "StateFolder",
         "StateStorage",
+        "StoreSearch",
         "TranscriptStore",
     ),
 }
