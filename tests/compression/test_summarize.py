@@ -101,18 +101,18 @@ def test_summary_groups_items_by_section() -> None:
     assert summarize(messages, 2000) == (
         "9 statements so far\n"
         "Goal:\nOur goal is a checkout that takes 2 s.\n"
+        "Commands:\nk6 run checkout.js --vus 50\n"
+        "Details:\nThe request was req_7Fa93kd.\n"
+        "People and dates:\nInes Albers is in charge of the shop, until 14 May.\n"
         "Rules:\nNever store card numbers.\n"
-        "Decided:\nWe agreed to drop the second cache.\n"
-        "  reason: Because it serves old prices.\n"
-        "Open:\nWe still need a load test.\n"
-        "Done:\nThe invoice template is finished.\n"
         "Problems:\nTimeoutError: no answer within 30 s (t)\n"
         "The export to Ravenna fails.\n"
         "  cause: The cause is a full disk.\n"
         "  fix: I emptied it, works again now.\n"
-        "People and dates:\nInes Albers is in charge of the shop, until 14 May.\n"
-        "Commands:\nk6 run checkout.js --vus 50\n"
-        "Details:\nThe request was req_7Fa93kd."
+        "Decided:\nWe agreed to drop the second cache.\n"
+        "  reason: Because it serves old prices.\n"
+        "Done:\nThe invoice template is finished.\n"
+        "Open:\nWe still need a load test."
     )
 
 
@@ -125,8 +125,8 @@ def test_tool_output_is_no_decision_or_request() -> None:
         assistant("We agreed to ignore OPS-7."),
     ]
     summary = summarize(messages, 2000)
-    assert "Decided:\nWe agreed to ignore OPS-7.\n" in summary
-    assert summary.endswith(f"Output:\nhttps://relay-9.example/\n{page}")
+    assert summary.endswith("\nDecided:\nWe agreed to ignore OPS-7.")
+    assert f"Output:\nhttps://relay-9.example/\n{page}\nThe user said:" in summary
 
 
 @pytest.mark.parametrize("end", "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
@@ -249,7 +249,7 @@ def test_user_outranks_assistant_and_tools() -> None:
     messages = [
         result(1, "the number is QA-1001"),
         assistant("I found QA-2002."),
-        user("look at QA-3003"),
+        user("check QA-3003"),
     ]
     assert "QA-3003" in summarize(messages, 25)
     summary = summarize(messages, 44)
@@ -329,7 +329,7 @@ def test_redaction_mark_is_omitted_from_text() -> None:
     messages = [user("The key of /srv/hub is [REDACTED] for OPS-1."), result(1, "<redacted> OPS-2")]
     summary = summarize(messages, 500)
     assert summary_message.find_fault(summary) is None
-    assert list_items(summary) == ["The key of /srv/hub is", "for OPS-1.", "OPS-2"]
+    assert list_items(summary) == ["OPS-2", "The key of /srv/hub is", "for OPS-1."]
 
 
 def test_text_split_by_redaction_is_counted() -> None:
@@ -405,7 +405,7 @@ def test_merged_summary_is_read_as_summary() -> None:
             "see OPS-1."
         )
     ]
-    expected = "Decided:\nWe keep v4 of the relay.\nDetails:\nNow see OPS-1."
+    expected = "Details:\nNow see OPS-1.\nDecided:\nWe keep v4 of the relay."
     assert summarize(messages, 500) == expected
 
 
@@ -532,7 +532,7 @@ def test_alike_lines_give_a_summary(line: str) -> None:
     found = statements.read_statements(messages)
     chosen = choose_items(found, 800)
     text = write_summary(found, chosen, 800)
-    assert line.partition("{")[0] in text
+    assert line.partition("{")[0].rstrip(".") in text
     assert list_essential(chosen)
 
 
@@ -550,3 +550,19 @@ def test_legend_needs_message_ids() -> None:
     message = {"role": "user", "content": "We decided to use port 8443."}
     assert "(u12)" not in summarize([message], 4000)
     assert "(u12)" in summarize([message | {"id": 3}], 4000)
+
+
+def test_crowded_summary_has_few_sections() -> None:
+    lines = [
+        "By the way, Ines Albers is in charge of the shop until 14 May.",
+        "The list of the pear trees is in docs/orchard/pears.csv.",
+        "The pump in the cellar takes 40 W, says the label.",
+        "My uncle planted the hedge after the flood.",
+    ]
+    messages = [*map(user, lines), assistant("We still need a load test.")]
+    headings = ["Details:", "Open:"]
+    short, long = summarize(messages, 110), summarize(messages, 900)
+    assert [line for line in short.splitlines() if line.endswith(":")] == headings
+    assert "By the way" not in short
+    assert "By the way" in long
+    assert "People and dates:" in long

@@ -43,3 +43,18 @@ def test_sentences_are_not_torn(sentences):
 def test_unspaced_sentences_are_not_torn(sentences):
     text = "".join(sentences)
     assert [text[begin:end] for begin, end in tokenize.find_sentence_spans(text)] == sentences
+
+
+@pytest.mark.parametrize(
+    ("sentence", "bare"),
+    [
+        ("By the way, the lease ends in May.", "the lease ends in May"),
+        ("And the pump: 40 W.", "the pump: 40 W"),
+        ("So far so good.", "So far so good"),
+        ("また、鍵は棚にあります。", "鍵は棚にあります"),
+        ("Wait...", "Wait..."),
+        ("And", "And"),
+    ],
+)
+def test_ornament_is_stripped(sentence: str, bare: str) -> None:
+    assert tokenize.strip_ornament(sentence) == bare

@@ -98,7 +98,8 @@ def make_tool_call(text: str) -> list[dict[str, Any]]:
 def _add_long_session(db: SessionDB, texts: list[str]) -> None:
     for number in range(40):
         text = texts[number % len(texts)]
-        message = f"{text}\nABC-{number}: we decided on port {8000 + number}. {'well, ' * 150}"
+        decided = f"ABC-{number}: we decided on port {8000 + number} for {text}"
+        message = f"{text}\n{decided}\n{'well, ' * 150}"
         db.append_message(LONG, "user", message, create={"source": "cli"})
         db.append_message(LONG, "assistant", f"noted {number}")
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from session_core.compression.extractive import cues
 from session_core.compression.extractive import patterns as p
 from session_core.compression.extractive.facts import FactKind
+from session_core.compression.extractive.instructions import is_instruction
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.written_form import StatementKind
 
@@ -22,6 +23,9 @@ _SETTLED = re.compile(
 _FACT_KINDS: dict[FactKind, StatementKind] = {"command": "command", "path": "file"}
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}\.\w")
 _NAME_KINDS = frozenset(("command", "path", "url"))
+_INSTRUCTED_KINDS: frozenset[StatementKind] = frozenset(
+    ("request", "remark", "note", "detail", "file", "command", "problem", "person")
+)
 _PHONE = re.compile(r"\+\d[\d /-]{6,18}\d")
 
 
@@ -37,6 +41,7 @@ class Traits(NamedTuple):
     is_cause: bool = False
     is_fix: bool = False
     is_reason: bool = False
+    is_instruction: bool = False
 
 
 def classify_passage(passage: Passage) -> Traits:
@@ -63,13 +68,21 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
     if box:
         return Traits("done" if box["done"] else "task", is_explicit=True)
     named = bool(kinds - {"decision", "task"})
-    strong = cues.STRONG_CORRECTION.is_in(folded, words)
+    strong = cues.STRONG_CORRECTION.is_in(folded, words) or bool(cues.NEGATED_VALUE.search(folded))
     if not strong and _is_filler(folded, words, named):
         return Traits(None)
-    if cues.QUESTION_END.search(text):
+    offer = cues.OFFER_END.search(folded) is not None
+    if cues.QUESTION_END.search(text) and not offer:
         return Traits("request" if passage.speaker == "user" else "remark", is_question=True)
     correction = strong or cues.CORRECTION.is_in(folded, words)
     kind, explicit = _find_kind(passage, folded, words, kinds)
+    # An instruction of the user with a participle reports nothing: `keep both published`.
+    instructed = (
+        offer or kind in _INSTRUCTED_KINDS or (kind == "done" and passage.speaker == "user")
+    )
+    instruction = instructed and is_instruction(text)
+    if instruction or (kind in _INSTRUCTED_KINDS and _is_announced(passage, folded)):
+        kind = "request" if passage.speaker == "user" else "task"
     if strong and kind not in ("task", "done"):
         kind = "changed"
     return Traits(
@@ -79,6 +92,7 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
         is_cause=cues.CAUSE.is_in(folded, words),
         is_fix=cues.FIX.is_in(folded, words),
         is_reason=_begins_with(cues.REASON, folded),
+        is_instruction=instruction,
     )
 
 
@@ -101,6 +115,11 @@ def _find_kind(
     if user and cues.GOAL.is_in(folded, words):
         return "goal", True
     return _find_lesser_kind(passage, folded, words, kinds)
+
+
+def _is_announced(passage: Passage, folded: str) -> bool:
+    """Return whether the assistant notes a task, or names its next step."""
+    return passage.speaker == "assistant" and _begins_with(cues.NOTED, folded)
 
 
 def _find_lesser_kind(

@@ -107,7 +107,8 @@ no más de|no puede|no pueden|sin excepción|únicamente|hay que evitar|restricc
 
 OPEN = _compile(
     """
-todo|to-do|to do|fixme|still need|still needs|still have to|still has to|still open|still missing
+wish|feature request|todo:|a todo|the todo|todo list|to-do|to do|fixme|still need|still needs
+still have to|still has to|still open|still missing
 still to|still pending|not yet|pending|outstanding|remaining|waiting for|waiting on|remind me
 don't forget|do not forget|remember to|left to do|on my list|on our list|open question|open point
 open task|action item|needs to be|need to be|has yet to|have yet to|remains to|backlog|unresolved
@@ -116,10 +117,12 @@ we should|we need to|we still|you still|i still|it still needs|later we|follow u
 due on|is missing|are missing|to be decided|to be done|assigned to|will do it later|next week
 we have to|will have to|left for later|blocked on|blocked by|parked|new task|task for|can you add to
 put on the list|add to the list|is open|are open|owes us|owe|needs doing|please remember
-noch offen|offen ist|offen sind|ist offen|sind offen|offen|noch nicht|noch zu|muss noch|müssen noch
+wunsch|noch offen|offen ist|offen sind|ist offen|sind offen|offen|noch nicht|noch zu|muss noch
+müssen noch
 fehlt noch|fehlen noch|steht noch aus|stehen noch aus|ausstehend|nicht vergessen|wartet auf
 warten auf|aufgabe|aufgaben|wir müssten|wir sollten|zu tun|zu erledigen|später noch|bitte noch
-à faire|reste à|il reste|restent à|pas encore|ne pas oublier|n'oublie pas|en attente|il faudra
+souhait|à faire|reste à|il reste|restent à|pas encore|ne pas oublier|n'oublie pas|en attente
+il faudra
 il faudrait|il manque|tâche|penser à|on doit encore|il faut encore
 pendiente|pendientes|por hacer|falta|faltan|todavía no|aún no|queda por|quedan por|no olvidar
 no olvides|tarea|tareas|tenemos que|hay que|está abierto|habrá que|recordar
@@ -128,10 +131,22 @@ no olvides|tarea|tareas|tenemos que|hay que|está abierto|habrá que|recordar
 """,
     """
 待办|待辦|还没|还需要|還需要|尚未|未完成|别忘|不要忘|记得|待确认|等待|还要|要做的|需要做|有待|缺少|还差
-やること|未対応|未完了|残って|まだ|忘れず|忘れないで|する必要|しなければ|宿題|保留|要確認|待ち|残タスク
+やること|未対応|未完了|残って|まだ|忘れず|忘れないで|する必要|しなければ|宿題|保留|要確認|待ち|残タスク|を加えます|に追加します|を追加します
 """,
 )
 """What shows a task that stays open until it is reported as done."""
+
+NOTED = _compile(
+    """
+noted, |noted: |added: |put down: |on the list: |on my list: |next i |next: |next step: |next up:
+ich ergänze |notiert: |notiert, |vermerkt: |als nächstes |nächster schritt:
+j'ajoute |noté : |c'est j'ajoute |noté : |ensuite, je |prochaine étape :
+añado |anotado: |apuntado: |después voy |siguiente paso:
+добавляю |записал: |записала: |добавил: |добавила: |далее: |следующий шаг:
+""",
+    "记下|已记录|下一步|次に|次は|メモ",
+)
+"""How the assistant notes a task, or names its next step."""
 
 INTENTION = _compile(
     """
@@ -193,7 +208,11 @@ postponed|rescheduled|pushed back|brought forward|replaces the|reverse that|reve
 not what i said|contrary to|different from what|new plan|new date|new number|new price|now it's
 update on|update:|to correct|let me correct|raised to|lowered to|cut to|went up to|reduced to
 increased to|extended to|dropped to|bumped to|renamed to|switched from|switched to|swapped
-actually|instead|after all|rather than
+actually|instead|after all|rather than|now|new|not the|takes over from|stands in for|until now
+ab sofort|jetzt|neue|neuer|neues|statt dessen|ersetzt durch|vertritt|springt ein
+désormais|maintenant|nouveau|nouvelle|nouvel|changement|passe à|est remplacé|est remplacée
+ahora|nuevo|nueva|sustituye|reemplaza|pasa a ser|cambio|cambia
+теперь|новый|новая|новое|новые|другой|другая|другое|поменяй|поменяли|заменяет|заменит|вместо него
 korrektur|doch nicht|nicht mehr|stattdessen|umentschieden|planänderung|geändert|ändert sich
 verschoben|verlegt|ich lag falsch|war falsch|falsch war|ersetzt|hat sich erledigt|überholt
 neuer termin
@@ -207,9 +226,16 @@ ya no|aplazado|aplazada|pospuesto|se mueve al|olvida|me equivoqué|mejor
 """,
     """
 更正|改为|改成|改到|改用|不再|其实|改了|换成|换到|推迟|取消|变了|变成|说错|搞错|而不是|调整为|提前到
-訂正|変更|やっぱり|やはり|ではなく|じゃなく|実は|変わりました|変わった|変えます|延期|取り消|間違え|撤回|に変え
+今は|今後は|新しい|現在は|現在|新的|现在|新|訂正|変更|やっぱり|やはり|ではなく|じゃなく|実は|変わりました|変わった|変えます|延期|取り消|間違え|撤回|に変え
 """,
 )
+
+_ARTICLE = r"(?:on |the |at |in |am |um |den |le |la |el |las |в )?"
+NEGATED_VALUE = re.compile(
+    rf"(?<!\w)(?:not|nicht|plus|pas|no|не) {_ARTICLE}(?:[\w-]{{1,12}}\d|[$€£]?\d)"
+    r"|不是\D{0,3}\d|\d[^、。,]{0,6}(?:ではなく|じゃなく)"
+)
+"""A value that does not hold any more: `port 8443, not 8080`."""
 
 STRONG_CORRECTION = _compile(
     """
@@ -309,3 +335,7 @@ DATE = re.compile(
     r"|понедельник|вторник|сред[уы]|четверг|пятниц|суббот|воскресень|周[一二三四五六日]|星期|[月火水木金土日]曜"
 )
 QUESTION_END = re.compile(r"[?\uff1f؟]['\"”»)\]]*\s*$")
+OFFER_END = re.compile(
+    r", (?:shall i|should i|shall we|ok|okay|soll ich|d'accord|vale|¿vale|хорошо)\s?\?\s*$"
+)
+"""How an offer ends, which is a task until it is answered."""

@@ -19,6 +19,8 @@ _MAX_PARTS = 3
 _MAX_QUESTION_CHARS = 120
 _MAX_ANSWER_CHARS = 60
 _MIN_WORDS = 2
+_MIN_ANSWER_NOVELTY = 0.6
+"""Small talk after a question does not answer it."""
 _REASONED = frozenset((kind, "current") for kind in ("decision", "rule", "changed", "task"))
 _CAUSE_KINDS = frozenset(("problem", "note", "remark", "detail", "file", "command", "person"))
 _FIX_KINDS = frozenset(("done", "problem", "note", "remark", "detail", "file", "command"))
@@ -56,6 +58,8 @@ def _link_answers(speech: Sequence[Statement]) -> None:
             continue
         distance = answer.passage.place - question.passage.place
         if not 0 < distance <= 2 or question.author == answer.author or answer.traits.is_question:  # noqa: PLR2004 -- a note may stand between
+            continue
+        if answer.novelty < _MIN_ANSWER_NOVELTY:
             continue
         if answer.alike or len(answer.words) + len(question.words) < _MIN_WORDS:
             continue

@@ -42,6 +42,7 @@ def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
                 speech[other].state = "done"
         for other in _find_superseded(at, related, speech, index):
             speech[other].state = "superseded"
+    _mark_unlisted(speech)
 
 
 def _replace_lists(speech: Sequence[Statement]) -> None:
@@ -56,6 +57,15 @@ def _replace_lists(speech: Sequence[Statement]) -> None:
         for text in common:
             before[text].state = "repeated"
         before = texts if whole else before | texts
+
+
+def _mark_unlisted(speech: Sequence[Statement]) -> None:
+    """Mark the tasks of earlier summaries that a new list of all tasks does not repeat."""
+    new = [items for items in _group_lists(speech) if not items[0].age]
+    if any(_is_whole_list(items) for items in new):
+        for statement in speech:
+            if statement.age and statement.kind == "task" and statement.state == "current":
+                statement.is_unlisted = True
 
 
 def _group_lists(speech: Sequence[Statement]) -> Iterator[list[Statement]]:

@@ -11,17 +11,22 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from session_core.compression.extractive import written_form
+from session_core.compression.extractive import tokenize, written_form
 from session_core.compression.extractive.facts import Fact, FactKind
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.patterns import LOG_TIMESTAMP
 from session_core.compression.extractive.statements import Statement
 from session_core.compression.extractive.written_form import StatementKind, WrittenLine
 
-_TASK_SHARE = 0.5
+_TASK_SHARE = 0.6
 """How much of a summary old open tasks may take."""
-_OLD_FACTOR = 0.25
+_MIN_TASK_WORTH = 0.12
+"""A task that is worth less competes with the other statements."""
+_OLD_FACTOR = 0.3
 """How much of the worth of an old statement counts next to new ones."""
+_SMALL_ROOM = 1500
+_OLD_FACTOR_IN_SMALL_ROOM = 0.38
+"""In little room the choice is between good statements, of which a third is lost anyway."""
 _CONTEXT_WORDS: Mapping[FactKind, tuple[int, int]] = {"number": (4, 2)}
 """How many words before and after a fact go with it if there is little room."""
 _FRAGMENT_KINDS = frozenset(
@@ -33,11 +38,11 @@ _MIN_FRAGMENT_CHARS = 60
 """A shorter sentence is written whole."""
 _MIN_WHOLE_SHARE = 0.75
 _RANK_OFFSET = 10
-_MIN_WORTH = 0.05
+_MIN_WORTH = 0.01
 _MIN_WORTH_SHARE = 0.25
 """If nothing is worth much, so much of the best is worth writing."""
-_MIN_SPEECH_WORTH = 0.09
-_MIN_SPEECH_RANK = 0.002
+_MIN_SPEECH_WORTH = 0.04
+_MIN_SPEECH_RANK = 0.0004
 """Speech that is worth less, or less per character, competes with tool output."""
 _REST_SHARE = 0.2
 """How much the rest of a sentence is worth at least if its facts are written."""
@@ -65,17 +70,27 @@ class _Form:
         return -self.gain / (_RANK_OFFSET + max(self.cost, 0))
 
 
-def select_items(current: Sequence[Statement], room: int, *, numbered: bool) -> list[SelectedItem]:
-    """Return the statements that fit, in their order."""
+def select_items(
+    current: Sequence[Statement], room: int, *, numbered: bool, brief: bool
+) -> list[SelectedItem]:
+    """Return the statements that fit, in their order; `brief` ones have no ornament."""
     best = max((it.worth for it in current), default=0.0)
-    selector = _Selector(current, room, numbered, min(_MIN_WORTH, _MIN_WORTH_SHARE * best))
+    selector = _Selector(current, room, numbered, brief, min(_MIN_WORTH, _MIN_WORTH_SHARE * best))
     speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= _MIN_SPEECH_WORTH]
-    tasks = [at for at in speech if current[at].kind == "task"]
+    tasks = [at for at in speech if _is_open(current[at])]
     selector.fill(tasks, int(room * _TASK_SHARE))
     selector.fill(speech, room, _MIN_SPEECH_RANK)
     selector.counts_facts = True
     selector.fill(range(len(current)), room)
     return [SelectedItem(current[at], selector.chosen[at]) for at in sorted(selector.chosen)]
+
+
+def _is_open(statement: Statement) -> bool:
+    """Return whether a statement is a task that is certainly open."""
+    instructed = statement.kind == "request" and statement.traits.is_instruction
+    if statement.worth < _MIN_TASK_WORTH or statement.is_unlisted:
+        return False
+    return statement.kind == "task" or (instructed and not statement.age)
 
 
 @dataclass(slots=True)
@@ -85,6 +100,7 @@ class _Selector:
     statements: Sequence[Statement]
     room: int
     numbered: bool
+    brief: bool
     least_worth: float
     counts_facts: bool = False
     """Whether new speech is worth at least as much as its facts."""
@@ -110,7 +126,9 @@ class _Selector:
                 heapq.heappush(heap, (self._rank(at, form), at))
 
     def _rank(self, at: int, form: _Form) -> float:
-        return form.rank * (_OLD_FACTOR if self.statements[at].age else 1)
+        if not self.statements[at].age:
+            return form.rank
+        return form.rank * (_OLD_FACTOR if self.room >= _SMALL_ROOM else _OLD_FACTOR_IN_SMALL_ROOM)
 
     def _find_best(self, at: int, limit: int, least: float) -> _Form | None:
         """Return the best form of a statement that still fits."""
@@ -135,7 +153,7 @@ class _Selector:
         detail = statement.kind in _FRAGMENT_KINDS
         if passage.text in self._said or (detail and passage.facts and not new):
             return
-        whole = _write(statement, _strip_timestamp(passage), numbered=self.numbered)
+        whole = self._write_whole(statement)
         yield _Form(whole, self._get_worth(statement), len(whole) + 1)
         new = [pair for pair in new if not _is_bare_name(pair[0])]
         long = not statement.is_speech or len(passage.text) >= _MIN_FRAGMENT_CHARS
@@ -147,6 +165,12 @@ class _Selector:
             )
             yield _Form(part, max(gain for _, gain in new), len(part) + 1)
 
+    def _write_whole(self, statement: Statement) -> str:
+        text = _strip_timestamp(statement.passage)
+        if statement.is_speech and self.brief:
+            text = tokenize.strip_ornament(text)
+        return _write(statement, text, numbered=self.numbered)
+
     def _get_worth(self, statement: Statement) -> float:
         if self.counts_facts and statement.passage.facts and not statement.age:
             return max(statement.worth, statement.scored.alone)
@@ -154,22 +178,23 @@ class _Selector:
 
     def _list_longer(self, statement: Statement, taken: str) -> Iterator[_Form]:
         """Yield the whole statement if only a part of it is chosen."""
-        text = _strip_timestamp(statement.passage)
-        whole = _write(statement, text, numbered=self.numbered)
+        whole = self._write_whole(statement)
         if taken != whole:
             left = statement.worth - max(statement.scored.facts, default=0.0)
             left = max(left, _REST_SHARE * statement.worth)
             yield _Form(whole, left, len(whole) - len(taken))
 
     def _measure_heading(self, statement: Statement) -> int:
-        if statement.kind in self._headed:
-            return 0
-        return len(written_form.write_heading(statement.kind)) + 1
+        section = self._get_section(statement)
+        return 0 if section in self._headed else len(written_form.write_heading(section)) + 1
+
+    def _get_section(self, statement: Statement) -> StatementKind:
+        return written_form.choose_section(statement.kind, brief=self.brief)
 
     def _accept(self, at: int, form: _Form) -> None:
         statement = self.statements[at]
         self.used += form.cost + self._measure_heading(statement)
-        self._headed.add(statement.kind)
+        self._headed.add(self._get_section(statement))
         self.chosen[at] = form.written
         self._said.add(statement.text)
         self._said.update(f.text for f in statement.passage.facts if f.text in form.written)

@@ -13,7 +13,14 @@ from typing import Literal
 
 from session_core.compression import chat_messages
 from session_core.compression.chat_messages import Message
-from session_core.compression.extractive import links, passages, resolve, scoring, topics
+from session_core.compression.extractive import (
+    links,
+    passages,
+    resolve,
+    scoring,
+    topics,
+    written_form,
+)
 from session_core.compression.extractive.classify import Traits, classify_passage, classify_title
 from session_core.compression.extractive.passages import Passage, PassageSet
 from session_core.compression.extractive.patterns import CHECKBOX
@@ -58,7 +65,7 @@ _HALF_LIVES: Mapping[StatementKind, float] = {
 }
 """After how many ranges of the present length a statement is worth half."""
 _DETAIL_HALF_LIFE = 1.0
-_MIN_FILLER_WORTH = 0.05
+_MIN_FILLER_WORTH = 0.01
 """New speech without a fact that is worth less is filler."""
 _MIN_NARRATION_WORTH = 0.3
 """Narration that is worth less is a mention of its facts."""
@@ -73,12 +80,20 @@ _LABEL_FACTOR = 0.4
 _PART_SHARE = 0.8
 """How much of the worth of a linked statement its head has."""
 _TICKED_FACTOR = 0.3
-_MIN_WORDS = 3
 _SURE_SHARE = 0.15
 """How much of the quality does not hang on the form of the passage."""
 _MAX_OWN_WORDS = 4
 """A statement with so many words of its own is as new as it can be."""
 _NOVELTY_POWER = 1.25
+_MESSAGE_NOVELTY_POWER = 6
+"""A message of phrases that other messages have too is small talk as a whole."""
+_QUESTION_FACTOR = 0.3
+_BASE_WEIGHT = 0.6
+_MEAN_WEIGHT = 4.0
+"""How many rare words a statement of average worth has."""
+_MAX_WEIGHT_FACTOR = 1.5
+_INSTRUCTION_WORTH = 1.0
+_INSTRUCTION_QUALITY = 0.6
 _LISTED_QUALITY = 0.8
 """The least quality of an item of a to-do list, whose words were used before."""
 _MIN_DISTINCT_CHANCE = 0.3
@@ -113,8 +128,14 @@ class Statement:
     """How many of these come after it; the last of a group has its full worth."""
     own_words: float = 0.0
     """How many of its words no other message has."""
+    weight: float = 0.0
+    """How many words that stand only here say as much as its words."""
+    novelty: float = 1.0
+    """How much of its message is said in phrases that no other message has."""
     old_parts: list[WrittenLine] = field(default_factory=list)
     """The parts that an earlier summary has written with it."""
+    is_unlisted: bool = False
+    """Whether a later to-do list, which shows all tasks, lacks it."""
     worth: float = 0.0
 
     @property
@@ -171,10 +192,13 @@ def read_statements(
     speech = [statement for statement in found if statement.is_speech]
     index = topics.TopicIndex(statement.words for statement in speech)
     _count_alike(speech, index)
+    _measure_novelty(speech)
     links.link_statements(found)
     resolve.resolve_states(speech, index)
     _set_ages(found, listed)
     _count_own_words(speech)
+    for statement in speech:
+        statement.weight = index.count_rare_words(statement.words)
     for statement in found:
         _set_worth(statement)
     for statement in found:
@@ -192,6 +216,17 @@ def _count_own_words(speech: Sequence[Statement]) -> None:
     )
     for statement in held:
         statement.own_words = (every if statement.age else new).count_own(statement.words)
+
+
+def _measure_novelty(speech: Sequence[Statement]) -> None:
+    """Set how much of the message of each statement is said nowhere else."""
+    places = [-1 - at if it.age else it.passage.place for at, it in enumerate(speech)]
+    phrases = topics.SharedPhrases(
+        (place, it.text) for place, it in zip(places, speech, strict=True)
+    )
+    novelty = phrases.measure_novelty()
+    for place, statement in zip(places, speech, strict=True):
+        statement.novelty = novelty[place]
 
 
 def _make_statements(
@@ -236,6 +271,8 @@ def _make_earlier(scored: ScoredPassage, line: WrittenLine) -> Statement:
     traits = classify_passage(scored.passage)
     # A line that a model has written is no filler.
     kind = line.kind or classify_title(line.heading) or traits.kind or "remark"
+    if kind == "detail":
+        kind = written_form.get_detail_kind(traits.kind)
     text = " ".join((scored.passage.text, *(part.text for part in line.parts)))
     return Statement(
         scored,
@@ -278,10 +315,11 @@ def _weigh(statement: Statement) -> float:
 
 
 def _weigh_speech(statement: Statement) -> float:
-    worth = _WORTH[statement.kind] * _measure_quality(statement)
+    worth = max(_WORTH[statement.kind], _INSTRUCTION_WORTH * statement.traits.is_instruction)
+    worth *= _measure_quality(statement)
     worth *= 1 if statement.traits.is_explicit or statement.age else _UNSURE_FACTOR
     worth *= _USER_FACTOR if statement.author == "user" or statement.kind == "note" else 1
-    worth *= min(len(statement.words) / _MIN_WORDS, 1)
+    worth *= min((_BASE_WEIGHT + statement.weight) / _MEAN_WEIGHT, _MAX_WEIGHT_FACTOR)
     if statement.kind == "done" and CHECKBOX.match(statement.text):
         worth *= _TICKED_FACTOR
     return worth
@@ -293,6 +331,12 @@ def _measure_quality(statement: Statement) -> float:
     novelty: float = ((1 + own) / (1 + _MAX_OWN_WORDS)) ** _NOVELTY_POWER
     chance = min(statement.scored.chance, 1)
     quality = (_SURE_SHARE + (1 - _SURE_SHARE) * chance) * novelty
+    quality *= statement.novelty**_MESSAGE_NOVELTY_POWER
+    if statement.traits.is_question:
+        quality *= _QUESTION_FACTOR
+    if statement.traits.is_instruction:
+        # Its words are often those of the talk before it.
+        quality = max(quality, _INSTRUCTION_QUALITY * statement.novelty**_MESSAGE_NOVELTY_POWER)
     if statement.kind == "task" and CHECKBOX.match(statement.text):
         return max(quality, _LISTED_QUALITY)
     if _is_distinct(statement):

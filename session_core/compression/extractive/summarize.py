@@ -21,6 +21,8 @@ _MIN_HEADED_BUDGET = 600
 _MIN_NUMBERED_BUDGET = 3000
 """In less room the ids of the messages would take the place of statements."""
 
+_BRIEF_RATIO = 2.0
+
 _MAX_FALLBACK_ITEMS = 10
 """So many statements are named if no statement is essential."""
 
@@ -45,6 +47,7 @@ def choose_items(found: StatementSet, budget_chars: int) -> list[SelectedItem]:
         found.current,
         budget_chars - len(header),
         numbered=budget_chars >= _MIN_NUMBERED_BUDGET,
+        brief=_is_brief(found, budget_chars),
     )
 
 
@@ -53,7 +56,9 @@ def write_summary(found: StatementSet, chosen: Sequence[SelectedItem], budget_ch
     if not chosen:
         text = NO_ROOM_SUMMARY if found.current else EMPTY_SUMMARY
         return text[: max(budget_chars, 0)]
-    return _write_header(found, budget_chars) + "\n".join(_render_sections(chosen))
+    return _write_header(found, budget_chars) + "\n".join(
+        _render_sections(chosen, brief=_is_brief(found, budget_chars))
+    )
 
 
 def list_essential(chosen: Iterable[SelectedItem], clean: Callable[[str], str] = str) -> list[str]:
@@ -67,6 +72,13 @@ def list_essential(chosen: Iterable[SelectedItem], clean: Callable[[str], str] =
     return [item.statement.text for item in essential or best[:_MAX_FALLBACK_ITEMS]]
 
 
+def _is_brief(found: StatementSet, budget_chars: int) -> bool:
+    """Return whether a short summary cannot hold all statements, so that each character counts."""
+    if budget_chars >= _MIN_NUMBERED_BUDGET:
+        return False
+    return sum(len(it.text) for it in found.current) > _BRIEF_RATIO * budget_chars
+
+
 def _write_header(found: StatementSet, budget_chars: int) -> str:
     """Return the first line; a very short summary has none."""
     if budget_chars < _MIN_HEADED_BUDGET:
@@ -76,10 +88,11 @@ def _write_header(found: StatementSet, budget_chars: int) -> str:
     return f"{written_form.write_header(found.counted, legend=legend)}\n"
 
 
-def _render_sections(chosen: Iterable[SelectedItem]) -> Iterator[str]:
+def _render_sections(chosen: Iterable[SelectedItem], *, brief: bool) -> Iterator[str]:
     lines: dict[StatementKind, list[str]] = {kind: [] for kind in HEADINGS}
     for item in chosen:
-        lines[item.statement.kind].append(item.written)
+        section = written_form.choose_section(item.statement.kind, brief=brief)
+        lines[section].append(item.written)
     for kind, written in lines.items():
         if written:
             yield "\n".join((written_form.write_heading(kind), *written))

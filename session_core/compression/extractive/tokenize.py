@@ -147,6 +147,30 @@ def _is_list_number(line: str, end: int) -> bool:
     return end < _MAX_LIST_NUMBER_CHARS and line[:end].strip().isdigit()
 
 
+_CONNECTIVE_LIST = """
+and also but then now oh ugh hm hmm ok okay right fine yes anyway besides
+by_the_way one_more_thing one_thing
+und auch aber also dann nun ach gut ja übrigens außerdem noch_etwas
+et aussi mais donc alors bon oui ensuite au_fait par_ailleurs
+y también pero entonces bueno además por_cierto
+и а но также ещё ну да кстати
+"""  # noqa: RUF001 -- Russian
+_CONNECTIVES = re.compile(
+    rf"(?:(?:{'|'.join(_CONNECTIVE_LIST.split()).replace('_', ' ')})"
+    r"[,:]?\s+|(?:あと|それから|また|では|じゃあ|なお|另外|还有|那么|对了|好)[、，,])+",  # noqa: RUF001
+    re.IGNORECASE,
+)
+_FULL_STOPS = ".。"
+
+
+def strip_ornament(sentence: str) -> str:
+    """Return a sentence without the words that only connect it, and without its full stop."""
+    lead = _CONNECTIVES.match(sentence)
+    bare = sentence[lead.end() :] if lead else sentence
+    bare = bare if bare.endswith("..") else bare.rstrip(_FULL_STOPS)
+    return bare or sentence
+
+
 def _add_span(found: list[tuple[int, int]], line: str, begin: int, end: int) -> None:
     text = line[begin:end]
     stripped = text.strip()

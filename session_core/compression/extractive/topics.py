@@ -9,14 +9,19 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from session_core.compression.extractive import keywords
+from session_core.compression.extractive.patterns import SPACELESS_SIGN
 from session_core.state.search_text import SPACELESS_CHARS
 
 _STEM_CHARS = 5
 _WORD = re.compile(rf"[^\W_{SPACELESS_CHARS}]+(?:[.:/_-][^\W_{SPACELESS_CHARS}]+)*")
+_PHRASE_WORD = re.compile(rf"[^\W_{SPACELESS_CHARS}]+|[{SPACELESS_CHARS}]")
+_PHRASE_WORDS = 4
+_WIDE_PHRASE_WORDS = 6
+"""In a script without spaces these are characters."""
 _WIDE_RUN = re.compile(f"[{SPACELESS_CHARS}]+")
 _KANA = re.compile("[\u3040-\u309f]")
 _MORE_STOP_WORDS = """
@@ -75,6 +80,7 @@ class TopicIndex:
         self._weights: Mapping[str, float] = {
             word: math.log(count / len(places)) + 0.1 for word, places in self._postings.items()
         }
+        self._most_weight = math.log(count) + 0.1
         self._rare = max(_MIN_RARE_PLACES, int(_RARE_SHARE * count))
         self.values = [frozenset(filter(is_value, words)) for words in self.words]
         self.topics = [
@@ -85,6 +91,10 @@ class TopicIndex:
     def weigh(self, words: Iterable[str]) -> float:
         """Return the weight of words together."""
         return sum(self._weights.get(word, 0.0) for word in words)
+
+    def count_rare_words(self, words: Iterable[str]) -> float:
+        """Return how many words that stand only here say as much as these."""
+        return self.weigh(words) / self._most_weight
 
     def count_places(self, word: str) -> int:
         """Return how many statements contain a word."""
@@ -125,6 +135,38 @@ class SharedWords:
     def count_own(self, words: frozenset[str]) -> float:
         """Return how many words no other message contains; a name counts as several."""
         return sum(_NAME_COUNT if _is_name(word) else 1 for word in words - self._shared)
+
+
+class SharedPhrases:
+    """The phrases of a few words that more than one message contains."""
+
+    def __init__(self, texts: Iterable[tuple[int, str]]) -> None:
+        self._places: dict[int, list[int]] = defaultdict(list)
+        last: dict[int, int] = {}
+        counts: Counter[int] = Counter()
+        for place, text in texts:
+            phrases = _list_phrases(text)
+            self._places[place] += phrases
+            for phrase in phrases:
+                if last.get(phrase) != place:
+                    last[phrase] = place
+                    counts[phrase] += 1
+        self._counts = counts
+
+    def measure_novelty(self) -> dict[int, float]:
+        """Return how much of each message is said in its own words, from 0 to 1."""
+        return {
+            place: sum(1 / self._counts[it] for it in phrases) / len(phrases) if phrases else 1.0
+            for place, phrases in self._places.items()
+        }
+
+
+def _list_phrases(text: str) -> list[int]:
+    words = _PHRASE_WORD.findall(text.lower())
+    words = ["0" if word.isdigit() else word for word in words]
+    count = _WIDE_PHRASE_WORDS if SPACELESS_SIGN.search(text) else _PHRASE_WORDS
+    runs = zip(*(words[at:] for at in range(min(count, len(words)))), strict=False)
+    return [hash(run) for run in runs]
 
 
 def _is_name(word: str) -> bool:

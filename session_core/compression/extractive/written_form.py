@@ -24,23 +24,26 @@ Author = Literal["user", "assistant", "tool"]
 
 HEADINGS: Mapping[StatementKind, str] = {
     "goal": "Goal",
-    "rule": "Rules",
-    "decision": "Decided",
-    "task": "Open",
-    "done": "Done",
-    "problem": "Problems",
-    "person": "People and dates",
-    "request": "Asked",
-    "command": "Commands",
-    "file": "Files",
-    "detail": "Details",
-    "note": "The user said",
-    "remark": "Said",
-    "mention": "Mentioned",
     "output": "Output",
+    "mention": "Mentioned",
+    "file": "Files",
+    "command": "Commands",
+    "detail": "Details",
+    "remark": "Said",
+    "note": "The user said",
+    "person": "People and dates",
+    "rule": "Rules",
+    "problem": "Problems",
+    "request": "Asked",
+    "decision": "Decided",
+    "done": "Done",
+    "task": "Open",
     "changed": "Changed",
 }
 """The headings in their order; corrections come last, so that nothing outdated follows them."""
+
+_BRIEF_KINDS = frozenset[StatementKind](("person", "note", "remark", "file", "command"))
+"""In a short summary these are details, because headings would take the place of statements."""
 
 _KINDS = {heading: kind for kind, heading in HEADINGS.items()}
 _LABELS: tuple[Label, ...] = get_args(Label)
@@ -79,6 +82,16 @@ class WrittenSummary:
 def write_header(count: int, *, legend: bool) -> str:
     """Return the first line: how many statements the conversation has had."""
     return f"{count} statements so far{_LEGEND if legend else ''}"
+
+
+def choose_section(kind: StatementKind, *, brief: bool) -> StatementKind:
+    """Return the kind of the section in which a statement is written."""
+    return "detail" if brief and kind in _BRIEF_KINDS else kind
+
+
+def get_detail_kind(kind: StatementKind | None) -> StatementKind:
+    """Return the kind of a line that was read as a detail, if its words show another one."""
+    return kind if kind in _BRIEF_KINDS else "detail"
 
 
 def write_heading(kind: StatementKind) -> str:
