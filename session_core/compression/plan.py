@@ -232,7 +232,7 @@ def _build_brief(
         to_id=messages[-1]["id"],
         messages=len(messages),
         tokens=message_range.tokens,
-        must_survive=tuple(summarize.list_essential(chosen, clean)),
+        must_survive=tuple(summarize.list_essential(chosen, clean, found.current)),
         target_chars=target_chars,
         digest=clean(summarize.write_summary(found, chosen, target_chars))[:target_chars],
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from session_core.compression.chat_messages import Message
 from session_core.compression.extractive import select, statements, written_form
 from session_core.compression.extractive.select import SelectedItem
-from session_core.compression.extractive.statements import StatementSet
+from session_core.compression.extractive.statements import Statement, StatementSet
 from session_core.compression.extractive.written_form import HEADINGS, StatementKind
 
 EMPTY_SUMMARY = "Nothing was said."
@@ -61,15 +61,25 @@ def write_summary(found: StatementSet, chosen: Sequence[SelectedItem], budget_ch
     )
 
 
-def list_essential(chosen: Iterable[SelectedItem], clean: Callable[[str], str] = str) -> list[str]:
+def list_essential(
+    chosen: Iterable[SelectedItem],
+    clean: Callable[[str], str] = str,
+    others: Iterable[Statement] = (),
+) -> list[str]:
     """Return the texts of the chosen statements that no summary may lack, the most worthy first.
 
-    Texts that `clean` changes are left out. If there is no essential text, the best others follow.
+    Texts that `clean` changes are left out. If there is no essential text, the best others follow:
+    of the chosen ones, or of `others` if `clean` changes all of these.
     """
-    chosen = [item for item in chosen if clean(item.statement.text) == item.statement.text]
-    best = sorted(chosen, key=lambda item: -item.statement.worth)
-    essential = [item for item in best if statements.is_essential(item.statement)]
-    return [item.statement.text for item in essential or best[:_MAX_FALLBACK_ITEMS]]
+    found = _sort_clean((item.statement for item in chosen), clean)
+    essential = [statement for statement in found if statements.is_essential(statement)]
+    best = essential or (found or _sort_clean(others, clean))[:_MAX_FALLBACK_ITEMS]
+    return [statement.text for statement in best]
+
+
+def _sort_clean(found: Iterable[Statement], clean: Callable[[str], str]) -> list[Statement]:
+    unchanged = [statement for statement in found if clean(statement.text) == statement.text]
+    return sorted(unchanged, key=lambda statement: -statement.worth)
 
 
 def _is_brief(found: StatementSet, budget_chars: int) -> bool:
