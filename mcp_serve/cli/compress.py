@@ -130,14 +130,14 @@ def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) 
         out.write_line()
         out.write_line("Statements that the summary must keep:", "bold")
         for text in essential[:_MAX_STATEMENTS]:
-            out.write_shortened(text)
+            out.write_truncated(f"  {text}")
         _show_more(out, len(essential) - _MAX_STATEMENTS)
     lines = (summary or brief["digest"]).strip().splitlines()
     if lines:
         out.write_line()
         out.write_line("The summary:" if summary else "The summary, made without a model:", "bold")
         for line in lines[:_MAX_LINES]:
-            out.write_shortened(line)
+            out.write_truncated(f"  {line}")
         _show_more(out, len(lines) - _MAX_LINES)
     plan_output.show_space(out, kind, found["bytes"])
 

@@ -21,7 +21,7 @@ from mcp_serve.cli.demo_home.sample import SampleHome, create_sample_home
 from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import print_error
-from mcp_serve.cli.screen import DIM, Screen, format_milliseconds
+from mcp_serve.cli.terminal import Terminal, format_milliseconds
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import find_home
 
@@ -37,6 +37,8 @@ examples:
 
 _LISTENING_PREFIX = "listening on "
 _STOP_TIMEOUT_S = 5
+FILE_WIDTH = 80
+"""The width without a terminal; times stand at the right margin."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,30 +56,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the tour or serve the sample home; return the exit code."""
     # With --serve, standard output carries the protocol.
-    screen = Screen(sys.stderr if options.serve else sys.stdout)
+    out = Terminal(sys.stderr if options.serve else sys.stdout, file_width=FILE_WIDTH)
     choose_driver()
     with create_sample_home(keep=options.keep) as home:
-        code = _serve_home(home, screen) if options.serve else _run_tour(home, screen)
+        code = _serve_home(home, out) if options.serve else _run_tour(home, out)
         if options.keep:
-            _show_location(home, screen)
+            _show_location(home, out)
     if not options.serve:
-        screen.write_line()
-        _show_own_sessions(screen)
-        screen.write_block("", "Next, register the server with a client; this lists your clients:")
-        screen.write_line("  mcp-sessions install")
+        out.write_line()
+        _show_own_sessions(out)
+        out.write_block("", "Next, register the server with a client; this lists your clients:")
+        out.write_line("  mcp-sessions install")
     return code
 
 
-def _show_own_sessions(screen: Screen) -> None:
+def _show_own_sessions(out: Terminal) -> None:
     """Name the sessions of other agents that the user can ask about."""
     served = ServedStores(ServerOptions())
     if served.transcript_names:
-        transcript_summary.show_stores(screen, served)
-        screen.write_line()
+        transcript_summary.show_stores(out, served)
+        out.write_line()
     served.close()
 
 
-def _run_tour(home: SampleHome, screen: Screen) -> int:
+def _run_tour(home: SampleHome, out: Terminal) -> int:
     """Build the home, start its server as a client does, and run the tour."""
     import anyio  # noqa: PLC0415 -- the SDK is not needed for --serve
     from mcp import StdioServerParameters  # noqa: PLC0415
@@ -85,20 +87,20 @@ def _run_tour(home: SampleHome, screen: Screen) -> int:
     from mcp_serve.cli.demo_home.tour import Tour  # noqa: PLC0415
     from mcp_serve.cli.mcp_client import run_with_server  # noqa: PLC0415
 
-    _show_preface(screen)
+    _show_preface(out)
     began = time.perf_counter()
     built = home.fill()
-    screen.write_heading("A sample home", format_milliseconds(time.perf_counter() - began))
-    screen.write_block("", f"Everyday talk, tools and other scripts: {built}.")
+    out.write_heading("A sample home", format_milliseconds(time.perf_counter() - began))
+    out.write_block("", f"Everyday talk, tools and other scripts: {built}.")
     began = time.perf_counter()
 
     async def walk(client: Client) -> None:
         took = format_milliseconds(time.perf_counter() - began)
-        screen.write_heading("Its server, started as a client starts it", took)
-        screen.write_block("", " ".join(["mcp-sessions", *home.serve_arguments]), style=DIM)
+        out.write_heading("Its server, started as a client starts it", took)
+        out.write_block("", " ".join(["mcp-sessions", *home.serve_arguments]), style="dim")
         tools = (await client.list_tools()).tools
-        screen.write_line(f"MCP {client.protocol_version}, {len(tools)} tools.")
-        await Tour(client, screen).walk()
+        out.write_line(f"MCP {client.protocol_version}, {len(tools)} tools.")
+        await Tour(client, out).walk()
 
     program, *rest = home.command
     # In a separate folder, no file of the user can be imported as a module.
@@ -107,14 +109,14 @@ def _run_tour(home: SampleHome, screen: Screen) -> int:
     return DONE
 
 
-def _show_preface(screen: Screen) -> None:
+def _show_preface(out: Terminal) -> None:
     driver, real = choose_driver(), find_home()
     fixed = "" if driver.fixed else "; before 3.51.3, which fixed a rare WAL race"
-    screen.write_block("SQLite      ", f"{driver.name} {driver.version}{fixed}")
-    screen.write_block("Real home   ", f"{real.path} ({real.found_by}; the demo leaves it alone)")
+    out.write_block("SQLite      ", f"{driver.name} {driver.version}{fixed}")
+    out.write_block("Real home   ", f"{real.path} ({real.found_by}; the demo leaves it alone)")
 
 
-def _serve_home(home: SampleHome, screen: Screen) -> int:
+def _serve_home(home: SampleHome, out: Terminal) -> int:
     """Serve the home until the client closes standard input or the user presses Ctrl-C."""
     home.fill()
     person, token = sys.stdin.isatty(), secrets.token_urlsafe(24)
@@ -128,7 +130,7 @@ def _serve_home(home: SampleHome, screen: Screen) -> int:
     with suppress(KeyboardInterrupt), _stop_process(process):
         for line in process.stderr or ():
             if line.startswith(_LISTENING_PREFIX):
-                _show_connection(screen, line.removeprefix(_LISTENING_PREFIX).strip(), token)
+                _show_connection(out, line.removeprefix(_LISTENING_PREFIX).strip(), token)
             else:
                 print_error(line, end="")
         return process.wait()
@@ -148,21 +150,19 @@ def _stop_process(process: subprocess.Popen[str]) -> Iterator[None]:
             process.wait()
 
 
-def _show_connection(screen: Screen, address: str, token: str) -> None:
-    screen.write_block(
-        "", "A sample home is served until Ctrl-C. To connect a client, for example:"
-    )
-    screen.write_uncut(f"  claude mcp add --transport http demo {address} \\")
-    screen.write_secret(f'    --header "Authorization: Bearer {token}"')
-    screen.write_block("", "Or let a client start it:")
-    screen.write_line("  mcp-sessions demo --serve")
+def _show_connection(out: Terminal, address: str, token: str) -> None:
+    out.write_block("", "A sample home is served until Ctrl-C. To connect a client, for example:")
+    out.write_unwrapped(f"  claude mcp add --transport http demo {address} \\")
+    out.write_secret(f'    --header "Authorization: Bearer {token}"')
+    out.write_block("", "Or let a client start it:")
+    out.write_line("  mcp-sessions demo --serve")
 
 
-def _show_location(home: SampleHome, screen: Screen) -> None:
-    screen.write_line()
-    screen.write_uncut(f"The sample home stays in {home.path}")
-    screen.write_line("Explore it with:")
+def _show_location(home: SampleHome, out: Terminal) -> None:
+    out.write_line()
+    out.write_unwrapped(f"The sample home stays in {home.path}")
+    out.write_line("Explore it with:")
     setting = "set {}" if sys.platform == "win32" else "export {}"
-    screen.write_uncut("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
-    screen.write_line("  mcp-sessions list")
-    screen.write_line("  mcp-sessions doctor")
+    out.write_unwrapped("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
+    out.write_line("  mcp-sessions list")
+    out.write_line("  mcp-sessions doctor")

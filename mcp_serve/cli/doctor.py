@@ -23,10 +23,11 @@ from mcp_serve.cli.arguments import parse_amount
 from mcp_serve.cli.clients import files
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
 from mcp_serve.cli.errors import DONE, FAILED
+from mcp_serve.cli.layout import measure_width
 from mcp_serve.cli.mcp_client import ServerUnreachable, run_with_server
 from mcp_serve.cli.options import add_home_options, add_json_option, choose_driver
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen, measure_width
+from mcp_serve.cli.terminal import Terminal, format_bytes
 from mcp_serve.homes import ServedHome
 from mcp_serve.http import auth
 from mcp_serve.plain_text import shorten_text, to_plain_line
@@ -56,9 +57,9 @@ examples:
 """
 
 _STATE_MARKS: dict[State, tuple[str, str]] = {
-    "ok": ("✔", GREEN),
-    "warning": ("!", YELLOW),
-    "failure": ("✘", RED),
+    "ok": ("✔", "green"),
+    "warning": ("!", "yellow"),
+    "failure": ("✘", "red"),
 }
 _LABEL_WIDTH = 14
 _COMMAND_PREFIXES = ("mcp-sessions ", "chmod ")
@@ -131,26 +132,26 @@ def _print_checks(checks: Iterator[Check]) -> list[Check]:
 
 def _show_checks(checks: Iterator[Check]) -> list[Check]:
     """Show each check as soon as it is done."""
-    screen, results = Screen(sys.stdout), []
+    out, results = Terminal(sys.stdout), []
     for check in checks:
         mark, colour = _STATE_MARKS[check.state]
         head = f"{mark} {check.state:<8}{check.about:<{_LABEL_WIDTH}} "
-        screen.write_block(head, _shorten_home(check.says), style=colour)
+        out.write_block(head, _shorten_home(check.says), style=colour)
         if check.next:
-            _show_advice(screen, " " * len(head) + "-> ", _shorten_home(check.next))
+            _show_advice(out, " " * len(head) + "-> ", _shorten_home(check.next))
         sys.stdout.flush()
         results.append(check)
-    screen.write_line()
-    screen.write_line(_summarize_counts(Counter(check.state for check in results)))
+    out.write_line()
+    out.write_line(_summarize_counts(Counter(check.state for check in results)))
     return results
 
 
-def _show_advice(screen: Screen, head: str, text: str) -> None:
+def _show_advice(out: Terminal, head: str, text: str) -> None:
     """Show advice; a command that does not fit on the line gets a line of its own, uncut."""
-    if text.startswith(_COMMAND_PREFIXES) and measure_width(head + text) > screen.width:
-        screen.write_uncut(f"  -> {text}")
+    if text.startswith(_COMMAND_PREFIXES) and measure_width(head + text) > out.width:
+        out.write_unwrapped(f"  -> {text}")
     else:
-        screen.write_block(head, text)
+        out.write_block(head, text)
 
 
 def _shorten_home(text: str) -> str:
@@ -445,7 +446,7 @@ def _check_missing_home(
 def _check_health(home: ServedHome, about: str, health: HealthReport) -> Iterator[Check]:
     counts, size = health.sessions, health.sizes.db if health.sizes else 0
     said = f"{counts.total:,} ({counts.open:,} open), {counts.messages:,} messages"
-    said += f", {size / 1e6:,.1f} MB"
+    said += f", {format_bytes(size)}"
     more = {"total": counts.total, "open": counts.open, "messages": counts.messages, "bytes": size}
     yield Check(about, "ok", said, more=more)
     for each in health.findings:

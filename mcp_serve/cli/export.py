@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
-from rich.filesize import decimal
 
 from mcp_serve import resolve
 from mcp_serve.cli import filters, missing_home
@@ -21,7 +20,7 @@ from mcp_serve.cli.errors import DONE, PARTIAL, translate_arguments
 from mcp_serve.cli.options import add_home_options, add_json_option, add_quiet_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
-from mcp_serve.cli.terminal import Terminal
+from mcp_serve.cli.terminal import Terminal, format_bytes
 from mcp_serve.cli.tool_calls import ToolCaller
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
@@ -197,7 +196,7 @@ def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
     errors = Terminal(sys.stderr)
     if options.out != "-" and not options.quiet:
         sessions = f"{done.sessions:,} session" + "s" * (done.sessions != 1)
-        size = decimal(done.bytes)
+        size = format_bytes(done.bytes)
         Terminal(sys.stdout).write_line(
             f"Wrote {sessions} with {done.messages:,} messages, {size}, to {options.out}"
         )

@@ -20,7 +20,7 @@ from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import add_home_options, choose_driver
 from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.plan_command import can_ask_user
-from mcp_serve.cli.screen import Screen
+from mcp_serve.cli.terminal import Terminal
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import InvalidInput, SessionError
 
@@ -46,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Register the server, or list the clients on this machine."""
-    screen = Screen(sys.stdout)
+    out = Terminal(sys.stdout)
     if options.client is None and (options.yes or options.print or options.plan_only):
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
     if options.client is None:
-        _list_clients(screen, options)
+        _list_clients(out, options)
         return DONE
     client, path = find_client_file(options)
     served = ServedStores(
@@ -67,39 +67,39 @@ def run(options: argparse.Namespace) -> int:
         return DONE
     if options.print:
         print_error(f"# {path}")
-        screen.write_uncut(_render_snippet(client, options.name, entry))
+        out.write_unwrapped(_render_snippet(client, options.name, entry))
         return DONE
     change = files.build_addition(client, path, options.name, entry)
     if change.is_unneeded:
         print_outcome(options, path, "nothing")
         if not options.json:
-            screen.write_uncut(f"{client.label} is already configured in {path}")
+            out.write_unwrapped(f"{client.label} is already configured in {path}")
         return DONE
     code = confirm_and_apply(options, change)
     if code == DONE and not (options.json or options.plan_only):
-        _show_transcripts(screen, served)
-        _offer_keeping(screen, served, options)
-        screen.write_uncut(f"Restart {client.label}, then ask it what you worked on last week.")
+        _show_transcripts(out, served)
+        _offer_keeping(out, served, options)
+        out.write_unwrapped(f"Restart {client.label}, then ask it what you worked on last week.")
     served.close()
     return code
 
 
-def _show_transcripts(screen: Screen, served: ServedStores) -> None:
+def _show_transcripts(out: Terminal, served: ServedStores) -> None:
     """Show which sessions of other agents the client can ask about."""
     if not served.transcript_names:
         return
     with suppress(SessionError):  # doctor reports it
         for store in transcript_summary.summarize_stores(served):
-            screen.write_line(f"It can ask about {store.name}: {store.describe()}")
+            out.write_truncated(f"It can ask about {store.name}: {store.describe()}")
 
 
-def _offer_keeping(screen: Screen, served: ServedStores, options: argparse.Namespace) -> None:
+def _offer_keeping(out: Terminal, served: ServedStores, options: argparse.Namespace) -> None:
     """Ask once whether to keep copies of the sessions of other agents."""
     if served.transcript_names and can_ask_user() and not options.yes:
         from mcp_serve.cli import keep  # noqa: PLC0415 -- only if it is asked
 
         with suppress(SessionError):  # doctor reports it
-            keep.offer_keeping(screen, served)
+            keep.offer_keeping(out, served)
 
 
 def _warn_missing_home(served: ServedStores) -> None:
@@ -110,7 +110,7 @@ def _warn_missing_home(served: ServedStores) -> None:
         note = (
             f"Note: there is no home in {path} yet: {missing}; {missing_home.suggest_remedy(path)}."
         )
-        Screen(sys.stderr).write_block("", note)
+        Terminal(sys.stderr).write_block("", note)
 
 
 def _render_snippet(client: ClientProgram, name: str, entry: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ _JSON_STATES = {"-": "absent", "cannot be read": "unreadable"}
 """JSON values of states whose text is not a word."""
 
 
-def _list_clients(screen: Screen, options: argparse.Namespace) -> None:
+def _list_clients(out: Terminal, options: argparse.Namespace) -> None:
     """List each client with its state."""
     machine, name = UserEnvironment(), options.name
     if options.json:
@@ -146,16 +146,16 @@ def _list_clients(screen: Screen, options: argparse.Namespace) -> None:
     )
     if served.transcript_names:
         choose_driver()  # before the first look at a home
-        transcript_summary.show_stores(screen, served)
-        screen.write_line()
-        screen.write_line("Clients")
+        transcript_summary.show_stores(out, served)
+        out.write_line()
+        out.write_line("Clients")
     served.close()
     for client in CLIENTS:
-        screen.write_line(
+        out.write_truncated(
             f"{client.name:<15} {_find_client_state(client, machine, name):<14} {client.label}"
         )
-    screen.write_line()
-    screen.write_block("", "Register the server with one of them: mcp-sessions install NAME")
+    out.write_line()
+    out.write_block("", "Register the server with one of them: mcp-sessions install NAME")
 
 
 def _find_client_state(client: ClientProgram, machine: UserEnvironment, name: str) -> str:

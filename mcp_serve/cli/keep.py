@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rich.filesize import decimal
-
 from mcp_serve import render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli.errors import DECLINED, DONE
@@ -16,8 +14,7 @@ from mcp_serve.cli.options import add_json_option, add_quiet_option, choose_driv
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import add_plan_arguments, ask_confirmation, format_declined
 from mcp_serve.cli.progress import ProgressBar
-from mcp_serve.cli.screen import Screen
-from mcp_serve.cli.terminal import TableColumn, Terminal, format_local_time
+from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_local_time
 from mcp_serve.stores import ServedStores, ServerOptions
 from mcp_serve.transcripts import ServedTranscripts
 from session_core import InvalidInput, StorageError
@@ -145,7 +142,7 @@ def _show_status(
     out.write_line(describe_status(status))
     if status.stores:
         rows = [
-            [name, f"{counts.sessions:,}", decimal(counts.bytes), f"{counts.gone:,}"]
+            [name, f"{counts.sessions:,}", format_bytes(counts.bytes), f"{counts.gone:,}"]
             for name, counts in status.stores.items()
         ]
         out.write_table(_STORE_COLUMNS, rows)
@@ -230,22 +227,22 @@ def _index_all(served: ServedStores) -> None:
         served.index_transcripts(bar.report_progress)
 
 
-def offer_keeping(screen: Screen, served: ServedStores) -> None:
+def offer_keeping(out: Terminal, served: ServedStores) -> None:
     """Ask whether to keep copies, unless the user has decided before; remember the answer."""
     store = served.get_transcripts(None)
     if store.keep.get_mode() is not None:
         return
-    screen.write_line()
-    screen.write_block("", "Agents delete old sessions, Claude Code after 30 days.")
+    out.write_line()
+    out.write_block("", "Agents delete old sessions, Claude Code after 30 days.")
     for line in explain_keeping(store):
-        screen.write_uncut(line)
+        out.write_unwrapped(line)
     if not ask_confirmation("Keep copies?", yes=False):
         store.keep.turn_off()
-        screen.write_block("", f"Nothing is kept. To change that: {TURN_ON}")
+        out.write_block("", f"Nothing is kept. To change that: {TURN_ON}")
         return
     store.keep.turn_on()
     _keep_all(store)
-    screen.write_block("", describe_status(store.keep.measure_status()))
+    out.write_block("", describe_status(store.keep.measure_status()))
 
 
 _EXPLANATION = """\
@@ -269,7 +266,7 @@ def describe_status(status: KeepStatus) -> str:
         return f"Keeping is off{forgotten}."
     sessions = _count_sessions(status.sessions)
     gone = f"; {status.gone:,} of them deleted by their agent" if status.gone else ""
-    sizes = f"{decimal(status.source_bytes)} stored in {decimal(status.stored_bytes)}"
+    sizes = f"{format_bytes(status.source_bytes)} stored in {format_bytes(status.stored_bytes)}"
     return f"Keeping is {status.mode or 'off'}: {sessions} kept, {sizes}{gone}{forgotten}."
 
 
@@ -323,7 +320,7 @@ def _show_plan(out: Terminal, store: ServedTranscripts, plan: ForgetPlan) -> Non
 
 def _list_warnings(plan: ForgetPlan) -> list[str]:
     """Return what a user has to know before it is too late, as sentences without a period."""
-    copies = f"kept copies of {decimal(plan.kept_bytes)}, " if plan.kept_bytes else ""
+    copies = f"kept copies of {format_bytes(plan.kept_bytes)}, " if plan.kept_bytes else ""
     warnings = [
         f"Removes {copies}the index terms, and the titles, pins and archive marks that you set",
         "This cannot be undone",

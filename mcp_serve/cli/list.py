@@ -17,7 +17,7 @@ _COLUMNS = (
     TableColumn("active", right=True),
     TableColumn("msgs", right=True),
     TableColumn("title", yields=True),
-    TableColumn("from", wide_only=True),
+    TableColumn("from", optional=1),
     TableColumn("id", copied=True),
 )
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from rich.filesize import decimal
-
 from mcp_serve.cli.errors import translate_tool_text
-from mcp_serve.cli.terminal import TableColumn, Terminal
+from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes
 from mcp_serve.cli.tool_calls import Answer
 from session_core.maintenance import PLAN_KINDS
 
@@ -76,18 +74,20 @@ def show_space(out: Terminal, kind: str, size: Answer) -> None:
     known = PLAN_KINDS.get(kind)
     out.write_line()
     if size["returned_to_disk"]:
-        out.write_line(f"Returns about {decimal(size['returned_to_disk'])} to the disk.")
+        out.write_line(f"Returns about {format_bytes(size['returned_to_disk'])} to the disk.")
     if size["free_in_file"]:
         out.write_line(
-            f"Frees about {decimal(size['free_in_file'])} inside the database file for new "
+            f"Frees about {format_bytes(size['free_in_file'])} inside the database file for new "
             "messages; the file keeps its size."
         )
     elif known is not None and known.deletes_rows and not size["returned_to_disk"]:
         out.write_line("The database file keeps its size.")
     if known is not None and known.rewrites_file and size["needed_now"]:
-        out.write_line(f"Needs about {decimal(size['needed_now'])} of disk space while it runs.")
+        out.write_line(
+            f"Needs about {format_bytes(size['needed_now'])} of disk space while it runs."
+        )
     if known is None or known.has_undo:
-        trash = f"; the trash takes about {decimal(size['trash'])}" if size["trash"] else ""
+        trash = f"; the trash takes about {format_bytes(size['trash'])}" if size["trash"] else ""
         out.write_line(f"Can be undone for 30 days{trash}.")
 
 
@@ -96,10 +96,10 @@ def show_space_change(out: Terminal, size: Answer) -> None:
     freed, returned, trash = (size[name] for name in ("free_in_file", "returned_to_disk", "trash"))
     grown = size["needed_now"]
     parts = [
-        *([f"the database and its log grew by about {decimal(grown)}"] if grown else []),
-        *([f"{decimal(returned)} returned to the disk"] if returned else []),
-        *([f"{decimal(freed)} freed inside the file"] if freed else []),
-        *([f"the trash takes {decimal(trash)}"] if trash else []),
+        *([f"the database and its log grew by about {format_bytes(grown)}"] if grown else []),
+        *([f"{format_bytes(returned)} returned to the disk"] if returned else []),
+        *([f"{format_bytes(freed)} freed inside the file"] if freed else []),
+        *([f"the trash takes {format_bytes(trash)}"] if trash else []),
     ]
     if parts:
         out.write_line(f"On the disk: {', '.join(parts)}.")

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from rich.filesize import decimal
 from rich.text import Text
 
 from mcp_serve.cli import missing_home
@@ -29,7 +28,7 @@ from mcp_serve.cli.report.report import (
     build_report,
     format_count,
 )
-from mcp_serve.cli.terminal import TableColumn, Terminal
+from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
@@ -161,7 +160,7 @@ def _show_reports(options: argparse.Namespace, found: Answer) -> None:
 
 def _format_store(answer: Answer) -> list[str]:
     (store,) = answer["stores"]
-    counts = (f"{store['sessions']:,}", f"{store['messages']:,}", decimal(store["bytes"]))
+    counts = (f"{store['sessions']:,}", f"{store['messages']:,}", format_bytes(store["bytes"]))
     cost = f"${answer['cost']:,.2f}" if answer["cost"] else ""
     tokens = sum(answer["tokens"].values())
     return [store["name"], *counts, format_count(tokens) if tokens else "", cost]

@@ -1,28 +1,38 @@
-"""Tables and texts fitted to a terminal; styles only if the stream is a terminal."""
+"""Output for a person: text and tables that fit the terminal.
+
+Styles are written only if the stream is a terminal. Output into a file or a pipe is not cut.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
-from rich.cells import cell_len
 from rich.console import Console as RichConsole
-from rich.padding import Padding
-from rich.table import Table
+from rich.filesize import decimal
 from rich.text import Text
 
+from mcp_serve.cli.layout import (
+    measure_width,
+    split_first_line,
+    truncate_text,
+    wrap_line,
+    wrap_text,
+)
 from mcp_serve.cli.output import clean_text
-from mcp_serve.cli.screen import format_elapsed, format_remaining, truncate_text
 
 _FILE_WIDTH = 240
 """The width for a file or a pipe, wide enough that nothing is cut."""
 
-_NARROW_WIDTH = 72
 _GAP_WIDTH = 2
-_LEAST, _LONG = 12, 24
+_LEAST, _COMFORTABLE, _LONG = 12, 24, 24
+_MARGIN = 2
+_HIGHLIGHT_STYLE = "bold yellow"
+_TIME_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +45,8 @@ class TableColumn:
     wraps: bool = False
     """Wrap the cells."""
     right: bool = False
-    wide_only: bool = False
-    """Omit the column on a narrow terminal."""
+    optional: int = 0
+    """Leave the column out if it is empty or if there is no room; the greatest number first."""
     copied: bool = False
     """Show the cell uncut, on a line of its own if needed, since the user copies it."""
 
@@ -50,71 +60,13 @@ class RaisingConsole(RichConsole):
 
 
 class Terminal:
-    """A writer of tables and text to a stream."""
+    """A writer of tables and text to a stream; `file_width` is the width without a terminal."""
 
-    def __init__(self, stream: TextIO) -> None:
-        width = None if stream.isatty() else _FILE_WIDTH
+    def __init__(self, stream: TextIO, *, file_width: int = _FILE_WIDTH) -> None:
+        width = None if stream.isatty() else file_width
         self._console = RaisingConsole(
             file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False
         )
-
-    def write_table(
-        self, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, bare: bool = False
-    ) -> None:
-        """Write a table, without heads if `bare`; copied columns get their own lines last."""
-        rows = [[clean_text(cell) for cell in row] for row in rows]
-        narrow = self._console.width < _NARROW_WIDTH
-        kept = [at for at, each in enumerate(columns) if not (narrow and each.wide_only)]
-        widths = _measure_columns(columns, kept, rows, self._console.width)
-        if _measure_table(widths) <= self._console.width:
-            self._write_rows(_build_table(columns, widths, rows, bare=bare))
-            return
-        below = [at for at in kept if columns[at].copied]
-        beside = [at for at in kept if at not in below]
-        widths = _measure_columns(columns, beside, rows, self._console.width)
-        _narrow_columns(
-            widths, {at: _LEAST for at in beside if columns[at].wraps}, self._console.width
-        )
-        label = max((len(columns[at].head) for at in below), default=0)
-        for number, row in enumerate(rows):
-            self._write_rows(_build_table(columns, widths, [row], bare=bare or number > 0))
-            for at in below:
-                head = columns[at].head.ljust(label)
-                if row[at]:
-                    text = Text.assemble(("  " + head + "  ", "dim"), row[at])
-                    self._print_text(text, soft_wrap=True)
-
-    def _write_rows(self, table: Table) -> None:
-        """Write the lines of a table without trailing blanks."""
-        for line in self._console.render_lines(table, pad=False):
-            text = Text.assemble(*((part.text, part.style or "") for part in line))
-            text.rstrip()
-            self._print_text(text, soft_wrap=True)
-
-    def _print_text(self, text: Text, *, margin: int = 0, **options: Any) -> None:
-        """Print a text after cleaning; a text that cleaning changes loses its style."""
-        plain = clean_text(text.plain)
-        kept = text if plain == text.plain else Text(plain, no_wrap=text.no_wrap)
-        shown = Padding(kept, (0, 0, 0, margin), expand=False) if margin else kept
-        self._console.print(shown, **options)
-
-    def write_line(self, text: str = "", style: str = "") -> None:
-        """Write a wrapped line."""
-        self._print_text(Text(clean_text(text), style=style))
-
-    def write_shortened(self, text: str) -> None:
-        """Write one indented line, cut to the width."""
-        cut = Text(clean_text(" ".join(text.split())), no_wrap=True, overflow="ellipsis")
-        self._print_text(cut, margin=2)
-
-    def write_unwrapped(self, text: str) -> None:
-        """Write a line that the user copies; only the terminal wraps it."""
-        self._print_text(Text(clean_text(text)), soft_wrap=True)
-
-    def write_hint(self, text: str) -> None:
-        """Write a dim hint, only if the stream is a terminal."""
-        if self._console.is_terminal:
-            self.write_line(text, "dim")
 
     @property
     def width(self) -> int:
@@ -129,51 +81,150 @@ class Terminal:
             return False
         return True
 
-    def write_lines(self, lines: Iterable[Text]) -> None:
-        """Write lines that already fit."""
-        for line in lines:
-            self._print_text(line, no_wrap=True, overflow="ellipsis")
+    def write_line(self, text: str = "", style: str = "") -> None:
+        """Write a wrapped text."""
+        for line in wrap_text(clean_text(text), self.width):
+            self._print(Text(line, style))
 
-    def write_truncated(self, text: str) -> None:
+    def write_text(
+        self, text: str, style: str = "", *, marked: re.Pattern[str] | None = None
+    ) -> None:
+        """Write an indented text, with what matches `marked` highlighted."""
+        for line in wrap_text(clean_text(text), self.width - _MARGIN):
+            shown = Text(line, style)
+            if marked is not None:
+                shown.highlight_regex(marked, _HIGHLIGHT_STYLE)
+            self._print(Text.assemble(" " * _MARGIN, shown) if line else shown)
+
+    def write_block(
+        self, head: str, text: str, *, lines: int | None = None, style: str = ""
+    ) -> None:
+        """Write a text next to its head, wrapped below itself, in at most `lines` lines."""
+        head, text = clean_text(head), clean_text(" ".join(text.split()))
+        room, indent = self.width - measure_width(head), " " * measure_width(head)
+        shown = wrap_line(text, room)
+        if lines is not None and len(shown) > lines:
+            rest = text[sum(len(line) for line in shown[: lines - 1]) :].lstrip()
+            shown = [*shown[: lines - 1], truncate_text(rest, room)]
+        for number, line in enumerate(shown):
+            before = (head, style) if number == 0 else indent
+            self._print(Text.assemble(before, line))
+
+    def write_unwrapped(self, text: str, style: str = "") -> None:
+        """Write a line that the user copies; only the terminal wraps it."""
+        self._print(Text(clean_text(text), style))
+
+    def write_secret(self, text: str) -> None:
+        """Write a line without redaction, for a token that the user needs."""
+        self._print(Text(text))
+
+    def write_truncated(self, text: str, style: str = "") -> None:
         """Write a line, cut to the width on a terminal only."""
         text = clean_text(text)
         if self._console.is_terminal:
-            text = truncate_text(text, self._console.width)
-        self._print_text(Text(text), soft_wrap=True)
+            text = truncate_text(text, self.width)
+        self._print(Text(text, style))
 
-    def write_text(self, text: str, style: str = "") -> None:
-        """Write an indented text."""
-        self._print_text(Text(clean_text(text), style=style), margin=2)
+    def write_hint(self, text: str) -> None:
+        """Write a dim hint, only if the stream is a terminal."""
+        if self._console.is_terminal:
+            self.write_line(text, "dim")
+
+    def write_heading(self, text: str, right: str = "") -> None:
+        """Write an empty line and a bold title, with a text at the right margin."""
+        self.write_line()
+        self.write_both_sides(text, right, style="bold")
+
+    def write_both_sides(self, left: str, right: str, *, style: str = "") -> None:
+        """Write a wrapped text at the left and a short one at the right margin."""
+        left, right = clean_text(left), clean_text(right)
+        first, rest = split_first_line(left, self.width - measure_width(right) - _GAP_WIDTH)
+        gap = " " * (self.width - measure_width(first) - measure_width(right))
+        self._print(Text.assemble((first, style), gap if right else "", (right, "dim")))
+        if rest:
+            self.write_block("  ", rest)
+
+    def write_lines(self, lines: Iterable[Text]) -> None:
+        """Write lines that already fit."""
+        for line in lines:
+            plain = clean_text(line.plain)
+            self._print(line if plain == line.plain else Text(plain))
+
+    def write_table(
+        self, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, bare: bool = False
+    ) -> None:
+        """Write a table, without heads if `bare`; copied columns get their own lines last."""
+        rows = [[clean_text(cell) for cell in row] for row in rows]
+        kept = _choose_columns(columns, rows, self.width)
+        widths = _measure_columns(columns, kept, rows, self.width)
+        if _measure_table(widths) <= self.width:
+            self._print_rows(columns, widths, rows, bare=bare)
+            return
+        below = [at for at in kept if columns[at].copied]
+        beside = [at for at in kept if at not in below]
+        widths = _measure_columns(columns, beside, rows, self.width)
+        _narrow_columns(widths, {at: _LEAST for at in beside if columns[at].wraps}, self.width)
+        label = max((len(columns[at].head) for at in below), default=0)
+        for number, row in enumerate(rows):
+            self._print_rows(columns, widths, [row], bare=bare or number > 0)
+            for at in below:
+                if row[at]:
+                    head = columns[at].head.ljust(label)
+                    self._print(Text.assemble(("  " + head + "  ", "dim"), row[at]))
+
+    def _print_rows(
+        self,
+        columns: Sequence[TableColumn],
+        widths: Mapping[int, int],
+        rows: Sequence[Sequence[str]],
+        *,
+        bare: bool,
+    ) -> None:
+        """Write the heads, unless `bare`, and rows of the columns that have a width."""
+        if not bare:
+            heads = (_align_cell(columns[at], columns[at].head, widths[at]) for at in widths)
+            self._print(Text((" " * _GAP_WIDTH).join(heads), "dim"))
+        for row in rows:
+            cells = [_fit_cell(columns[at], row[at], width) for at, width in widths.items()]
+            for number in range(max(map(len, cells), default=0)):
+                parts: list[str | tuple[str, str]] = []
+                for at, lines in zip(widths, cells, strict=True):
+                    line = lines[number] if number < len(lines) else ""
+                    style = "bold" if columns[at].yields else ""
+                    parts += [(_align_cell(columns[at], line, widths[at]), style), " " * _GAP_WIDTH]
+                self._print(Text.assemble(*parts))
+
+    def _print(self, text: Text) -> None:
+        """Write a line as it is, without trailing blanks."""
+        text.rstrip()
+        self._console.print(text, soft_wrap=True)
 
 
-def _build_table(
-    columns: Sequence[TableColumn],
-    widths: Mapping[int, int],
-    rows: Sequence[Sequence[str]],
-    *,
-    bare: bool,
-) -> Table:
-    """Return a table of the columns that have a width."""
-    table = Table(
-        box=None,
-        pad_edge=False,
-        show_header=not bare,
-        header_style="dim",
-        padding=(0, _GAP_WIDTH, 0, 0),
-    )
-    for at, width in widths.items():
-        column = columns[at]
-        table.add_column(
-            column.head,
-            justify="right" if column.right else "left",
-            no_wrap=not column.wraps,
-            overflow="fold" if column.wraps else "ellipsis",
-            width=width,
-            style="bold" if column.yields else "",
-        )
-    for row in rows:
-        table.add_row(*(Text(row[at]) for at in widths))
-    return table
+def _fit_cell(column: TableColumn, cell: str, width: int) -> list[str]:
+    """Return the lines of a cell."""
+    if column.wraps:
+        return wrap_line(cell, width)
+    return [truncate_text(cell, width)]
+
+
+def _align_cell(column: TableColumn, text: str, width: int) -> str:
+    gap = " " * (width - measure_width(text))
+    return gap + text if column.right else text + gap
+
+
+def _choose_columns(
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], room: int
+) -> list[int]:
+    """Return the columns to show: optional ones only if they are not empty and there is room."""
+    kept = [
+        at
+        for at, column in enumerate(columns)
+        if not column.optional or any(row[at].strip() for row in rows)
+    ]
+    widths = _measure_columns(columns, kept, rows, 0, least=_COMFORTABLE)
+    while _measure_table(widths) > room and any(columns[at].optional for at in widths):
+        del widths[max(widths, key=lambda at: columns[at].optional)]
+    return list(widths)
 
 
 def _measure_table(widths: Mapping[int, int]) -> int:
@@ -182,13 +233,17 @@ def _measure_table(widths: Mapping[int, int]) -> int:
 
 
 def _measure_columns(
-    columns: Sequence[TableColumn], kept: Sequence[int], rows: Sequence[Sequence[str]], room: int
+    columns: Sequence[TableColumn],
+    kept: Sequence[int],
+    rows: Sequence[Sequence[str]],
+    room: int,
+    least: int = _LEAST,
 ) -> dict[int, int]:
     """Return the width of each column; the widest flexible column shrinks first."""
     widths = {at: _measure_column(columns[at].head, rows, at) for at in kept}
     giving = [at for at in kept if columns[at].yields or columns[at].wraps]
-    least = {at: _LEAST if columns[at].yields else _measure_longest_word(rows, at) for at in giving}
-    _narrow_columns(widths, least, room)
+    lowest = {at: least if columns[at].yields else _measure_longest_word(rows, at) for at in giving}
+    _narrow_columns(widths, lowest, room)
     return widths
 
 
@@ -203,12 +258,36 @@ def _narrow_columns(widths: dict[int, int], least: Mapping[int, int], room: int)
 
 def _measure_longest_word(rows: Sequence[Sequence[str]], at: int) -> int:
     """Return the least width of a wrapping column; an id usually stays on one line."""
-    longest = max((cell_len(word) for row in rows for word in row[at].split()), default=0)
+    longest = max((measure_width(word) for row in rows for word in row[at].split()), default=0)
     return min(max(longest, _LEAST), _LONG)
 
 
 def _measure_column(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
-    return max(map(cell_len, (head, *(row[at] for row in rows))))
+    return max(map(measure_width, (head, *(row[at] for row in rows))))
+
+
+def format_bytes(size: int) -> str:
+    """Return a size in bytes, kB, MB or GB, each a thousand of the one before."""
+    return decimal(size)
+
+
+def format_elapsed(seconds: float) -> str:
+    """Return an age as text, such as `3 d`."""
+    for size, unit in _TIME_UNITS:
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return "now"
+
+
+def format_remaining(seconds: float) -> str:
+    """Return a remaining time as text, rounded to the nearest unit."""
+    unit = next((size for size, _ in _TIME_UNITS if seconds >= size), 0)
+    return format_elapsed(seconds + unit / 2)
+
+
+def format_milliseconds(seconds: float) -> str:
+    """Return a duration in milliseconds as text."""
+    return f"{seconds * 1000:,.1f} ms"
 
 
 def format_age(moment: str | None) -> str:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from mcp_serve import render
-from mcp_serve.cli.screen import Screen, format_elapsed
+from mcp_serve.cli.terminal import Terminal, format_elapsed
 from mcp_serve.stores import ServedStores
 from session_core import SessionError
 
@@ -55,15 +55,15 @@ def summarize_stores(served: ServedStores) -> list[StoreSummary]:
     return list(found.values())
 
 
-def show_stores(screen: Screen, served: ServedStores) -> None:
+def show_stores(out: Terminal, served: ServedStores) -> None:
     """Write the stores of other agents with counts and newest titles, if there are any."""
     if not served.transcript_names:
         return
-    screen.write_line("Sessions of other agents on this machine")
+    out.write_line("Sessions of other agents on this machine")
     try:
         for store in summarize_stores(served):
-            screen.write_line(f"  {store.name:<12} {store.describe()}")
+            out.write_truncated(f"  {store.name:<12} {store.describe()}")
             if store.problem is not None:
-                screen.write_block("    ! ", store.problem)
+                out.write_block("    ! ", store.problem)
     except SessionError as error:
-        screen.write_uncut(f"  cannot be read: {error}")
+        out.write_unwrapped(f"  cannot be read: {error}")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from rich.filesize import decimal
-
 from mcp_serve import arguments as given_as
 from mcp_serve import render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.arguments import parse_before_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
-from mcp_serve.cli.terminal import TableColumn, format_age, format_time_left
+from mcp_serve.cli.terminal import TableColumn, format_age, format_bytes, format_time_left
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
@@ -139,7 +137,9 @@ def _show_batches(found: Answer) -> None:
         out.write_line("The trash is empty.")
         return
     show_list(_COLUMNS, found["batches"], _format_row)
-    out.write_line(f"{decimal(sum(each['bytes'] for each in found['batches']))} in total.", "dim")
+    out.write_line(
+        f"{format_bytes(sum(each['bytes'] for each in found['batches']))} in total.", "dim"
+    )
     if found["next_cursor"] is not None:
         out.write_hint("There are more; raise --limit to show them.")
     out.write_hint("Restore one with: mcp-sessions restore BATCH")
@@ -149,7 +149,7 @@ def _format_row(each: Answer) -> list[str]:
     undone = " (restored)" if each["undone"] else ""
     return [
         format_age(each["at"]),
-        decimal(each["bytes"]),
+        format_bytes(each["bytes"]),
         each["tool"] + undone,
         f"{each['count']:,}",
         format_time_left(each["expires_at"]),

@@ -13,7 +13,7 @@ from mcp_serve.cli.clients.command import (
     print_outcome,
 )
 from mcp_serve.cli.errors import DONE
-from mcp_serve.cli.screen import Screen
+from mcp_serve.cli.terminal import Terminal
 from session_core import InvalidInput
 
 EXAMPLES = """\
@@ -37,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
     if change is None:
         print_outcome(options, path, "nothing")
         if not options.json:
-            Screen(sys.stdout).write_uncut(f"{client.label} has no entry for this server in {path}")
+            Terminal(sys.stdout).write_unwrapped(
+                f"{client.label} has no entry for this server in {path}"
+            )
         return DONE
     return confirm_and_apply(options, change)

@@ -12,7 +12,7 @@ from pathlib import Path
 from mcp_serve import render
 from mcp_serve.cli import missing_home, transcript_summary
 from mcp_serve.cli.options import choose_driver
-from mcp_serve.cli.screen import Screen, format_elapsed
+from mcp_serve.cli.terminal import Terminal, format_elapsed
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores, ServerOptions
@@ -35,27 +35,27 @@ def run(options: argparse.Namespace) -> int:
     served = ServedStores(
         ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
     )
-    screen = Screen(sys.stdout)
+    out = Terminal(sys.stdout)
     if served.home_names:
-        _show_home(screen, served)
-    transcript_summary.show_stores(screen, served)
+        _show_home(out, served)
+    transcript_summary.show_stores(out, served)
     served.close()
-    screen.write_line()
+    out.write_line()
     for command, does in _list_next_commands(options.home):
         if len(command) < _COMMAND_WIDTH:
-            screen.write_block(f"  {command:<{_COMMAND_WIDTH}}", does)
+            out.write_block(f"  {command:<{_COMMAND_WIDTH}}", does)
         else:
-            screen.write_uncut(f"  {command}")
-            screen.write_block("    ", does)
+            out.write_unwrapped(f"  {command}")
+            out.write_block("    ", does)
     return 0
 
 
-def _show_home(screen: Screen, served: ServedStores) -> None:
+def _show_home(out: Terminal, served: ServedStores) -> None:
     """Show the newest sessions of the home; one of our own that is needless is left out."""
     path = served.get_path()
     if missing_home.list_needless_homes(served):
         return
-    screen.write_uncut(f"Sessions in {path} ({missing_home.find_naming_source(served)})")
+    out.write_unwrapped(f"Sessions in {path} ({missing_home.find_naming_source(served)})")
     try:
         home = served.get_home()
         newest = [
@@ -64,14 +64,14 @@ def _show_home(screen: Screen, served: ServedStores) -> None:
         ]
     except SessionError as error:
         newest = []
-        screen.write_uncut(f"  cannot be read: {error}")
+        out.write_unwrapped(f"  cannot be read: {error}")
     else:
         if not newest:
-            screen.write_block("  ", _describe_empty_home(path))
+            out.write_block("  ", _describe_empty_home(path))
     if newest:
-        screen.write_line(f"  {'active':>7}  title")
+        out.write_line(f"  {'active':>7}  title")
     for line in newest:
-        screen.write_line(line)
+        out.write_truncated(line)
 
 
 def _list_next_commands(home: str | None) -> Iterator[tuple[str, str]]:

@@ -15,8 +15,9 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from mcp_serve.cli.demo import FILE_WIDTH
 from mcp_serve.cli.demo_home import sample
-from mcp_serve.cli.screen import DEFAULT_WIDTH, format_elapsed, format_remaining, truncate_text
+from mcp_serve.cli.terminal import format_elapsed, format_remaining
 from tests.cli.command_user import (
     COMMAND,
     CTRL_C,
@@ -141,7 +142,7 @@ def test_demo_fits_terminal_with_style(screen, width):
 
 
 def test_demo_has_no_style_in_pipe(shown):
-    assert find_wide_lines(shown[0], DEFAULT_WIDTH) == []
+    assert find_wide_lines(shown[0], FILE_WIDTH) == []
     assert "\033" not in shown[0]
 
 
@@ -219,11 +220,6 @@ def test_wrong_usage_exits_with_usage_code(run, arguments):
     done = run(*arguments)
     assert done.code == 2
     assert "usage: mcp-sessions" in done.err
-
-
-def test_text_is_truncated_by_terminal_columns():
-    assert truncate_text("予算の見直し", 9) == "予算の..."
-    assert truncate_text("short", 9) == "short"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mcp_serve.cli.errors import DECLINED, DONE
 from mcp_serve.cli.options import add_json_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import ask_confirmation, format_declined
-from mcp_serve.cli.screen import Screen
+from mcp_serve.cli.terminal import Terminal
 from session_core import InvalidInput, Unsupported
 
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
@@ -54,26 +54,26 @@ def find_client_file(options: argparse.Namespace) -> tuple[ClientProgram, Path]:
 
 def confirm_and_apply(options: argparse.Namespace, change: ConfigurationChange) -> int:
     """Show a change, ask, and apply it; return the exit code."""
-    screen, file = Screen(sys.stderr if options.json else sys.stdout), change.file
+    out, file = Terminal(sys.stderr if options.json else sys.stdout), change.file
     difference = list(file.list_differences(change.text))
     if not (options.json and (options.yes or options.plan_only)):
-        screen.write_uncut(f"{file.path}")
+        out.write_unwrapped(f"{file.path}")
         for line in difference:
-            screen.write_uncut(f"  {line}")
+            out.write_unwrapped(f"  {line}")
         sys.stdout.flush()
     if options.plan_only:
         if not options.json:
-            screen.write_uncut("Nothing was changed.")
+            out.write_unwrapped("Nothing was changed.")
         print_outcome(options, file.path, "planned", difference)
         return DONE
     if not ask_confirmation("Apply this change?", yes=options.yes):
-        Screen(sys.stderr).write_uncut(format_declined())
+        Terminal(sys.stderr).write_unwrapped(format_declined())
         print_outcome(options, file.path, "declined", difference)
         return DECLINED
     change.apply()
     kept = f"; the original is kept in {file.copy_path.name}" if file.copy_path.exists() else ""
     if not options.json:
-        screen.write_uncut(f"Done{kept}.")
+        out.write_unwrapped(f"Done{kept}.")
     print_outcome(options, file.path, "applied", difference, str(file.copy_path) if kept else None)
     return DONE
 

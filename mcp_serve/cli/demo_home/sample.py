@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from mcp_serve.cli.terminal import format_bytes
 from session_core import (
     SessionDB,
     SessionEntry,
@@ -268,7 +269,7 @@ class SampleHome:
         with SessionDB(self.path / "state.db", clock=clock) as db:
             build_home(db, clock)
             add_routes(self.path, db, clock)
-            return f"{db.message_count():,} messages, {db.admin.measure_sizes().db / 1e6:.1f} MB"
+            return f"{db.message_count():,} messages, {format_bytes(db.admin.measure_sizes().db)}"
 
 
 @contextmanager

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rich.filesize import decimal
-
 from mcp_serve.cli import plan_output
 from mcp_serve.cli.options import format_command
+from mcp_serve.cli.terminal import format_bytes
 from mcp_serve.plain_text import to_plain_line
 
 _CALL_PATTERN = re.compile(r"sessions_(\w+)\(what='(\w+)'(?:, store=.*)?\)")
@@ -68,7 +67,7 @@ def build_report(
         figures=tuple(_list_figures(found)),
         weeks=tuple(_build_weeks(found["weeks"])),
         sources=_build_series(sources, lambda value: f"{value:,}"),
-        tables=_build_series(found["tables"], decimal),
+        tables=_build_series(found["tables"], format_bytes),
         mends=tuple(_build_fix(options, each, store) for each in found["findings"]),
         estimated=found["estimated"],
     )
@@ -78,10 +77,10 @@ def _list_headline_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]
     yield "sessions", f"{found['sessions']['total']:,}"
     yield "messages", f"{found['messages']:,}"
     if found["is_transcripts"]:
-        yield "on disk", decimal(found["stores"][0]["bytes"])
+        yield "on disk", format_bytes(found["stores"][0]["bytes"])
         return
-    yield "on disk", decimal(found["size"]["db"] + found["size"]["wal"])
-    yield "per week, about", decimal(found["growth_per_week"])
+    yield "on disk", format_bytes(found["size"]["db"] + found["size"]["wal"])
+    yield "per week, about", format_bytes(found["growth_per_week"])
 
 
 def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -107,17 +106,19 @@ def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _list_transcript_sizes(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     (store,) = found["stores"]
-    yield "transcripts", decimal(store["bytes"])
+    yield "transcripts", format_bytes(store["bytes"])
     if "coverage" in store:
         yield "indexed", f"{store['coverage']:.0%}"
 
 
 def _list_database_sizes(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     size = found["size"]
-    parts = (f"{decimal(size[name])} {said}" for name, said in _SIZE_LABELS.items() if size[name])
-    yield "database", _append_parts(decimal(size["db"]), parts)
-    yield "trash", decimal(size["trash"])
-    yield "growth", f"about {decimal(found['growth_per_week'])} per week"
+    parts = (
+        f"{format_bytes(size[name])} {said}" for name, said in _SIZE_LABELS.items() if size[name]
+    )
+    yield "database", _append_parts(format_bytes(size["db"]), parts)
+    yield "trash", format_bytes(size["trash"])
+    yield "growth", f"about {format_bytes(found['growth_per_week'])} per week"
 
 
 def _describe_keep(keep: Mapping[str, Any]) -> str:
@@ -151,7 +152,7 @@ def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
     for week in reversed(weeks):
         begins = datetime.fromtimestamp(week["begins_at"]).astimezone()
         said = f"{week['messages']:,}"
-        more = f"about {decimal(week['bytes'])}"
+        more = f"about {format_bytes(week['bytes'])}"
         yield ChartPoint(f"{begins:%b} {begins.day}", week["messages"], said, more)
 
 
@@ -175,6 +176,6 @@ def _build_fix(
     stores = options.store[:1] if store is None else [store]
     target = argparse.Namespace(home=options.home, store=stores)
     command = None if call is None else format_command(target, *call.groups())
-    won = f"about {decimal(found['bytes'])}" if found["bytes"] else ""
+    won = f"about {format_bytes(found['bytes'])}" if found["bytes"] else ""
     what = plan_output.describe_finding(found["code"], found["count"], to_plain_line(found["what"]))
     return SuggestedFix(what, won, command)
