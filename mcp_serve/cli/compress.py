@@ -37,7 +37,7 @@ _MAX_LINES = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
     parser.add_argument(
-        "session", nargs="?", metavar="ID", help="id, prefix of an id or session key"
+        "session", nargs="?", metavar="ID", help="id, prefix of an id, session key or title"
     )
     parser.add_argument(
         "--summary",

@@ -22,7 +22,7 @@ from mcp_serve.cli import keep, missing_home, plan_output, transcript_summary
 from mcp_serve.cli.arguments import parse_amount
 from mcp_serve.cli.clients import files
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
-from mcp_serve.cli.errors import DONE, FAILED
+from mcp_serve.cli.errors import DONE, FAILED, UNKNOWN_ID
 from mcp_serve.cli.layout import measure_width
 from mcp_serve.cli.mcp_client import ServerUnreachable, run_with_server
 from mcp_serve.cli.options import add_home_options, add_json_option, choose_driver
@@ -62,6 +62,8 @@ _STATE_MARKS: dict[State, tuple[str, str]] = {
     "failure": ("✘", "red"),
 }
 _LABEL_WIDTH = 14
+_NO_HOME = "no_home"
+"""The code of the check that found no home."""
 _COMMAND_PREFIXES = ("mcp-sessions ", "chmod ")
 
 
@@ -80,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run all checks; return 1 if one of them failed."""
+    """Run all checks; return 1 if one of them failed, 3 if there is no store."""
     served = ServedStores(
         ServerOptions(
             home=options.home,
@@ -109,7 +111,10 @@ def run(options: argparse.Namespace) -> int:
         )
     finally:
         served.close()
-    return FAILED if any(each.state == "failure" for each in checks) else DONE
+    missing = [each for each in checks if each.more.get("code") == _NO_HOME]
+    if any(each.state == "failure" and each not in missing for each in checks):
+        return FAILED
+    return UNKNOWN_ID if missing else DONE
 
 
 def _run_checks(served: ServedStores, options: argparse.Namespace) -> Iterator[Check]:
@@ -182,13 +187,23 @@ def check_clients(folder: Path, configured: list[ConfiguredClient]) -> Iterator[
     Entries of a project are reported and never started, since the project may be untrusted.
     """
     machine, projects = UserEnvironment(), list[ConfiguredClient]()
+    absent: list[Check] = []
     for client in CLIENTS:
         own, project = client.user(machine), client.find_file(machine, folder)
         is_here = client.is_installed(machine)
-        yield _check_file(client, own, client.name, configured, is_here=is_here)
+        check = _check_file(client, own, client.name, configured, is_here=is_here)
+        if is_here or check.state != "ok" or "entries" in check.more:
+            yield check
+        else:
+            absent.append(check)
         # In the home directory, some project files are also the files of the user.
         if project is not None and project != own and is_present(project):
             yield from _check_project(client, project, projects)
+    if absent:
+        names = [check.about for check in absent]
+        yield Check(
+            "other clients", "ok", f"not installed: {', '.join(names)}", more={"absent": names}
+        )
     if not configured and not projects:
         yield Check(
             "clients",
@@ -231,7 +246,7 @@ def _check_file(
     if is_here:
         said = f"installed; not registered in {path}"
         return Check(client.name, "ok", said, f"mcp-sessions install {by}", more)
-    return Check(client.name, "ok", f"not installed; its configuration would be {path}", more=more)
+    return Check(client.name, "ok", "not installed", more=more)
 
 
 def _parse_entry(by: str, label: str, entry: dict[str, Any]) -> ConfiguredClient:
@@ -293,8 +308,14 @@ async def _check_handshake(
     took = time.perf_counter() - began
     text = f"{labels}: {answer['tools']} tools in {took:.1f} s from {answer['home']}"
     more |= {"seconds": round(took, 3), **answer}
-    if homes and "--home" not in first.command and Path(answer["home"]) not in homes:
-        text += f", not {homes[0]}: clients do not inherit the variables of this shell"
+    if homes and Path(answer["home"]) not in homes:
+        is_named = "--home" in first.command
+        reason = (
+            "its entry names that home"
+            if is_named
+            else "clients do not inherit the variables of this shell"
+        )
+        text += f", not {homes[0]}: {reason}"
         advice = f"mcp-sessions install {first.by} --home {homes[0]}"
         return Check("handshake", "warning", text, advice, more)
     return Check("handshake", "ok", text, more=more)
@@ -440,7 +461,7 @@ def _check_missing_home(
         "failure" if is_wrong or missing_home.has_empty_database(home.path) else "warning"
     )
     said = f"there is no home in {home.path}: {missing}"
-    return Check(about, state, said, missing_home.suggest_remedy(home.path))
+    return Check(about, state, said, missing_home.suggest_remedy(home.path), {"code": _NO_HOME})
 
 
 def _check_health(home: ServedHome, about: str, health: HealthReport) -> Iterator[Check]:

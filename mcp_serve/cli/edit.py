@@ -124,6 +124,6 @@ def _show_result(out: Terminal, kind: str, found: Answer) -> None:
     del kind
     for session in found["sessions"]:
         pinned = " · pinned" if session["pinned"] else ""
-        out.write_line(session["title"] or session["preview"] or "(nothing in it)", "bold")
+        out.write_line(session["title"] or session["preview"] or "(empty)", "bold")
         source = f"{session['id']} · {session['source']} · {session['status']}{pinned}"
         out.write_line(source, "dim")

@@ -13,14 +13,14 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from mcp_serve import resolve
-from mcp_serve.cli import filters, missing_home
+from mcp_serve import known_values, resolve
+from mcp_serve.cli import filters
 from mcp_serve.cli.arguments import parse_text
-from mcp_serve.cli.errors import DONE, PARTIAL, translate_arguments
+from mcp_serve.cli.errors import DONE, PARTIAL, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import add_home_options, add_json_option, add_quiet_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
-from mcp_serve.cli.terminal import Terminal, format_bytes
+from mcp_serve.cli.terminal import Terminal, format_bytes, format_number
 from mcp_serve.cli.tool_calls import ToolCaller
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import ServedHome
@@ -85,14 +85,6 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--raw has the format of the agent; leave --format out")
     with ToolCaller(options, transcripts=bool(options.session)) as tools:
         store = _choose_store(options, tools.served)
-        missing = (
-            None
-            if options.session or options.json
-            else missing_home.format_missing_note(tools.served)
-        )
-        if missing is not None:
-            Terminal(sys.stderr).write_line(missing)
-            return DONE
         try:
             done = _export_sessions(options, store, to or sys.stdout.buffer.write)
         except Conflict as error:  # the file exists; a retry fails too
@@ -126,7 +118,7 @@ def _export_sessions(
     options: argparse.Namespace, store: ServedStore, to: Path | Callable[[bytes], object]
 ) -> ExportResult:
     sessions = [resolve.find_session(store, each).id for each in options.session] or None
-    where, form = _build_filter(options), _choose_form(options)
+    where, form = _build_filter(options, store), _choose_form(options)
     if not isinstance(store, ServedHome):
         from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
 
@@ -155,7 +147,7 @@ def _choose_form(options: argparse.Namespace) -> Literal["jsonl", "markdown", "r
     return "markdown" if options.format == "md" else "jsonl"
 
 
-def _build_filter(options: argparse.Namespace) -> SessionFilter | None:
+def _build_filter(options: argparse.Namespace, store: ServedStore) -> SessionFilter | None:
     """Return the filter from the options; archived conversations are included by default.
 
     Raises:
@@ -173,7 +165,10 @@ def _build_filter(options: argparse.Namespace) -> SessionFilter | None:
                 explain_error(error) or "", filters.ListFilterArguments.model_fields
             )
         ) from error
-    where: SessionFilter = arguments.build_filter(time.time())
+    matched = known_values.match_arguments([store], arguments)
+    if matched.is_unknown:  # an empty export would look like a backup
+        raise InvalidInput(translate_tool_text(" ".join(matched.notes)))
+    where: SessionFilter = matched.arguments.build_filter(time.time())
     return where
 
 
@@ -195,10 +190,11 @@ def _prepare_target(name: str) -> Path:
 def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
     errors = Terminal(sys.stderr)
     if options.out != "-" and not options.quiet:
-        sessions = f"{done.sessions:,} session" + "s" * (done.sessions != 1)
+        sessions = format_number(done.sessions, "session")
         size = format_bytes(done.bytes)
+        messages = format_number(done.messages, "message")
         Terminal(sys.stdout).write_line(
-            f"Wrote {sessions} with {done.messages:,} messages, {size}, to {options.out}"
+            f"Wrote {sessions} with {messages}, {size}, to {options.out}"
         )
     for name in done.there:
         errors.write_line(f"{name} exists and was not overwritten.")

@@ -21,7 +21,7 @@ from mcp_serve.cli.options import (
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import ask_confirmation, format_declined
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
-from mcp_serve.cli.terminal import TableColumn, Terminal
+from mcp_serve.cli.terminal import TableColumn, Terminal, format_number
 from mcp_serve.cli.tool_calls import ToolCaller
 from session_core import Conflict
 from session_core.maintenance import ImportPreview, ImportResult
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
             _print_preview(options, "planned" if found.sessions else "nothing", found)
             return FAILED if found.broken and not found.sessions else DONE
         if not ask_confirmation(
-            f"\nImport {_format_session_count(len(found.sessions))}?", yes=options.yes
+            f"\nImport {format_number(len(found.sessions), 'session')}?", yes=options.yes
         ):
             Terminal(sys.stderr).write_line(format_declined())
             _print_preview(options, "declined", found)
@@ -126,7 +126,7 @@ def _show_preview(out: Terminal, found: ImportPreview, limit: int, home: Path) -
         out.write_line("There is nothing to import.", "bold")
     else:
         messages = sum(each.messages for each in found.sessions)
-        what = f"{_format_session_count(len(found.sessions))} with {messages:,} messages"
+        what = _format_counts(len(found.sessions), messages)
         out.write_line(f"Import {what}:", "bold")
         shown = found.sessions[:limit]
         out.write_table(
@@ -142,7 +142,8 @@ def _show_preview(out: Terminal, found: ImportPreview, limit: int, home: Path) -
 def _show_result(options: argparse.Namespace, out: Terminal, done: ImportResult) -> None:
     end = "Imported" if done.outcome == "applied" else "Stopped; imported so far"
     out.write_line(
-        f"{end}: {_format_session_count(done.sessions)} with {done.messages:,} messages.", "bold"
+        f"{end}: {_format_counts(done.sessions, done.messages)}.",
+        "bold",
     )
     _show_left_out(out, done, options.limit)
     if done.outcome == "partial":
@@ -180,8 +181,8 @@ def _show_more(out: Terminal, count: int) -> None:
         out.write_line(f"and {count:,} more; raise --limit to show them", "dim")
 
 
-def _format_session_count(count: int) -> str:
-    return f"{count:,} session" + "s" * (count != 1)
+def _format_counts(sessions: int, messages: int) -> str:
+    return f"{format_number(sessions, 'session')} with {format_number(messages, 'message')}"
 
 
 def _read_file_state(path: Path) -> tuple[int, ...] | None:

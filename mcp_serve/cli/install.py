@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from mcp_serve.cli import missing_home, transcript_summary
+from mcp_serve.cli.arguments import suggest_nearest
 from mcp_serve.cli.clients import files, formats
 from mcp_serve.cli.clients.command import (
     add_client_arguments,
@@ -19,14 +20,14 @@ from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
 from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import add_home_options, choose_driver
 from mcp_serve.cli.output import print_error, print_json
-from mcp_serve.cli.plan_command import can_ask_user
-from mcp_serve.cli.terminal import Terminal
+from mcp_serve.cli.plan_command import ask_text, can_ask_user
+from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import InvalidInput, SessionError
 
 EXAMPLES = """\
 examples:
-  mcp-sessions install                          list the clients on this machine
+  mcp-sessions install                          list the clients here and ask for one
   mcp-sessions install claude-code              show the change and ask
   mcp-sessions install cursor --project         only for the project in this folder
   mcp-sessions install codex --read-only --yes  without the tools that change data
@@ -51,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
     if options.client is None:
         _list_clients(out, options)
+        options.client = None if options.json else _ask_for_client(out)
+    if options.client is None:
         return DONE
     client, path = find_client_file(options)
     served = ServedStores(
@@ -119,8 +122,16 @@ def _render_snippet(client: ClientProgram, name: str, entry: dict[str, Any]) -> 
     return form.set_server("", client.table, name, entry).rstrip()
 
 
-_JSON_STATES = {"-": "absent", "cannot be read": "unreadable"}
-"""JSON values of states whose text is not a word."""
+_REGISTERED, _HERE = "registered", "not registered"
+_ABSENT, _UNREADABLE = "not found", "cannot be read"
+_JSON_STATES = {
+    _REGISTERED: "installed",
+    _HERE: "here",
+    _ABSENT: "absent",
+    _UNREADABLE: "unreadable",
+}
+"""JSON values of the states of a client."""
+_CLIENT_COLUMNS = (TableColumn("client", copied=True), TableColumn("name"), TableColumn("server"))
 
 
 def _list_clients(out: Terminal, options: argparse.Namespace) -> None:
@@ -134,7 +145,7 @@ def _list_clients(out: Terminal, options: argparse.Namespace) -> None:
                     {
                         "client": client.name,
                         "label": client.label,
-                        "state": _JSON_STATES.get(state, state),
+                        "state": _JSON_STATES[state],
                     }
                     for client, state in states.items()
                 ]
@@ -148,21 +159,36 @@ def _list_clients(out: Terminal, options: argparse.Namespace) -> None:
         choose_driver()  # before the first look at a home
         transcript_summary.show_stores(out, served)
         out.write_line()
-        out.write_line("Clients")
     served.close()
-    for client in CLIENTS:
-        out.write_truncated(
-            f"{client.name:<15} {_find_client_state(client, machine, name):<14} {client.label}"
-        )
+    states = {client: _find_client_state(client, machine, name) for client in CLIENTS}
+    rows = [[client.name, client.label, state] for client, state in states.items()]
+    out.write_table(_CLIENT_COLUMNS, [row for row in rows if row[-1] != _ABSENT])
+    absent = [client.name for client, state in states.items() if state == _ABSENT]
+    if absent:
+        out.write_block("not found  ", ", ".join(absent), style="dim")
     out.write_line()
-    out.write_block("", "Register the server with one of them: mcp-sessions install NAME")
+
+
+def _ask_for_client(out: Terminal) -> str | None:
+    """Return the client that the user chooses, or None."""
+    if not can_ask_user():
+        out.write_line("Register the server with one of them: mcp-sessions install NAME")
+        return None
+    names = [client.name for client in CLIENTS]
+    answer = ask_text("Register the server with which one? (Enter for none)")
+    if not answer:
+        return None
+    if answer not in names:
+        raise InvalidInput(f"{answer!r:.80} is not a client{suggest_nearest(answer, names)}")
+    out.write_line()
+    return answer
 
 
 def _find_client_state(client: ClientProgram, machine: UserEnvironment, name: str) -> str:
     try:
         entry = files.find_entry(client, client.user(machine), name)
     except SessionError:
-        return "cannot be read"
+        return _UNREADABLE
     if files.is_our_entry(entry):
-        return "installed"
-    return "here" if client.is_installed(machine) else "-"
+        return _REGISTERED
+    return _HERE if client.is_installed(machine) else _ABSENT

@@ -14,7 +14,13 @@ from mcp_serve.cli.options import add_json_option, add_quiet_option, choose_driv
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import add_plan_arguments, ask_confirmation, format_declined
 from mcp_serve.cli.progress import ProgressBar
-from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_local_time
+from mcp_serve.cli.terminal import (
+    TableColumn,
+    Terminal,
+    format_bytes,
+    format_local_time,
+    format_number,
+)
 from mcp_serve.stores import ServedStores, ServerOptions
 from mcp_serve.transcripts import ServedTranscripts
 from session_core import InvalidInput, StorageError
@@ -264,7 +270,7 @@ def describe_status(status: KeepStatus) -> str:
     forgotten = f"; {len(status.forgotten):,} forgotten" if status.forgotten else ""
     if status.mode != "on" and not status.sessions:
         return f"Keeping is off{forgotten}."
-    sessions = _count_sessions(status.sessions)
+    sessions = format_number(status.sessions, "session")
     gone = f"; {status.gone:,} of them deleted by their agent" if status.gone else ""
     sizes = f"{format_bytes(status.source_bytes)} stored in {format_bytes(status.stored_bytes)}"
     return f"Keeping is {status.mode or 'off'}: {sessions} kept, {sizes}{gone}{forgotten}."
@@ -295,12 +301,8 @@ def render_status(status: KeepStatus) -> Answer:
     }
 
 
-def _count_sessions(count: int) -> str:
-    return f"{count:,} session{'' if count == 1 else 's'}"
-
-
 def _count(plan: ForgetPlan) -> str:
-    return f"{_count_sessions(len(plan.sessions))} of {plan.store}"
+    return f"{format_number(len(plan.sessions), 'session')} of {plan.store}"
 
 
 def _show_plan(out: Terminal, store: ServedTranscripts, plan: ForgetPlan) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import partial
+from pathlib import PurePath
 from typing import get_args
 
 from mcp_serve.cli import filters
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
-from mcp_serve.cli.terminal import TableColumn, format_age
-from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
+from mcp_serve.cli.terminal import TableColumn, format_age, format_count
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer, show_list
 from mcp_serve.tools import list as tools_list
 from session_core.types import SessionOrder
 
@@ -18,21 +20,31 @@ _COLUMNS = (
     TableColumn("msgs", right=True),
     TableColumn("title", yields=True),
     TableColumn("from", optional=1),
+    TableColumn("project", optional=2),
+    TableColumn("model", optional=3),
+    TableColumn("cost", right=True, optional=4),
+    TableColumn("tokens", right=True, optional=5),
     TableColumn("id", copied=True),
 )
+
+_SPEC = replace(tools_list.SPEC, arguments=filters.ListFilterArguments)
 
 EXAMPLES = """\
 examples:
   mcp-sessions list                            the newest conversations
   mcp-sessions list ledger --project ~/shop    with this word in the title, in this folder
   mcp-sessions list --older-than 90d --min-cost 1
-  mcp-sessions list --limit 1000 --json        everything, for a script
+  mcp-sessions list --order cost               the most expensive first
+  mcp-sessions list --all -n 1000 --json       empty sessions too, for a script
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in the title or name")
+    parser.add_argument(
+        "--all", action="store_true", help="also empty sessions, which are hidden otherwise"
+    )
     filters.add_filter_options(parser)
     parser.add_argument(
         "--order",
@@ -52,29 +64,54 @@ def run(options: argparse.Namespace) -> int:
         asked["query"] = " ".join(options.query)
     else:
         asked.pop("query", None)
-    spec = replace(tools_list.SPEC, arguments=filters.ListFilterArguments)
+    if options.cursor is None:  # a cursor carries the query
+        _hide_empty_sessions(options, asked)
+        asked["detail"] = "concise" if options.json else "detailed"
     return show_answer(
-        options,
-        lambda tools: tools.collect_pages(spec, asked, "sessions", options.limit, options.cursor),
-        _show_sessions,
+        options, partial(_list_sessions, options, asked), partial(_show_sessions, options.order)
     )
 
 
-def _show_sessions(found: Answer) -> None:
+def _list_sessions(options: argparse.Namespace, asked: Answer, tools: ToolCaller) -> Answer:
+    """Return the conversations; say so if the hidden ones are all that match."""
+    found = tools.collect_pages(_SPEC, asked, "sessions", options.limit, options.cursor)
+    if not found["sessions"] and options.cursor is None and not options.all:
+        everything = {**asked, "min_messages": options.min_messages}
+        if tools.collect_pages(_SPEC, everything, "sessions", 1)["sessions"]:
+            found["note"] = "Only empty sessions match; --all shows them."
+    return found
+
+
+def _hide_empty_sessions(options: argparse.Namespace, asked: Answer) -> None:
+    """Add the filter that hides empty sessions, unless the user filters by messages."""
+    if not options.all and options.min_messages is None and options.max_messages is None:
+        asked["min_messages"] = 1
+
+
+def _choose_columns(order: str | None) -> list[TableColumn]:
+    """Return the columns; the one that orders the list is never left out."""
+    return [replace(each, optional=0) if each.head == order else each for each in _COLUMNS]
+
+
+def _show_sessions(order: str | None, found: Answer) -> None:
     out = get_terminal()
     if not found["sessions"]:
-        out.write_line("No matching conversations.")
+        if "note" not in found:
+            out.write_line("No matching conversations.")
         return
-    show_list(_COLUMNS, found["sessions"], _format_row)
+    show_list(_choose_columns(order), found["sessions"], _format_row)
     if found["next_cursor"] is not None:
         out.write_hint("There are more; raise --limit or narrow the filters.")
 
 
 def _format_row(each: Answer) -> list[str]:
-    shown = each["title"] or each["preview"] or "(nothing in it)"
+    shown = each["title"] or each["preview"] or "(empty)"
     # The messages of a transcript are counted when it was read to its end.
     count = f"{each['messages']:,}" if "messages" in each else "-"
     # The agent has deleted it, and the kept copy is shown.
     source = f"{each['source']}, kept" if "kept" in each else each["source"]
+    cost = f"${each['cost']:,.2f}" if "cost" in each else ""
+    tokens = format_count(each["tokens"]) if "tokens" in each else ""
     row = [format_age(each["last_active_at"]), count, shown, source]
-    return [*row, each["id"]]
+    project = PurePath(each.get("project", "")).name
+    return [*row, project, each.get("model", ""), cost, tokens, each["id"]]

@@ -1,4 +1,4 @@
-"""Messages about a missing home; checking never creates one."""
+"""Messages about missing homes and stores; checking never creates one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _BEGIN_ADVICE = (
 """Ways to create a home; a home of our own begins with the first write."""
 
 
-def require_home(served: ServedStores) -> None:
-    """Refuse a named home or store that does not exist.
+def require_store(served: ServedStores, *, home: bool = False) -> None:
+    """Refuse to go on if there is no store; with `home`, if there is no home.
 
     Raises:
-        NotFound: The home does not exist; `nearest` lists similar homes.
+        NotFound: A named home does not exist, or there is nothing to read at all; `nearest` lists
+            similar homes.
     """
     why = explain_wrong_name(served) if served.home_names else None
     if why is not None:
@@ -32,6 +33,19 @@ def require_home(served: ServedStores) -> None:
             f"there is no home in {path} ({find_naming_source(served)}): {why}; "
             f"{suggest_remedy(path)}",
             nearest=tuple(map(str, _find_similar_homes(path))),
+        )
+    if not served.home_names or (served.transcript_names and not home):
+        return
+    paths = [served.get_path(name) for name in served.home_names]
+    missing = [find_missing_reason(path) for path in paths]
+    if all(missing):
+        others = (
+            "; transcripts of other agents are never changed"
+            if served.transcript_names
+            else ", and no transcripts of other agents"
+        )
+        raise NotFound(
+            f"there is no home yet in {paths[0]} ({missing[0]}){others}; {suggest_remedy(paths[0])}"
         )
 
 
@@ -48,17 +62,6 @@ def explain_wrong_name(served: ServedStores) -> str | None:
         if reasons and all(reasons) and (is_named or has_empty_database(paths[0]))
         else None
     )
-
-
-def format_missing_note(served: ServedStores) -> str | None:
-    """Return a note that the home does not exist yet, None if it does or for several stores."""
-    if len(served.names) > 1 or not served.home_names:
-        return None
-    path = served.get_path()
-    missing = find_missing_reason(path)
-    if missing is None:
-        return None
-    return f"There is no home yet in {path}: {missing}; {suggest_remedy(path)}."
 
 
 def list_needless_homes(served: ServedStores) -> list[str]:

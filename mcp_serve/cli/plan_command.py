@@ -12,11 +12,12 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mcp_serve import plans
-from mcp_serve.cli import missing_home, plan_output
+from mcp_serve import plans, render, resolve
+from mcp_serve.cli import plan_output
 from mcp_serve.cli.arguments import make_integer_parser
 from mcp_serve.cli.errors import (
     DECLINED,
@@ -33,6 +34,8 @@ from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
+from mcp_serve.locate import find_session_store
+from mcp_serve.tools import read
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError, StorageError
 from session_core.maintenance import PlanPreview
@@ -59,12 +62,20 @@ def ask_confirmation(question: str, *, yes: bool) -> bool:
         return True
     if not can_ask_user():
         return False
+    return ask_text(f"{question} [y/N]").lower() in ("y", "yes")
+
+
+def ask_text(question: str) -> str:
+    """Ask a question at the terminal and return the answer without blanks around it.
+
+    Raises:
+        QuestionInterrupted: Ctrl-C was pressed.
+    """
     try:
-        print_error(f"{question} [y/N] ", end="")
-        answer = _read_line()
+        print_error(f"{question} ", end="")
+        return _read_line().strip()
     except KeyboardInterrupt as error:
         raise QuestionInterrupted from error
-    return answer.strip().lower() in ("y", "yes")
 
 
 def _read_line() -> str:
@@ -121,7 +132,7 @@ def add_what_argument(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> 
         "--session",
         action="append",
         metavar="ID",
-        help="this session, regardless of its age; repeatable",
+        help="this session by id, prefix, key or title, regardless of its age; repeatable",
     )
 
 
@@ -198,8 +209,12 @@ class _ChangeRunner:
                 if change.look is not None:
                     self.answer = change.look(self._tools)
                 else:
-                    self.answer = self._call_tool(change.asked, TerminalProgress("Planning"))
+                    asked = resolve_references(self._tools, change.spec, change.asked)
+                    self.answer = self._call_tool(asked, TerminalProgress("Planning"))
         self._handle = self.answer["plan"]
+        if not self._options.json:
+            self._add_ages()
+            self._name_chats()
         if self._handle is not None and getattr(self._options, "limit", None):
             self._extend_items(self._handle, self._options.limit)
         if self.answer["outcome"] == "nothing":
@@ -222,6 +237,29 @@ class _ChangeRunner:
             self._decline_plan()
             return DECLINED
         return self._apply_change()
+
+    def _add_ages(self) -> None:
+        """Add the number of items of each age to the totals, for a person."""
+        if self._handle is None or "totals" not in self.answer:
+            return
+        plan = self._tools.home.maintenance.get_plan(self._handle, self.answer["count"])
+        moments = [item.last_active_at for item in plan.items if item.last_active_at is not None]
+        ages = plan_output.count_ages(moments, time.time())
+        self.answer["totals"] = self.answer["totals"] | {"by_age": ages}
+
+    def _name_chats(self) -> None:
+        """Add the names of the chats that are routed to protected sessions, for a person."""
+        protected = self.answer.get("protected", ())
+        if not any(each["ids"] for each in protected):
+            return
+        home = self._tools.home
+        names = {
+            entry.session_id: render.render_line(home, entry.display_name or entry.key)
+            for entry in home.store.load_entries().values()
+        }
+        for each in protected:
+            chats = [names[session_id] for session_id in each["ids"] if session_id in names]
+            each["chats"] = list(dict.fromkeys(filter(None, chats)))
 
     def _extend_items(self, handle: str, limit: int) -> None:
         """Replace the items of the answer by the first `limit` items of the plan."""
@@ -339,13 +377,11 @@ class _ChangeRunner:
     def _show_nothing_changed(self) -> None:
         if self._is_silent:
             return
-        self._out.write_line(
-            missing_home.format_missing_note(self._tools.served) or "Nothing to do."
-        )
+        self._out.write_line(translate_tool_text(self.answer.get("note", "Nothing to do.")))
         for warning in self.answer["warnings"]:
             self._out.write_line(f"Note: {translate_tool_text(warning)}.")
         plan_output.show_protected(self._out, self.answer)
-        if self._change.nothing:
+        if self._change.nothing and "note" not in self.answer:
             self._out.write_hint(self._change.nothing)
 
     def _show_plan_command(self) -> None:
@@ -376,6 +412,31 @@ class _ChangeRunner:
         change = self._change
         words = ("--plan", self._handle, *change.again) if self._handle else change.typed
         return format_command(self._options, change.verb, *words)
+
+
+def resolve_references(tools: ToolCaller, spec: ToolSpec, asked: Answer) -> Answer:
+    """Return the arguments with titles and prefixes of sessions replaced by ids.
+
+    A model must pass what names one session for good; a person sees what it means, and is asked.
+
+    Raises:
+        InvalidInput: Several sessions match.
+        NotFound: No session matches.
+    """
+    if spec.takes_titles or asked.get("what") == "trash":
+        return asked
+    stores = tools.served.get_stores()
+
+    def find_id(reference: str) -> str:
+        name = find_session_store(stores, reference, read.SPEC)
+        return resolve.find_session(tools.served.get_store(name), reference).id
+
+    found = dict(asked)
+    if asked.get("session") is not None:
+        found["session"] = find_id(asked["session"])
+    if asked.get("sessions") is not None:
+        found["sessions"] = [find_id(reference) for reference in asked["sessions"]]
+    return found
 
 
 _PROGRESS_LABELS = {

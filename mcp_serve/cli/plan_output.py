@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable
+
 from mcp_serve.cli.errors import translate_tool_text
-from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes
+from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_number
 from mcp_serve.cli.tool_calls import Answer
 from session_core.maintenance import PLAN_KINDS
 
@@ -12,12 +16,18 @@ _VERBS_WITHOUT_PLANS = {"restore": ("Restore", "item"), "edit": ("Change", "sess
 
 _ITEM_COLUMNS = (
     TableColumn("title", yields=True),
+    TableColumn("msgs", right=True, optional=1),
     TableColumn("why", wraps=True),
     TableColumn("id", copied=True),
 )
 _UNTITLED_COLUMNS = (TableColumn("why", wraps=True), TableColumn("id", copied=True))
 _SKIPPED_COLUMNS = (TableColumn("id", copied=True), TableColumn("why", wraps=True))
-_COUNT_COLUMNS = (TableColumn("", right=True), TableColumn("", wraps=True))
+_COUNT_COLUMNS = (
+    *(TableColumn("", right=True), TableColumn("", wraps=True)),
+    TableColumn("", wraps=True),
+)
+_TOTALS_MARGIN = len("  by source  ")
+_DAY_S = 86_400.0
 
 
 def describe_plan(kind: str, count: int) -> str:
@@ -32,22 +42,56 @@ def describe_plan(kind: str, count: int) -> str:
 
 
 def show_plan(out: Terminal, kind: str, found: Answer) -> None:
-    """Show the items, protection, space and warnings of a plan."""
+    """Show the items of a plan, then its totals, protection, space and warnings."""
     out.write_line(describe_plan(kind, found["count"]), "bold")
     if found.get("items"):
         out.write_line()
         show_items(out, found)
+    if "totals" in found:
+        _show_totals(out, found["totals"])
     show_protected(out, found)
     show_space(out, kind, found["bytes"])
+    for note in [found["note"]] if "note" in found else []:
+        out.write_line(translate_tool_text(note))
     for warning in found["warnings"]:
         out.write_line(f"Note: {translate_tool_text(warning)}.")
+
+
+def _show_totals(out: Terminal, totals: Answer) -> None:
+    """Show messages and bytes, and the number of items by source and by age."""
+    out.write_line()
+    messages = format_number(totals["messages"], "message")
+    out.write_line(f"In total: {messages}, about {format_bytes(totals['bytes'])}", "bold")
+    for name in ("by_source", "by_age"):
+        counts = (f"{label or '(none)'} {count:,}" for label, count in totals.get(name, {}).items())
+        text = ", ".join(counts)
+        if text:
+            out.write_block(f"  {name.replace('_', ' ')}  ".ljust(_TOTALS_MARGIN), text)
+
+
+AGE_LABELS = (
+    (30, "under 30 days:"),
+    (90, "30 to 90 days:"),
+    (365, "90 days to a year:"),
+    (math.inf, "over a year:"),
+)
+"""The ages of the last activity in days, each with the label of those below."""
+
+
+def count_ages(moments: Iterable[float], now: float) -> dict[str, int]:
+    """Return how many times of a last activity are of each age, the youngest first."""
+    counts = Counter(
+        next(label for days, label in AGE_LABELS if now - moment < days * _DAY_S)
+        for moment in moments
+    )
+    return {label: counts[label] for _, label in AGE_LABELS if counts[label]}
 
 
 def show_items(out: Terminal, found: Answer) -> None:
     """Show the first items of a plan and the number of further items."""
     titled = any(each["title"] for each in found["items"])
     rows = [
-        [*([each["title"] or "(no title)"] if titled else []), each["why"], each["id"]]
+        [*(_format_title(each) if titled else []), each["why"], each["id"]]
         for each in found["items"]
     ]
     out.write_table(_ITEM_COLUMNS if titled else _UNTITLED_COLUMNS, rows)
@@ -57,16 +101,28 @@ def show_items(out: Terminal, found: Answer) -> None:
         out.write_line(f"and {more:,} more{how}", "dim")
 
 
+def _format_title(item: Answer) -> list[str]:
+    messages = f"{item['messages']:,}" if "messages" in item else ""
+    return [item["title"] or "(no title)", messages]
+
+
 def show_protected(out: Terminal, found: Answer) -> None:
-    """Show how many items are protected, by reason."""
+    """Show how many items are protected, by reason, and the first of them or their chats."""
     if found.get("protected"):
         out.write_line()
-        out.write_line("Protected:", "bold")
-        out.write_table(
-            _COUNT_COLUMNS,
-            [[f"{each['count']:,}", each["why"]] for each in found["protected"]],
-            bare=True,
-        )
+        out.write_line("Protected", "bold")
+        rows = [
+            [f"{each['count']:,}", each["why"], _name_protected(each)]
+            for each in found["protected"]
+        ]
+        out.write_table(_COUNT_COLUMNS, rows, bare=True)
+
+
+def _name_protected(protected: Answer) -> str:
+    """Return the chats of protected sessions if they have any, else their ids."""
+    names = protected.get("chats") or protected.get("ids", [])
+    more = protected["count"] - len(names)
+    return ", ".join([*names, *([f"{more:,} more"] if names and more > 0 else [])])
 
 
 def show_space(out: Terminal, kind: str, size: Answer) -> None:

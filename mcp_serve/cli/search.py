@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from mcp_serve import arguments as given_as
 from mcp_serve.cli.arguments import parse_project, parse_text, parse_time_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
-from mcp_serve.cli.terminal import format_age
+from mcp_serve.cli.terminal import Terminal, format_age, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.tools import search
 from session_core import InvalidInput
@@ -21,6 +23,11 @@ examples:
   mcp-sessions search '"connection pool" OR timeout' --since 30d
   mcp-sessions search flush_batch --every --project ~/shop
 """
+
+_TELLING_CHARS = 4
+_WORD_PATTERN = re.compile(r"(?:^|(?<=[\s\"(]))(-?)(\w[\w.'/:@-]*\w|\w)")
+"""The words of a query, each with the sign that excludes it."""
+_BEGIN = r"(?<![^\W_])"
 
 _PASSED_OPTIONS = (
     *("session", "project", "source", "exclude_source", "status", "since", "until"),
@@ -126,30 +133,62 @@ def run(options: argparse.Namespace) -> int:
         tools.index_transcripts()
         return tools.collect_pages(_SPEC, asked, "hits", options.limit, options.cursor)
 
-    return show_answer(options, ask, _show_hits)
+    marked = build_pattern(options)
+    return show_answer(options, ask, partial(_show_hits, marked))
 
 
-def _show_hits(found: Answer) -> None:
+def build_pattern(options: argparse.Namespace) -> re.Pattern[str] | None:
+    """Return the pattern of the words to highlight; short ones only if there is no longer one."""
+    query = " ".join(options.query)
+    if options.substring:
+        return re.compile(re.escape(query), re.IGNORECASE) if query else None
+    found = _WORD_PATTERN.findall(query)
+    words = [word for sign, word in found if not sign and word not in ("AND", "OR", "NOT")]
+    telling = [word for word in words if len(word) >= _TELLING_CHARS or not word.isascii()] or words
+    if not telling:
+        return None
+    # A longer form of a word matches only if the search had to fall back to prefixes.
+    return re.compile("|".join(f"{_BEGIN}{re.escape(word)}" for word in telling), re.IGNORECASE)
+
+
+def _show_hits(marked: re.Pattern[str] | None, found: Answer) -> None:
     out = get_terminal()
-    if not found["hits"] and "note" not in found:
-        out.write_line("Nothing found; try fewer words, or a prefix such as sched*.")
-    for hit in found["hits"]:
-        store = f" · {hit['store']}" if "store" in hit else ""
-        out.write_line(hit["title"] or "(no title)", "bold")
-        out.write_line(
-            f"  {format_age(hit['at'])} · {hit['role']} · {hit['session_id']} "
-            f"· message {hit['message_id']}{store}",
-            "dim",
-        )
-        out.write_text(hit["snippet"])
-        if "next" in hit:
-            out.write_text(f"→ {hit['next']}", "dim")
+    if not found["hits"]:
+        if "note" not in found:
+            out.write_line("Nothing found; try fewer words, or a prefix such as sched*.")
+        _show_extent(out, found)
+        return
+    for number, hit in enumerate(found["hits"]):
+        if number:
+            out.write_line()
+        _show_hit(out, hit, marked)
+    out.write_hint("")
     if found["matched"] in _MATCH_LABELS:
         out.write_hint(
             f"Matched {_MATCH_LABELS[found['matched']]}; no message has all of the words."
         )
+    _show_extent(out, found)
+    out.write_hint("Read on with: mcp-sessions show ID --around MESSAGE")
+
+
+def _show_hit(out: Terminal, hit: Answer, marked: re.Pattern[str] | None) -> None:
+    store = f" · {hit['store']}" if "store" in hit else ""
+    out.write_line(hit["title"] or "(no title)", "bold")
+    out.write_line(
+        f"  {format_age(hit['at'])} · {hit['role']} · {hit['session_id']} "
+        f"· message {hit['message_id']}{store}",
+        "dim",
+    )
+    out.write_text(hit["snippet"], marked=marked)
+    if "next" in hit:
+        out.write_text(f"→ {hit['next']}", "dim")
+
+
+def _show_extent(out: Terminal, found: Answer) -> None:
+    """Show how far back a search looked that did not look at everything."""
     if found["searched_back_to"] is not None:
-        out.write_hint(f"Searched back to {found['searched_back_to']}; narrow it with --since.")
+        since = format_local_time(found["searched_back_to"])
+        out.write_hint(f"Searched back to {since}; for older messages narrow it with --until.")
 
 
 _MATCH_LABELS = {

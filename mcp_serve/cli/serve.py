@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.cli.arguments import make_integer_parser
@@ -77,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         if options.http:
             _serve_http(served, options)
         else:
+            if sys.stdin.isatty():
+                _explain_to_person(served)
             made = _create_server(served)
             _exit_on_interrupt()
             from mcp_serve.sdk import stdio  # noqa: PLC0415 -- the SDK, as above
@@ -85,6 +88,19 @@ def run(options: argparse.Namespace) -> int:
     finally:
         served.close()
     return 0
+
+
+def _explain_to_person(served: ServedStores) -> None:
+    """Say on standard error what the server waits for, since a client starts it otherwise."""
+    from mcp_serve.cli.terminal import Terminal  # noqa: PLC0415 -- not for a client
+
+    out = Terminal(sys.stderr)
+    stores = ", ".join(served.names)
+    out.write_line(f"Serving {stores} over MCP on standard input and output, until Ctrl-C.")
+    out.write_line("A client starts this command itself. To register it with one:")
+    out.write_unwrapped("  mcp-sessions install")
+    out.write_line("To serve clients over HTTP instead:")
+    out.write_unwrapped("  mcp-sessions serve --http")
 
 
 def _is_loopback(host: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from mcp_serve.cli.arguments import make_integer_parser
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
-from mcp_serve.cli.terminal import Terminal, format_local_time
+from mcp_serve.cli.terminal import Terminal, format_local_time, format_number
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.tools import read
 from session_core import InvalidInput
@@ -32,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--after", type=make_integer_parser(), metavar="MESSAGE", help="messages after this one"
     )
     place.add_argument(
-        "--around", type=make_integer_parser(), metavar="MESSAGE", help="messages around this one"
+        "--around",
+        type=make_integer_parser(),
+        metavar="MESSAGE",
+        help="messages around this one, which is marked with >",
     )
     parser.add_argument(
         "--role", action="append", help="only this role: user, assistant or tool; repeatable"
@@ -64,35 +68,33 @@ def run(options: argparse.Namespace) -> int:
         found["messages"].sort(key=lambda message: message["id"])
         return found
 
-    return show_answer(options, ask, _show_session)
+    return show_answer(options, ask, partial(_show_session, options.around))
 
 
-def _show_session(found: Answer) -> None:
+def _show_session(marked: int | None, found: Answer) -> None:
     out = get_terminal()
     session = found["session"]
     out.write_line(session["title"] or session["preview"] or session["id"], "bold")
-    out.write_line(
-        f"{session['id']} · {session['source']} · {session['status']} · "
-        f"{session.get('messages', 0):,} messages · "
-        f"started {format_local_time(session['started_at'])}",
-        "dim",
-    )
+    # The messages of a transcript are counted when it was read to its end.
+    counted = [format_number(session["messages"], "message")] if "messages" in session else []
+    started = f"started {format_local_time(session['started_at'])}"
+    facts = [session["id"], session["source"], session["status"], *counted, started]
+    out.write_line(" · ".join(facts), "dim")
     if "resume" in session:
         out.write_line(f"resume: {session['resume']}", "dim")
     if "kept" in session:
         out.write_line(f"{session['source']} has deleted it; this is the kept copy", "dim")
     for message in found["messages"]:
-        _show_message(out, message)
+        _show_message(out, message, is_marked=message["id"] == marked)
     if found["next_cursor"] is not None:
         first = found["messages"][0]["id"] if found["messages"] else 0
         out.write_hint(f"There are more; use --before {first} or raise --limit.")
 
 
-def _show_message(out: Terminal, message: Answer) -> None:
+def _show_message(out: Terminal, message: Answer, *, is_marked: bool) -> None:
     tool = f" · {message['tool']}" if "tool" in message else ""
     out.write_line()
-    out.write_line(
-        f"{message['role']}{tool} · {format_local_time(message['at'])} · {message['id']}", "dim"
-    )
+    facts = f"{message['role']}{tool} · {format_local_time(message['at'])} · {message['id']}"
+    out.write_line(f"> {facts}" if is_marked else facts, "bold yellow" if is_marked else "dim")
     cut = f" … {message['cut_chars']:,} more characters" if "cut_chars" in message else ""
     out.write_text(message["text"] + cut)

@@ -32,6 +32,7 @@ _GAP_WIDTH = 2
 _LEAST, _COMFORTABLE, _LONG = 12, 24, 24
 _MARGIN = 2
 _HIGHLIGHT_STYLE = "bold yellow"
+_COUNT_UNITS = ((1e9, "billion"), (1e6, "million"))
 _TIME_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -269,6 +270,19 @@ def _measure_column(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
 def format_bytes(size: int) -> str:
     """Return a size in bytes, kB, MB or GB, each a thousand of the one before."""
     return decimal(size)
+
+
+def format_count(count: int) -> str:
+    """Return a number of tokens, large ones rounded to three digits."""
+    for size, name in _COUNT_UNITS:
+        if count >= size:
+            return f"{count / size:.3g} {name}"
+    return f"{count:,}"
+
+
+def format_number(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural if need be."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_elapsed(seconds: float) -> str:

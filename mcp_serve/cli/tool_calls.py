@@ -42,7 +42,7 @@ class ToolCaller:
 
     Raises:
         InvalidInput: A change names several homes; a plan covers one.
-        NotFound: The named home does not exist.
+        NotFound: The named home does not exist, or there is no store at all.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ToolCaller:
                 "changed; name a home with --store"
             )
         if not new:
-            missing_home.require_home(self._served)
+            missing_home.require_store(self._served, home=changes and needs_home)
 
     def __enter__(self) -> Self:
         return self
@@ -169,11 +169,8 @@ def show_answer(
     """Fetch an answer; print it as JSON or show it to a person."""
     with ToolCaller(options) as tools:
         answer = ask(tools)
-        missing = missing_home.format_missing_note(tools.served)
     if options.json:
         print_json(answer)
-    elif missing is not None:
-        get_terminal().write_line(missing)
     else:
         with page_output(off=getattr(options, "no_pager", True)):
             show(answer)

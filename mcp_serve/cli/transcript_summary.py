@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from mcp_serve import render
-from mcp_serve.cli.terminal import Terminal, format_elapsed
+from mcp_serve.cli.terminal import Terminal, format_elapsed, format_number
 from mcp_serve.stores import ServedStores
 from session_core import SessionError
 
@@ -25,7 +25,7 @@ class StoreSummary:
 
     def describe(self) -> str:
         """Return the counts and the newest title as one line."""
-        counts = f"{self.sessions:,} session{'' if self.sessions == 1 else 's'}"
+        counts = format_number(self.sessions, "session")
         if self.newest_at is None:
             return counts
         return f"{counts}, newest {format_elapsed(time.time() - self.newest_at)} ago: {self.newest}"

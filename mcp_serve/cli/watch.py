@@ -9,6 +9,7 @@ from collections.abc import Callable
 import anyio
 
 from mcp_serve.cli.errors import DONE
+from mcp_serve.cli.missing_home import find_missing_reason
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.terminal import Terminal, format_clock_time
@@ -79,6 +80,9 @@ class _Watcher:
         served = self._tools.served
         homes = [str(served.get_path(name)) for name in served.home_names]
         where = ", ".join([*homes, *served.transcript_names])
+        missing = [find_missing_reason(served.get_path(name)) for name in served.home_names]
+        if missing and all(missing) and not served.transcript_names:
+            Terminal(sys.stderr).write_line(f"There is no home yet: {missing[0]}. Waiting for it.")
         Terminal(sys.stderr).write_hint(f"Watching {where}; stop with Ctrl-C.")
         while True:
             answered = await self._poll_events({"cursor": cursor, "timeout_s": _TIMEOUT_S})

@@ -16,12 +16,17 @@ from mcp_serve.cli.terminal import Terminal, format_elapsed
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores, ServerOptions
-from session_core import SessionError
+from session_core import SessionError, SessionFilter
 
 _NEWEST_COUNT = 3
-_COMMAND_WIDTH = 22
+_NOT_EMPTY = SessionFilter(min_messages=1)
+_COMMAND_WIDTH = 28
 """Shorter commands have their description on the same line."""
 
+_READING_COMMANDS = (
+    ("list", "", "list the newest conversations"),
+    ("search", " WORDS", "search the text of all messages"),
+)
 _NEXT_COMMANDS = (
     ("mcp-sessions install", "register the server with a client; lists your clients"),
     ("mcp-sessions demo", "see what it does, with made-up conversations"),
@@ -36,12 +41,13 @@ def run(options: argparse.Namespace) -> int:
         ServerOptions(home=options.home, stores=options.store, all_profiles=options.all_profiles)
     )
     out = Terminal(sys.stdout)
+    has_sessions = bool(served.transcript_names)
     if served.home_names:
-        _show_home(out, served)
+        has_sessions |= _show_home(out, served)
     transcript_summary.show_stores(out, served)
     served.close()
     out.write_line()
-    for command, does in _list_next_commands(options.home):
+    for command, does in _list_next_commands(options.home, has_sessions=has_sessions):
         if len(command) < _COMMAND_WIDTH:
             out.write_block(f"  {command:<{_COMMAND_WIDTH}}", does)
         else:
@@ -50,17 +56,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_home(out: Terminal, served: ServedStores) -> None:
-    """Show the newest sessions of the home; one of our own that is needless is left out."""
+def _show_home(out: Terminal, served: ServedStores) -> bool:
+    """Show the newest sessions of the home and return True if it has any.
+
+    A home of our own that nothing needs is left out.
+    """
     path = served.get_path()
     if missing_home.list_needless_homes(served):
-        return
+        return False
     out.write_unwrapped(f"Sessions in {path} ({missing_home.find_naming_source(served)})")
     try:
         home = served.get_home()
         newest = [
             _format_session(home, summary)
-            for summary in home.list_sessions(limit=_NEWEST_COUNT).items
+            for summary in home.list_sessions(_NOT_EMPTY, limit=_NEWEST_COUNT).items
         ]
     except SessionError as error:
         newest = []
@@ -72,11 +81,14 @@ def _show_home(out: Terminal, served: ServedStores) -> None:
         out.write_line(f"  {'active':>7}  title")
     for line in newest:
         out.write_truncated(line)
+    return bool(newest)
 
 
-def _list_next_commands(home: str | None) -> Iterator[tuple[str, str]]:
-    """Yield commands with descriptions; `install` repeats the named home."""
+def _list_next_commands(home: str | None, *, has_sessions: bool) -> Iterator[tuple[str, str]]:
+    """Yield commands with descriptions; those that need it repeat the named home."""
     where = "" if home is None else f" --home {shlex.quote(home)}"
+    for verb, words, does in _READING_COMMANDS if has_sessions else ():
+        yield f"mcp-sessions {verb}{where}{words}", does
     for command, does in _NEXT_COMMANDS:
         yield command + (where if command.endswith("install") else ""), does
 
@@ -89,4 +101,4 @@ def _describe_empty_home(path: Path) -> str:
 def _format_session(store: ServedStore, summary: Summary) -> str:
     when = format_elapsed(time.time() - summary.last_active_at)
     title = to_plain_line(summary.title) if summary.title else render.render_preview(store, summary)
-    return f"  {when:>7}  {title or '(nothing in it)'}"
+    return f"  {when:>7}  {title or '(empty)'}"

@@ -154,7 +154,8 @@ def _build_ranges(where: SessionFilter) -> list[Condition]:
         (f"{started} < ?", where.started_before, 1000),
         ("s.active_at >= ?", where.active_after, 1000),
         ("s.active_at < ?", where.active_before, 1000),
-        ("s.messages >= ?", where.min_messages, 1),
+        # Every listed session has a message or was not read yet, so 1 asks for nothing more.
+        ("s.messages >= ?", None if where.min_messages == 1 else where.min_messages, 1),
         ("s.messages <= ?", where.max_messages, 1),
         (f"{tokens} >= ?", where.min_tokens, 1),
         (f"{tokens} <= ?", where.max_tokens, 1),

@@ -24,6 +24,7 @@ from tests.cli.command_user import (
     find_wide_lines,
     strip_style,
 )
+from tests.cli.homes import build_home
 from tests.homes import make_hermes_database
 
 CLIENT_FILES = {
@@ -131,7 +132,7 @@ def read_tree(folder):
 @pytest.mark.requirement("terminal:doctor")
 def test_doctor_advises_on_missing_home(look, user):
     code, found = look()
-    assert code == 0
+    assert code == 3
     assert (found["sessions"][0]["state"], found["clients"][0]["state"]) == ("warning",) * 2
     assert "start the agent once" in found["sessions"][0]["next"]
     assert found["clients"][0]["next"] == "mcp-sessions install"
@@ -234,7 +235,7 @@ def test_wrong_program_is_reported_in_a_line(look, user, text, says):
 def test_interrupted_doctor_leaves_no_process(screen, user):
     write_client_configuration(user, "cursor", *write_program(user, "hangs", "sleep 987"))
     with screen("--timeout", "60") as seen:
-        seen.until("/.qwen/settings.json")
+        seen.until("other clients")
         seen.type(CTRL_C)
         assert seen.end() == 130
     assert find_processes(str(user)) == []
@@ -247,6 +248,21 @@ def test_client_with_different_home_is_warned(look, sick, user):
     (shaken,) = found["handshake"]
     assert shaken["state"] == "warning"
     assert shaken["next"] == f"mcp-sessions install cursor --home {sick}"
+    other = build_home(user / "other", ghosts=0)
+    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS, "--home", str(other))
+    _, found = look(MCP_SESSIONS_HOME=str(sick))
+    assert found["handshake"][0]["state"] == "warning"
+    assert "its entry names that home" in found["handshake"][0]["says"]
+
+
+def test_absent_clients_share_a_line(look_in, user):
+    (user / ".claude").mkdir()
+    found = look_in()
+    absent = found["other clients"][0]
+    assert absent["says"].startswith("not installed: claude-desktop, vscode, codex")
+    assert absent["absent"] == absent["says"].removeprefix("not installed: ").split(", ")
+    assert found["claude-code"][0]["next"] == "mcp-sessions install claude-code"
+    assert "vscode" not in found
 
 
 def test_shared_client_command_is_started_once(look, user):
@@ -263,7 +279,7 @@ def test_project_configuration_is_reported_but_never_started(look_in, user):
     entry = {"command": program, "args": [name]}
     (user / ".mcp.json").write_text(json.dumps({"mcpServers": {"sessions": entry}}))
     found = look_in()
-    assert "(this project); not started by doctor" in found["claude-code"][1]["says"]
+    assert "(this project); not started by doctor" in found["claude-code"][0]["says"]
     assert [each["clients"] for each in found["handshake"]] == [["cursor"]]
     assert not (user / "began").exists()
 
@@ -428,7 +444,7 @@ def test_doctor_lines_fit_terminal(screen, sick, user, width):
 
 def test_doctor_has_no_style_in_pipe(run):
     done = run()
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (3, "")  # there is no home
     assert "\x1b" not in done.out
 
 

@@ -132,3 +132,10 @@ def test_error_is_reported_by_line_and_code(person, arguments, code, says):
     assert done.code == code
     assert says in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("option", ["--source", "--project"])
+def test_export_of_unknown_value_writes_nothing(person, option):
+    done = person.run("export", option, "nowhere", "--out", "none.jsonl")
+    assert (done.code, "nowhere" in done.err) == (2, True)
+    assert not (person.folder / "none.jsonl").exists()

@@ -11,8 +11,10 @@ import subprocess
 import pytest
 
 from mcp_serve.cli.clients import formats
+from mcp_serve.cli.clients.files import find_command
 from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 from mcp_serve.cli.main import main
+from session_core import Unsupported
 from tests.cli.command_user import CTRL_C, PseudoTerminal
 from tests.cli.fork_server import build_environment
 
@@ -478,9 +480,14 @@ def test_client_list_shows_install_states(run, user):
     write_file(find_client_file("zed", user), b"{")
     run("install", "cursor", "--yes")
     done = run("install", PATH="/nowhere")
-    state = {line.split()[0]: line.split()[1] for line in done.out.splitlines()[: len(NAMES)]}
-    assert (state["cursor"], state["qwen"], state["zed"]) == ("installed", "here", "cannot")
-    assert state["codex"] == "-"
+    shown = re.sub(" +", " ", done.out)
+    for line in (
+        "cursor Cursor registered",
+        "qwen Qwen Code not registered",
+        "zed Zed cannot be read",
+    ):
+        assert f"\n{line}\n" in f"\n{shown}"
+    assert "codex" in shown.partition("\nnot found ")[2].splitlines()[0]
 
 
 @pytest.fixture(name="screen")
@@ -536,3 +543,43 @@ def test_plan_only_shows_change_without_writing(run, user, word):
     assert path.read_bytes() == before
     found = json.loads(run("uninstall", "cursor", word, "--json").out)
     assert (found["outcome"], path.read_bytes()) == ("planned", before)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says"),
+    [("", 0, ""), ("cursr", 2, "did you mean cursor?"), ("cursor", 5, "Apply this change?")],
+)
+def test_install_at_terminal_offers_choice(forks, user, answer, code, says):
+    (user / ".claude").mkdir(parents=True)
+    env = build_environment(user)
+    with PseudoTerminal(forks, "install", env=env, folder=user) as seen:
+        seen.until("with which one? (Enter for none)")
+        assert re.search(r"claude-code +Claude Code +not registered", seen.screen)
+        assert "not found  claude-desktop, cursor" in seen.screen
+        seen.type(f"{answer}\n")
+        if code == 5:
+            seen.until("[y/N]")
+            seen.type("n\n")
+        assert seen.end() == code
+    assert says in seen.screen
+    assert not find_client_file("cursor", user).exists()
+
+
+def test_project_entry_has_no_path_of_machine(run, user):
+    run("install", "cursor", "--project", "--yes")
+    text = (user / "project" / ".cursor" / "mcp.json").read_text()
+    assert json.loads(text)["mcpServers"]["sessions"]["command"] == "mcp-sessions"
+
+
+def test_install_refuses_temporary_environment(monkeypatch, user, tmp_path):
+    program = tmp_path / "archive-v0" / "bin" / "mcp-sessions"
+    write_file(program, b"")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.argv", [str(program)])
+    monkeypatch.setenv("PATH", str(program.parent))
+    with pytest.raises(Unsupported, match="temporary environment"):
+        find_command(shared=False)
+    kept = write_file(tmp_path / "bin" / "mcp-sessions", b"")
+    kept.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{kept.parent}:{program.parent}")
+    assert find_command(shared=False) == [str(kept)]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.command_user import CommandUser
 from tests.cli.homes import build_home
+from tests.transcripts.trees import ClaudeTree
 
 READING_VERBS = (
     *(("list",), ("search", "x"), ("show", "x"), ("stats",), ("routes",)),
@@ -106,26 +107,27 @@ def test_hermes_home_without_database_is_accepted(at, tmp_path):
 
 
 @pytest.mark.requirement("terminal:absent")
-def test_unnamed_missing_home_gives_empty_list(script, tmp_path):
-    done = script("list", "--json")
-    assert (done.code, json.loads(done.out)["sessions"]) == (0, [])
-    for verb in READING_VERBS[:-1]:
-        if verb[0] != "show":
-            done = script(*verb)
-            assert (done.code, done.err) == (0, "")
-            said = " ".join(done.out.split())
-            assert "There is no home yet in" in said
-            assert "mcp-sessions import FILE" in said
+@pytest.mark.parametrize("verb", ALL_VERBS, ids=lambda verb: verb[0])
+def test_every_verb_reports_lack_of_stores(script, tmp_path, verb):
+    for more in ((), ("--json",)):
+        done = script(*verb, *(more if verb[0] != "export" else ()))
+        assert (done.code, done.out) == (3, "")
+        assert "there is no home yet in" in done.err
+        assert "and no transcripts of other agents" in done.err
+        assert "mcp-sessions import FILE" in done.err
     assert not list((tmp_path / "user").iterdir())
 
 
-@pytest.mark.parametrize(
-    "verb", [["prune"], ["finalize", "abandoned"], ["trash", "empty"], ["export"]]
-)
-def test_changing_verb_creates_no_missing_home(script, tmp_path, verb):
-    done = script(*verb)
-    assert (done.code, (done.out + done.err).count("There is no home yet in")) == (0, 1)
-    assert not list((tmp_path / "user").iterdir())
+def test_doctor_exits_alike_without_stores(script):
+    assert script("doctor").code == 3
+
+
+def test_changing_verb_needs_home_beside_transcripts(script, tmp_path):
+    ClaudeTree(tmp_path / "user").write("one", ["hello", "hi"])
+    assert script("list").code == 0
+    for verb in (("prune",), ("finalize", "abandoned"), ("trash", "empty")):
+        done = script(*verb)
+        assert (done.code, "there is no home yet in" in done.err) == (3, True)
 
 
 @pytest.mark.requirement("terminal:absent")

@@ -41,3 +41,14 @@ from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 def test_client_files_differ_by_system(tmp_path, system, env, name, place):
     client = next(each for each in CLIENTS if each.name == name)
     assert client.user(UserEnvironment(tmp_path, system, env)).parent == tmp_path / Path(place)
+
+
+def test_client_is_recognized_by_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    client = next(each for each in CLIENTS if each.name == "claude-code")
+    machine = UserEnvironment(tmp_path, "linux", {})
+    assert not client.is_installed(machine)
+    (tmp_path / ".claude").mkdir()
+    assert client.is_installed(machine)
+    elsewhere = UserEnvironment(tmp_path, "linux", {"CLAUDE_CONFIG_DIR": str(tmp_path / "c")})
+    assert not client.is_installed(elsewhere)

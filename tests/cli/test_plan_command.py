@@ -9,7 +9,7 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from session_core import SessionDB, SessionFilter
+from session_core import SessionDB, SessionFilter, SessionSource, SessionStore
 from tests.cli.command_user import CTRL_C
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID
 from tests.homes import connect
@@ -155,7 +155,8 @@ def test_json_is_alone_on_stdout_despite_question(run):
 @pytest.mark.requirement("verbs:json")
 def test_empty_plan_exits_with_success(run, answer):
     assert answer("prune", "--source", "telegram")["outcome"] == "nothing"
-    assert run("prune", "--source", "telegram").out == "Nothing to do.\n"
+    assert run("prune", "--title", "nowhere").out == "Nothing to do.\n"
+    assert run("prune", "--source", "nowhere").out.startswith("No source 'nowhere'; existing: ")
 
 
 @pytest.mark.requirement("verbs:codes")
@@ -426,3 +427,26 @@ def test_quiet_question_still_shows_plan(person):
         seen.type("y\n")
         assert seen.end() == 0
     assert "Done" not in seen.screen
+
+
+def test_titles_and_prefixes_name_sessions(run):
+    shown = run("prune", "--session", "The ledger, part 1", "--plan-only")
+    assert (shown.code, "Remove 1 conversation" in shown.out) == (0, True)
+    for words in (
+        ("compress", "The ports", "--keep-last", "9"),
+        ("finalize", "--session", "What to cook"),
+        ("edit", FRESH_SESSION_ID[:-2], "--pin"),
+    ):
+        assert run(*words, "--plan-only").code == 0, words
+    done = run("prune", "--session", "20260701_0900", "--plan-only")
+    assert (done.code, "several sessions begin with" in done.err) == (2, True)
+
+
+def test_plan_names_chats_that_protect(run, home):
+    chat = SessionSource(platform="telegram", chat_id="7", chat_name="Ops")
+    with SessionDB(home / "state.db") as db, SessionStore(home / "sessions", db=db) as store:
+        session = store.get_or_create_session(chat).session_id
+        db.append_message(session, "user", "deploy", create={"source": "telegram"})
+    shown = run("prune", "--session", session, "--plan-only")
+    assert "a chat is routed to it" in shown.out
+    assert "Ops" in shown.out

@@ -102,3 +102,29 @@ def test_skipped_items_give_their_reason():
 )
 def test_finding_is_sentence_with_count(code, count, what, text):
     assert plan_output.describe_finding(code, count, what) == text
+
+
+def test_ages_are_counted_from_youngest():
+    now = 1e9
+    ages = plan_output.count_ages([now - days * 86_400 for days in (5, 40, 400, 500)], now)
+    assert list(ages.items()) == [("under 30 days:", 1), ("30 to 90 days:", 1), ("over a year:", 2)]
+
+
+def test_plan_shows_totals_by_source_and_age():
+    totals = {
+        "messages": 1,
+        "bytes": 2_000,
+        "by_source": {"cli": 2, "": 1},
+        "by_age": {"over a year:": 3},
+    }
+    plan = {"count": 3, "plan": "p-1", "totals": totals, "bytes": NO_SPACE, "warnings": []}
+    text = show(plan_output.show_plan, "prune sessions", plan)
+    assert "In total: 1 message, about 2.0 kB" in text
+    assert "by source cli 2, (none) 1 by age over a year: 3" in text
+
+
+def test_protected_sessions_name_chats():
+    routed = {"why": "a chat is routed to it", "count": 3, "ids": ["a", "b"], "chats": ["Sam"]}
+    pinned = {"why": "it is pinned", "count": 1, "ids": ["c"]}
+    text = show(plan_output.show_protected, {"protected": [routed, pinned]})
+    assert text == "Protected 3 a chat is routed to it Sam, 2 more 1 it is pinned c"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 
 import pytest
 
 from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli.search import build_pattern
 from tests.cli.command_user import STYLE, find_wide_lines, strip_style
 
 VERBS = [
@@ -83,7 +85,7 @@ def test_filters_and_limits_choose_sessions(reader):
 
 def test_list_explains_unknown_values(reader):
     out = reader.run("list", "--source", "nowhere").out
-    assert out.startswith("No matching conversations.\nNo source 'nowhere'; existing: cli, ")
+    assert out.startswith("No source 'nowhere'; existing: cli, ")
     assert "`mcp-sessions search` looks into messages" in reader.run("list", "zeppelin").out
 
 
@@ -157,3 +159,56 @@ def test_reading_verbs_have_help_examples(reader, verb):
 
 def test_help_begins_with_verb_description(reader):
     assert "Run the MCP server." in reader.run("serve", "--help").out
+
+
+def test_list_hides_empty_sessions(reader):
+    def ids(*arguments):
+        found = json.loads(
+            reader.run("list", "--source", "tui", "-n", "500", "--json", *arguments).out
+        )
+        return {each["id"] for each in found["sessions"]}
+
+    ghosts = {f"20261101_0700{number}_9057" for number in range(3)}
+    assert not ghosts & ids()
+    assert ids("--all") == ids() | ghosts
+    assert ids("--max-messages", "0") == ghosts
+    done = reader.run("list", "20261101_0700")
+    assert done.out == "Only empty sessions match; --all shows them.\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [(60, ["title", "id"]), (80, ["title", "from", "id"])],
+)
+def test_list_columns_follow_width(screen, columns, heads):
+    lines = strip_style(screen(columns, "list")).splitlines()
+    assert lines[0].split() == ["active", "msgs", *heads]
+    wide = strip_style(screen(140, "list")).splitlines()[0].split()
+    assert wide[2:] == ["title", "from", "project", "model", "id"]
+
+
+def test_search_highlights_words_and_separates_hits(screen):
+    seen = screen(80, "search", "orders", "schema", "-n", "2", "--every")
+    assert "\x1b[1;33mschema\x1b[0m" in seen.replace("Schema", "schema")
+    lines = [line.strip() for line in strip_style(seen).splitlines()]
+    assert lines.count("") == 2  # between the hits, and before the hints
+
+
+def test_empty_search_prints_one_line(reader, screen):
+    assert len(reader.run("search", "zeppelin").out.splitlines()) == 1
+    assert "Matched" not in screen(80, "search", "zeppelin")
+
+
+def test_telling_words_of_query_are_highlighted():
+    options = argparse.Namespace(query=["what", "did", "-old", "we", "decide"], substring=False)
+    text = "What we decided did not undo old things"
+    assert build_pattern(options).findall(text) == ["What", "decide"]
+    options.query = ["a.b"]
+    assert build_pattern(options).findall("a.b aXb") == ["a.b"]
+
+
+def test_unknown_values_are_named_by_every_verb(reader):
+    for verb in ("list", "search the", "prune", "finalize abandoned"):
+        done = reader.run(*verb.split(), "--source", "nowhere")
+        assert (done.code, "No source 'nowhere'; existing: cli, " in done.out) == (0, True), verb
+        assert "Nothing" not in done.out

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.cli.command_user import CTRL_C
+
 
 @pytest.fixture(name="run")
 def _run(tmp_path):
@@ -35,7 +37,7 @@ def test_home_option_works_on_both_sides(run, tmp_path):
         ("doctor", "--home", str(tmp_path / "h")),
     ):
         done = run(*arguments)
-        assert (done.returncode, done.stderr) == (1, "")  # nothing is there
+        assert (done.returncode, done.stderr) == (3, "")  # nothing is there
         assert "~/h (--home)" in done.stdout
 
 
@@ -74,3 +76,11 @@ def test_http_options_need_http(run, given):
     done = run("serve", *given)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{given[0]} applies only to HTTP; add --http" in done.stderr
+
+
+def test_serve_at_terminal_explains_itself(person):
+    with person("serve", columns=60) as seen:
+        seen.until("mcp-sessions serve --http")
+        seen.type(CTRL_C)
+        assert seen.end() == 130
+    assert "over MCP on standard input and output, until Ctrl-C" in " ".join(seen.screen.split())

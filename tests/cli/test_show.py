@@ -30,4 +30,5 @@ def test_show_finds_session_by_prefix_or_title(reader):
 def test_show_around_continues_search_hit(reader):
     hit = json.loads(reader.run("search", "orders", "schema", "--json").out)["hits"][0]
     done = reader.run("show", hit["session_id"], "--around", str(hit["message_id"]), "--limit", "3")
-    assert str(hit["message_id"]) in done.out
+    marked = [line for line in done.out.splitlines() if line.startswith("> ")]
+    assert [line.split()[-1] for line in marked] == [str(hit["message_id"])]

@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from session_core import SessionDB, SessionSource, SessionStore
+from tests.cli.command_user import find_wide_lines
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 from tests.thorough import mark_thorough
 
@@ -122,9 +123,12 @@ def test_welcome_advice_is_whole(screen, home, columns):
 
 
 @WIDTHS
-def test_client_list_advice_is_whole(screen, columns):
-    seen = " ".join(screen(columns, "install").split())
-    assert "Register the server with one of them: mcp-sessions install NAME" in seen
+def test_client_list_fits_terminal(person, columns):
+    with person("install", columns=columns) as seen:
+        seen.until("(Enter for none)")
+        assert find_wide_lines(seen.screen.partition("Register")[0], columns) == []
+        seen.type("\n")
+        assert seen.end() == 0
 
 
 @pytest.mark.requirement("terminal:widths")

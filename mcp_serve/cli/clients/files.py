@@ -18,7 +18,7 @@ from mcp_serve.cli.clients import formats
 from mcp_serve.cli.clients.jsonc import MalformedConfiguration
 from mcp_serve.cli.clients.places import ClientProgram
 from mcp_serve.files import read_file, write_atomic
-from session_core import Conflict, Denied, SessionError, find_home
+from session_core import Conflict, Denied, SessionError, Unsupported, find_home
 
 _COPY_SUFFIX = ".before-mcp-sessions"
 _NEW_FILE_MODE = 0o600
@@ -278,13 +278,24 @@ HOME_VARIABLES = ("MCP_SESSIONS_HOME", "HERMES_HOME")
 
 
 def find_command(*, shared: bool) -> list[str]:
-    """Return the command that starts this program; without local paths if `shared`."""
-    installed = shutil.which(PROGRAM_NAME)
-    if shared and installed:
+    """Return the command that starts this program; if `shared`, the name that others have too.
+
+    Raises:
+        Unsupported: The program runs from an environment that is deleted some day.
+    """
+    # The package is not published: `uvx mcp-sessions` would start whatever another person
+    # publishes under this name.
+    if shared:
         return [PROGRAM_NAME]
-    if _is_temporary_environment():
-        return ["uvx" if shared else shutil.which("uvx") or "uvx", PROGRAM_NAME]
+    installed = shutil.which(PROGRAM_NAME)
     started = Path(sys.argv[0])
+    if _is_temporary(started):
+        if installed is None or _is_temporary(Path(installed)):
+            raise Unsupported(
+                f"{started} is in a temporary environment, which is deleted some day; install "
+                f"{PROGRAM_NAME} for good, for example with `uv tool install` or `pipx install`"
+            )
+        return [installed]
     if started.stem == PROGRAM_NAME and started.is_file():
         return [str(started.absolute())]
     return [installed] if installed else [sys.executable, "-m", "mcp_serve.cli.main"]
@@ -330,6 +341,6 @@ def _to_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _is_temporary_environment() -> bool:
-    """Return True in a temporary environment of `uvx`."""
-    return any(part.startswith("archive-v") for part in Path(sys.prefix).parts)
+def _is_temporary(path: Path) -> bool:
+    """Return True for a path in a temporary environment of `uvx`."""
+    return any(part.startswith("archive-v") for part in path.absolute().parts)

@@ -60,6 +60,8 @@ class ClientProgram:
     """The executable of the client."""
     user: Callable[[UserEnvironment], Path]
     table: str = "mcpServers"
+    folder: Callable[[UserEnvironment], Path] | None = None
+    """The folder of its own data, if its configuration file lies elsewhere."""
     project: str | None = None
     """The path of its project file, relative to the project."""
     entry: Callable[[str, list[str]], Entry] = lambda command, args: {
@@ -77,6 +79,8 @@ class ClientProgram:
         """Return True if the client seems to be installed."""
         file = self.user(machine)
         folder = file.parent
+        if self.folder is not None and is_present(self.folder(machine)):
+            return True
         own = folder not in (machine.user, machine.find_config_folder()) and is_present(folder)
         return own or is_present(file) or shutil.which(self.program) is not None
 
@@ -115,6 +119,7 @@ CLIENTS = (
         "Claude Code",
         "claude",
         _find_claude_code_file,
+        folder=lambda machine: machine.find_own_folder("CLAUDE_CONFIG_DIR", ".claude"),
         project=".mcp.json",
         entry=lambda command, args: _build_stdio_entry(command, args) | {"env": {}},
     ),

@@ -56,7 +56,7 @@ class Tour:
         listed = (await self._call_tool("sessions_list", limit=_NEWEST_COUNT))["sessions"]
         self._out.write_truncated(f"{'active':>7}  {'from':<9} {'msgs':>4}  title", "dim")
         for each in listed:
-            title = to_plain_line(each["title"] or each["preview"] or "(nothing in it)")
+            title = to_plain_line(each["title"] or each["preview"] or "(empty)")
             age = format_age(each["last_active_at"])
             self._out.write_truncated(
                 f"{age:>7}  {each['source']:<9} {each['messages']:>4}  {title}"
