@@ -18,7 +18,7 @@ from mcp_serve.cli.errors import DECLINED, DONE
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import format_declined
-from mcp_serve.cli.progress import TerminalProgress
+from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.report import charts, html
 from mcp_serve.cli.report.html import PageTarget
 from mcp_serve.cli.report.report import (
@@ -26,9 +26,10 @@ from mcp_serve.cli.report.report import (
     HomeReport,
     SuggestedFix,
     build_report,
-    format_count,
+    list_store_rows,
 )
-from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes
+from mcp_serve.cli.report.usage import collect_usage
+from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_count
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
@@ -40,7 +41,7 @@ from session_core import InvalidInput
 EXAMPLES = """\
 examples:
   mcp-sessions stats                      growth, sizes and problems
-  mcp-sessions stats --html report.html   the same as an HTML page
+  mcp-sessions stats --html report.html   a page, also with cost and tokens
   mcp-sessions stats --deep               exact sizes and an integrity check; slow
   mcp-sessions stats --json | jq .findings
 """
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html",
         type=parse_text,
         metavar="FILE",
-        help="write an HTML page with charts; - prints it",
+        help="write an HTML page with charts, cost and top sessions; - prints it",
     )
     parser.add_argument(
         "-y", "--yes", action="store_true", help="replace an existing page without asking"
@@ -83,9 +84,14 @@ def run(options: argparse.Namespace) -> int:
     if not place.can_be_written(yes=options.yes):
         Terminal(sys.stderr).write_line(format_declined("nothing was written"))
         return DECLINED
+    now = time.time()
     with ToolCaller(options) as tools:
         found = _collect_stats(options, tools)
-    place.write(html.render_page(list(_build_reports(options, found)), time.time()))
+        stores = list_store_rows(found)
+        count = sum(store.sessions for store in stores)
+        with ProgressBar("Adding up cost and tokens") as bar:
+            usage = collect_usage(tools.served.get_stores(), now, count, bar.report_progress)
+    place.write(html.render_page(list(_build_reports(options, found)), stores, usage, now))
     if options.html != "-":
         _report_written_page(options)
     return DONE

@@ -26,8 +26,12 @@ def _page(forks, tmp_path_factory):
     with SessionDB(person.home / "state.db") as db:
         for week in range(24):
             for number in range(1 + week % 5):
-                said = {"create": {"source": "cli"}, "timestamp": now - week * 604_800 - 60}
-                db.append_message(f"s{week}_{number}", "user", "hello there", **said)
+                row = {"source": "cli", "cwd": f"/srv/{'x' * 40}/site-{number % 2}"}
+                said = {"create": row, "timestamp": now - week * 604_800 - 60}
+                name = f"s{week}_{number}"
+                db.append_message(name, "user", "hello there", **said)
+                spent = {"input_tokens": 90_000 + week, "estimated_cost_usd": 0.5 + number}
+                db.update_token_counts(name, model=f"large-{number}", **spent)
         for name, source in (("long", LONG), ("bad", "</style><script>document.title=1</script>")):
             db.append_message(name, "user", "hello", create={"source": source})
     assert person.run("stats", "--html", "page.html").code == 0
@@ -114,3 +118,30 @@ def test_week_column_has_tooltip(page):
     assert len(titles) == 26
     assert titles[-1].endswith(" messages, " + titles[-1].rpartition(", ")[2])
     assert re.search(r": \d+ messages, about ", titles[-1])
+
+
+def read_sections(page):
+    """Return the text of each section of the first article by its head."""
+    overview = page.read_text("utf-8").partition("</article>")[0]
+    sections = overview.split("<section>")[1:]
+    found = [re.sub(r"<title>.*?</title>|<[^>]+>", " ", each).split() for each in sections]
+    return {" ".join(words[:3]): words[3:] for words in found}
+
+
+def test_page_shows_cost_and_tokens(page):
+    found = read_sections(page)
+    for head in ("Cost by week", "Tokens by week", "Cost by model", "Cost by project"):
+        assert found[head], head
+    assert found["Cost by week"][-1:] == ["week"]
+    assert "$16" in found["Cost by week"]
+    assert {"large-0", "large-4"} <= set(found["Tokens by model"])
+    assert any(word.endswith("/site-1") for word in found["Cost by project"])
+
+
+def test_page_lists_top_sessions_and_stores(page):
+    text = page.read_text("utf-8")
+    top = text.partition("Top sessions")[2].partition("</section>")[0]
+    assert top.count("<tr>") == 11
+    assert top.index("$4.50") < top.index("$3.50")
+    stores = text.partition(">Stores<")[2].partition("</section>")[0]
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", stores)[:2] == ["own", "72"]

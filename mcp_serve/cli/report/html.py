@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePath
 from xml.etree.ElementTree import Element
 
 from mcp_serve.cli.plan_command import ask_confirmation
 from mcp_serve.cli.report import markup
 from mcp_serve.cli.report.markup import make_element
-from mcp_serve.cli.report.report import ChartPoint, HomeReport, SuggestedFix
+from mcp_serve.cli.report.report import ChartPoint, HomeReport, StoreRow, SuggestedFix
+from mcp_serve.cli.report.usage import WEEK_S, Amount, TopSession, UsageReport
+from mcp_serve.cli.terminal import format_bytes, format_count
 from mcp_serve.files import write_atomic
 from session_core import Denied, InvalidInput, __version__
 
 # A content security policy that loads nothing, in case a mistake lets markup through.
 _SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
+_LAST_WEEK = "this week"
+_MAX_BARS = 8
+_TOP_NOTE = "by cost, then by tokens"
+
 _HEADLINE_FIGURES = ("messages", "growth")
 """Figures that are shown only as headlines."""
 
 
-def render_page(reports: Sequence[HomeReport], now: float) -> str:
-    """Return a page with these reports."""
+def render_page(
+    reports: Sequence[HomeReport], stores: Sequence[StoreRow], usage: UsageReport, now: float
+) -> str:
+    """Return a page with an overview of all stores and a report on each."""
     style = resources.files("mcp_serve.cli").joinpath("page.css").read_text("utf-8")
     at = datetime.fromtimestamp(now).astimezone()
     head = make_element(
@@ -39,8 +48,130 @@ def render_page(reports: Sequence[HomeReport], now: float) -> str:
     )
     made = f"Made by mcp-sessions {__version__} on {at:%Y-%m-%d at %H:%M %Z}. Figures marked about "
     note = make_element("footer", made + "and estimated table sizes come from samples.")
-    main = make_element("main", *map(_render_article, reports), note)
+    overview = _render_overview(stores, usage, now)
+    main = make_element("main", overview, *map(_render_article, reports), note)
     return markup.render_document(make_element("html", head, make_element("body", main), lang="en"))
+
+
+def _render_overview(stores: Sequence[StoreRow], usage: UsageReport, now: float) -> Element:
+    """Return the article about all stores: their sizes, cost and tokens."""
+    made = make_element(
+        "article",
+        make_element("h1", "All sessions"),
+        _render_pairs(list(_list_headlines(stores, usage.total)), "large"),
+    )
+    is_indexed = any(each.indexed for each in stores)
+    rows = [
+        [
+            *(each.name, f"{each.sessions:,}", f"{each.messages:,}", format_bytes(each.bytes)),
+            *([each.indexed] if is_indexed else []),
+        ]
+        for each in stores
+    ]
+    heads = ["store", "sessions", "messages", "size", *(["indexed"] if is_indexed else [])]
+    made.append(_render_section("Stores", "", markup.draw_table(heads, rows, "Stores", wide=(2,))))
+    if not any(usage.total.rank):
+        made.append(make_element("p", "No cost and no tokens are recorded.", class_="dim"))
+    made.extend(list(_render_usage(usage, now)))
+    return made
+
+
+def _list_headlines(stores: Sequence[StoreRow], total: Amount) -> Iterator[tuple[str, str]]:
+    yield "sessions", f"{sum(store.sessions for store in stores):,}"
+    yield "messages", f"{sum(store.messages for store in stores):,}"
+    if total.cost:
+        yield "cost", _format_cost(total.cost)
+    if total.tokens:
+        number, _, unit = format_count(total.tokens).partition(" ")
+        yield f"{unit} tokens".lstrip(), number
+
+
+def _render_usage(usage: UsageReport, now: float) -> Iterator[Element]:
+    """Yield the sections about cost and tokens that were recorded."""
+    names = [_name_week(now, number) for number in range(len(usage.weeks))]
+    for what, read, form, form_tick in _MEASURES:
+        weeks = list(zip(names, map(read, usage.weeks), strict=True))[::-1]
+        if not any(value for _, value in weeks):
+            continue
+        points = [(name, value, f"{name}: {form(value)}") for name, value in weeks]
+        label = f"{what} in each of the last {len(weeks)} weeks"
+        chart = markup.draw_columns(points, label, format_value=form_tick)
+        yield _render_section(f"{what} by week", "of the last activity", chart)
+    projects = _shorten_folders(usage.projects)
+    for head, amounts in (("model", usage.models), ("project", projects)):
+        for what, read, form, _ in _MEASURES:
+            bars = _rank_amounts(amounts, read, form)
+            if bars:
+                chart = markup.draw_bars(bars, f"{what} by {head}")
+                yield _render_section(f"{what} by {head}", "", chart)
+    if usage.top:
+        yield _render_section("Top sessions", _TOP_NOTE, _render_top(usage.top))
+
+
+def _rank_amounts(
+    amounts: Mapping[str, Amount], read: Callable[[Amount], float], form: Callable[[float], str]
+) -> list[tuple[str, float, str]]:
+    """Return the greatest amounts and the sum of the others."""
+    ranked = sorted(
+        ((read(each), name) for name, each in amounts.items() if read(each)), reverse=True
+    )
+    bars = [(name or "(none)", value, form(value)) for value, name in ranked[:_MAX_BARS]]
+    rest = sum(value for value, _ in ranked[_MAX_BARS:])
+    return [*bars, (f"{len(ranked) - _MAX_BARS} others", rest, form(rest))] if rest else bars
+
+
+def _render_top(top: Sequence[TopSession]) -> Element:
+    heads = ("session", "id", "project", "model", "messages", "tokens", "cost")
+    rows = [
+        [
+            *(each.title or "(empty)", each.id, PurePath(each.project).name, each.model),
+            "" if each.messages is None else f"{each.messages:,}",
+            format_count(each.amount.tokens) if each.amount.tokens else "",
+            _format_cost(each.amount.cost) if each.amount.cost else "",
+        ]
+        for each in top
+    ]
+    return markup.draw_table(heads, rows, "Top sessions", texts=4, wide=(1, 2, 3, 4))
+
+
+def _shorten_folders(amounts: Mapping[str, Amount]) -> dict[str, Amount]:
+    """Return the amounts by the last two parts of their folders, if these tell them apart."""
+    short = {name: "/".join(PurePath(name).parts[-2:]) for name in amounts}
+    counts = Counter(short.values())
+    return {
+        (short[name] if counts[short[name]] == 1 else name): each for name, each in amounts.items()
+    }
+
+
+def _name_week(now: float, number: int) -> str:
+    """Return the name of a week, 0 for the one that ends now."""
+    if number == 0:
+        return _LAST_WEEK
+    begins = datetime.fromtimestamp(now - (number + 1) * WEEK_S).astimezone()
+    return f"{begins:%b} {begins.day}"
+
+
+def _format_cost(dollars: float) -> str:
+    return f"${dollars:,.2f}"
+
+
+def _get_cost(amount: Amount) -> float:
+    return amount.cost
+
+
+def _get_tokens(amount: Amount) -> float:
+    return float(amount.tokens)
+
+
+def _format_tokens(tokens: float) -> str:
+    return format_count(round(tokens))
+
+
+_MEASURES = (
+    ("Cost", _get_cost, _format_cost, "${:,.0f}".format),
+    ("Tokens", _get_tokens, _format_tokens, _format_tokens),
+)
+"""What is drawn of an amount, how it is read, and how values and the scale are written."""
 
 
 def _render_article(report: HomeReport) -> Element:
@@ -85,6 +216,7 @@ def _render_growth(weeks: Sequence[ChartPoint]) -> Element:
         (week.label, week.value, f"Week of {week.label}: {week.said} messages, {week.more}")
         for week in weeks
     ]
+    points[-1] = _LAST_WEEK, *points[-1][1:]
     rows = [
         make_element(
             "tr",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from xml.etree.ElementTree import Element, tostring
 
 from mcp_serve.plain_text import to_plain_text
@@ -36,9 +36,17 @@ def render_document(root: Element) -> str:
 
 
 def draw_columns(
-    points: Sequence[tuple[str, int, str]], label: str, *, height: int = 180, every: int = 4
+    points: Sequence[tuple[str, float, str]],
+    label: str,
+    *,
+    height: int = 180,
+    every: int = 4,
+    format_value: Callable[[float], str] = "{:,.0f}".format,
 ) -> Element:
-    """Return a column chart over time with a scale, rules and a label every few columns."""
+    """Return a column chart over time with a scale, rules and labels.
+
+    Every few columns have a label at their left edge, and the last one at its right edge.
+    """
     # Horizontal lengths are percentages and text has its own size, so the chart fits any width.
     most = round_up_scale(max((value for _, value, _ in points), default=0))
     ticks = [most, most / 2, 0] if most % 2 == 0 else [most, 0]
@@ -67,19 +75,20 @@ def draw_columns(
                 ),
             )
         )
-        if number % every == 0 and number < len(points) - 2:  # a label needs room
-            plot.append(
-                make_element("text", name, x=_format_percent(x + share * 0.12), y=height + 20)
-            )
-    room = _DIGIT_WIDTH * len(f"{most:,.0f}")
+        is_last = number == len(points) - 1
+        if is_last or (number % every == 0 and number < len(points) - every - 2):
+            at = _format_percent(100 if is_last else x + share * 0.12)
+            anchor = "end" if is_last and number else "start"
+            plot.append(make_element("text", name, x=at, y=height + 20, text_anchor=anchor))
+    room = _DIGIT_WIDTH * max(len(format_value(tick)) for tick in ticks)
     scale = make_element("svg", class_="scale", width=room, height=height + 24, aria_hidden="true")
     for tick in ticks:
         y = _scale_y(tick, most, height) + 4
-        scale.append(make_element("text", f"{tick:,.0f}", x="100%", y=y, text_anchor="end"))
+        scale.append(make_element("text", format_value(tick), x="100%", y=y, text_anchor="end"))
     return make_element("div", scale, plot, class_="columns", role="img", aria_label=label)
 
 
-def draw_bars(points: Sequence[tuple[str, int, str]], label: str) -> Element:
+def draw_bars(points: Sequence[tuple[str, float, str]], label: str) -> Element:
     """Return a bar chart as a table with names and values as text."""
     most = max((value for _, value, _ in points), default=0) or 1
     rows = [
@@ -104,6 +113,32 @@ def draw_bars(points: Sequence[tuple[str, int, str]], label: str) -> Element:
         for name, value, said in points
     ]  # fmt: skip
     return make_element("table", make_element("tbody", *rows), class_="bars", aria_label=label)
+
+
+def draw_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    label: str,
+    *,
+    texts: int = 1,
+    wide: Collection[int] = (),
+) -> Element:
+    """Return a table with heads; the columns after the first `texts` are numbers.
+
+    The columns `wide` are left out of a narrow window.
+    """
+    kinds = [
+        " ".join(["number"] * (number >= texts) + ["wide"] * (number in wide))
+        for number in range(len(heads))
+    ]
+
+    def make_row(tag: str, cells: Sequence[str]) -> Element:
+        pairs = zip(kinds, cells, strict=True)
+        return make_element("tr", *(make_element(tag, cell, class_=kind) for kind, cell in pairs))
+
+    head = make_element("thead", make_row("th", heads))
+    body = make_element("tbody", *(make_row("td", row) for row in rows))
+    return make_element("table", head, body, class_="rows", aria_label=label)
 
 
 def round_up_scale(value: float) -> float:

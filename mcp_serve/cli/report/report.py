@@ -11,12 +11,11 @@ from typing import Any
 
 from mcp_serve.cli import plan_output
 from mcp_serve.cli.options import format_command
-from mcp_serve.cli.terminal import format_bytes
+from mcp_serve.cli.terminal import format_bytes, format_count
 from mcp_serve.plain_text import to_plain_line
 
 _CALL_PATTERN = re.compile(r"sessions_(\w+)\(what='(\w+)'(?:, store=.*)?\)")
 _MAX_BARS = 10
-_COUNT_UNITS = ((1e9, "billion"), (1e6, "million"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,29 @@ class ChartPoint:
     value: int
     said: str
     more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRow:
+    """A store in the table of all stores."""
+
+    name: str
+    sessions: int
+    messages: int
+    bytes: int
+    indexed: str
+    """The share of a transcript store that is indexed, empty for a home."""
+
+
+def list_store_rows(found: Mapping[str, Mapping[str, Any]]) -> list[StoreRow]:
+    """Return the rows of the table of stores for answers of `sessions_stats`."""
+    rows = []
+    for answer in found.values():
+        (store,) = answer["stores"]
+        share = f"{store.get('coverage', 1):.0%}" if answer["is_transcripts"] else ""
+        counts = (store["sessions"], store["messages"], store["bytes"])
+        rows.append(StoreRow(to_plain_line(store["name"]), *counts, share))
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +160,6 @@ def _find_used_tokens(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 def _append_parts(whole: str, parts: Iterator[str]) -> str:
     details = ", ".join(parts)
     return f"{whole} ({details})" if details else whole
-
-
-def format_count(count: int) -> str:
-    """Return a number of tokens, large ones rounded to three digits."""
-    for size, name in _COUNT_UNITS:
-        if count >= size:
-            return f"{count / size:.3g} {name}"
-    return f"{count:,}"
 
 
 def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
