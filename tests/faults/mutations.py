@@ -443,6 +443,7 @@ READING_METHODS = frozenset(
         "find_messages",
         *("get_messages", "get_messages_as_conversation", "read_window", "message_count"),
         *("has_platform_message_id", "get_link_kind", "get_compression_tip"),
+        "admin.open_search",
         *("sdk.get_sessions", "sdk.find_platform_sessions", "sdk.find_platform_messages"),
         *("state.read_session_state", "state.read_user_state", "state.read_app_state"),
         *("meta.get_value", "meta.list_values"),

@@ -12,6 +12,7 @@ import pytest
 
 from session_core import processes
 from session_core.errors import Unsupported
+from session_core.state.merged_search import LAST_MS, MergedSearch
 from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import SessionFilter
 from tests.faults import state, template
@@ -34,6 +35,12 @@ def _read_in_snapshot(db: SessionDB) -> None:
 def _read_state(db: SessionDB, name: str, *owner: str) -> None:
     with suppress(Unsupported):  # in a Hermes home
         getattr(db.state, name)(*owner)
+
+
+def _search_in_snapshot(db: SessionDB) -> None:
+    with db.snapshot():
+        search = db.admin.open_search("needle", moment=2e9)
+        MergedSearch([search], "needle", newest_ms=LAST_MS).read_page(None, 5)
 
 
 READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
@@ -79,6 +86,7 @@ READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "summarize_session": lambda db: db.summarize_session("chat"),
     "find_sessions": lambda db: db.find_sessions(SessionFilter()),
     "search": lambda db: db.search("needle"),
+    "admin.open_search": _search_in_snapshot,
     "admin.find_drifted_sessions": lambda db: db.admin.find_drifted_sessions(),
     "admin.check_integrity": lambda db: db.admin.check_integrity(deep=True),
     "admin.measure_sizes": lambda db: db.admin.measure_sizes(exact=True),
