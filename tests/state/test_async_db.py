@@ -24,7 +24,8 @@ def list_methods() -> list[str]:
     """Return the methods of the protocol except those whose block belongs to one thread."""
     return sorted(
         name
-        for name in list_public_names(StateDatabase) - {"transaction", "snapshot"}
+        for name in list_public_names(StateDatabase)
+        - {"transaction", "snapshot", "admin.open_search"}
         if inspect.isfunction(find_member(StateDatabase, name))
     )
 
