@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from session_core import StateDatabase
-from tests.contract.engines import ENGINES, FEATURES, MAIN_ENGINES, Engine, ForeignWriter
-from tests.thorough import mark_thorough
+from tests.contract.engines import (
+    ENGINES,
+    FEATURES,
+    MAIN_ENGINES,
+    SHARED_ENGINES,
+    Engine,
+    ForeignWriter,
+)
+from tests.thorough import is_in_share, mark_thorough
 
 Open = Callable[[], StateDatabase]
 
@@ -26,9 +33,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     needs = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
     assert needs <= FEATURES.keys(), f"unknown features: {needs - FEATURES.keys()}"
     names = [name for name in names if needs <= ENGINES[name].features]
-    # These tests take many statements, each of which is a message to the server.
+    # These tests take many statements, each of which PostgreSQL gets as a message.
     is_costly = any(metafunc.definition.iter_markers("costly"))
-    engines = [mark_thorough(name) if is_costly and name == "postgres" else name for name in names]
+    left_out = {
+        name for name in SHARED_ENGINES if not is_in_share((metafunc.function.__name__, name), 4)
+    }
+    if is_costly:
+        left_out |= set(names) - {"sqlite", "sqlite-hermes"}
+    engines = [mark_thorough(name) if name in left_out else name for name in names]
     metafunc.parametrize("engine", engines, indirect=True, scope="session")
 
 

@@ -286,6 +286,8 @@ ENGINES: dict[str, Engine] = {
 }
 MAIN_ENGINES = ("sqlite", "memory", "sqlite-hermes", "postgres")
 """The engines that run every test; the others run the tests marked `schemas`."""
+SHARED_ENGINES = ("memory", "postgres")
+"""The main engines of which the fast tests run about a fourth; `-m thorough` runs the rest."""
 
 
 @contextmanager
