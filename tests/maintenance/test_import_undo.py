@@ -24,9 +24,10 @@ from tests.cli.fork_server import ForkServer
 from tests.homes import connect, make_hermes_database
 from tests.maintenance.import_lines import make_line, make_long_line, write_lines
 from tests.maintenance.transfer_homes import rows
+from tests.thorough import mark_thorough
 
 
-@pytest.fixture(params=["own", 22, 30], ids=str)
+@pytest.fixture(params=["own", 22, mark_thorough(30)], ids=str)
 def home(home_path: Path, request: pytest.FixtureRequest) -> Path:
     """A home with one session."""
     home_path.mkdir(exist_ok=True)

@@ -54,7 +54,7 @@ def test_hostile_home_table_is_complete():
 
 
 @pytest.mark.requirement("hostile:homes")
-@pytest.mark.parametrize("name", take_share(HOMES, 3))
+@pytest.mark.parametrize("name", take_share(HOMES, 6))
 def test_verbs_survive_hostile_homes(opener, tmp_path, name):
     check_verbs(VERBS, opener, tmp_path, name)
 

@@ -27,7 +27,7 @@ from tests.transcripts.trees import ClaudeTree
 
 NAMES = sorted(DISGUISES)
 ROUNDS = [
-    (0, 4),
+    (0, 8),
     mark_thorough((0, 1)),
     *(pytest.param(number, 1, marks=pytest.mark.slow) for number in range(1, len(NAMES))),
 ]
