@@ -274,7 +274,9 @@ def _open_parts(home: OpenedHome) -> AsyncOpenedHome:
 
 def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
     """Return the database file of a folder or of a file that ends in `.db`."""
-    text = os.fspath(path_or_url)
+    text = path_or_url if isinstance(path_or_url, str) else _get_path_text(path_or_url)
+    if "\0" in text or any("\ud800" <= char <= "\udbff" for char in text):
+        raise InvalidInput("path_or_url must be text without NUL and lone surrogates")
     if not text:
         raise InvalidInput("path_or_url is empty; pass a folder or a file that ends in .db")
     address = _ADDRESS.match(text)
@@ -285,3 +287,13 @@ def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
             "pass a folder or a file that ends in .db"
         )
     return find_home(path_or_url).db_path
+
+
+def _get_path_text(path: object) -> str:
+    try:
+        text = os.fspath(path)  # type: ignore[call-overload]
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise InvalidInput(f"path_or_url must be a path or an address, got {path!r:.40}")
+    return text

@@ -147,6 +147,12 @@ def test_unknown_address_is_refused_without_password(address):
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize("path", [None, 5, b"home", "a\0b", "\ud800"])
+def test_odd_path_is_refused(path):
+    with pytest.raises(InvalidInput, match="path_or_url must be"):
+        open_home(path)
+
+
 def test_empty_path_is_refused():
     with pytest.raises(InvalidInput, match="path_or_url is empty"):
         open_home("")

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -23,7 +22,13 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
-from session_core.adapters.shared import HomeAdapter, HomeArgument, join_texts
+from session_core.adapters.shared import (
+    HomeAdapter,
+    HomeArgument,
+    join_texts,
+    quote_part,
+    read_payloads,
+)
 from session_core.errors import InvalidInput
 from session_core.types import SessionRow
 
@@ -45,7 +50,10 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
 
     client = SOURCE
 
-    def __init__(self, home: HomeArgument | None = None, *, uri: str | None = None) -> None:
+    def __init__(
+        self, home: HomeArgument | None = None, *, uri: str | None = None, **_options: Any
+    ) -> None:
+        # The loader of services.yaml passes options of its own, such as the agents' folder.
         if (home is None) == (uri is None):
             raise InvalidInput("pass either home or uri, such as sessions://folder")
         super().__init__(_get_path(uri) if uri is not None else home or "")
@@ -141,11 +149,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         count = None if config is None else config.num_recent_events
         if count == 0:
             return []
-        payloads = [
-            payload
-            for row in self.home.db.get_messages(row_id)
-            if (payload := row.get("payload_json")) is not None
-        ]
+        payloads = read_payloads(self.home.db, row_id)
         since = config.after_timestamp if config is not None else None
         if since:
             payloads = [each for each in payloads if json.loads(each)["timestamp"] >= since]
@@ -158,6 +162,8 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
                 self._build_session(app, owner, name, db.state.read_session_state(row["id"]))
                 for row in db.sdk.find_platform_sessions(SOURCE, app, user_id=user)
                 for owner, name in [_get_names(row)]
+                # The continuation of a compression has the names of its session.
+                if row["id"] == build_session_id(app, owner, name)
             ]
         return sorted(sessions, key=lambda each: (each.last_update_time, each.user_id, each.id))
 
@@ -212,7 +218,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
 
 def build_session_id(app: str, user: str, name: str) -> str:
     """Return the id of a session in the home."""
-    return "@".join(quote(part, safe=" ").replace("..", "%2E%2E") for part in (name, app, user))
+    return "@".join(map(quote_part, (name, app, user)))
 
 
 def _get_path(uri: str) -> str:

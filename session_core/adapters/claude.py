@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
-from session_core.adapters.shared import HomeAdapter, decode_payload
+from session_core.adapters.shared import HomeAdapter, quote_part, read_payloads
 from session_core.errors import InvalidInput, TitleTaken
 from session_core.state.protocol import StateDatabase
 from session_core.transcripts.format import ReaderState, Record
 from session_core.transcripts.formats.claude_code import ClaudeCodeFormat
 from session_core.transcripts.texts import build_message_row
-from session_core.types import SessionRow
 
 SOURCE = "claude-agent-sdk"
 
@@ -129,9 +127,7 @@ class ClaudeSessionStore(HomeAdapter):
         db, session_id = self.home.db, build_session_id(key)
         if db.get_session(session_id) is None:
             return None
-        rows = db.get_messages(session_id)
-        entries = [decode_payload(row) for row in rows if row.get("payload_json") is not None]
-        return entries or None
+        return [json.loads(payload) for payload in read_payloads(db, session_id)] or None
 
     def _list_sessions(self, project_key: str) -> list[dict[str, Any]]:
         return [
@@ -151,9 +147,13 @@ class ClaudeSessionStore(HomeAdapter):
         db: StateDatabase = self.home.db
         with db.snapshot():
             for row in db.sdk.find_platform_sessions(SOURCE, project_key):
-                state = {} if row.get("thread_id") else db.state.read_session_state(row["id"])
-                if _MTIME in state:
-                    yield _get_sdk_id(row), state
+                name = str(row.get("display_name"))
+                key = {"project_key": project_key, "session_id": name}
+                # Subagents, and the continuation of a compression, have ids of their own.
+                if row["id"] == build_session_id(key):
+                    state = db.state.read_session_state(row["id"])
+                    if _MTIME in state:
+                        yield name, state
 
     def _list_subkeys(self, key: SessionKey) -> list[str]:
         children = self.home.db.list_children(build_session_id(_get_main_key(key)))
@@ -165,26 +165,17 @@ def build_session_id(key: SessionKey) -> str:
     """Return the id of a session or subagent in the home.
 
     Raises:
-        InvalidInput: the key has no session id, or an empty subpath.
+        InvalidInput: a part of the key is missing or empty.
     """
-    session_id, subpath = key.get("session_id"), key.get("subpath")
-    if not isinstance(session_id, str) or not session_id or subpath == "":
-        raise InvalidInput(f"key must have a session_id and no empty subpath, got {key!r:.200}")
-    name = f"{_quote(session_id)}@{_quote(key['project_key'])}"
-    return f"{name}#{_quote(subpath)}" if subpath else name
-
-
-def _quote(text: str) -> str:
-    return quote(text, safe=" ").replace("..", "%2E%2E")
+    subpath = key.get("subpath")
+    if subpath == "":
+        raise InvalidInput("subpath of a key is empty; leave it out")
+    name = f"{quote_part(key.get('session_id'))}@{quote_part(key.get('project_key'))}"
+    return f"{name}#{quote_part(subpath)}" if subpath else name
 
 
 def _get_main_key(key: SessionKey) -> SessionKey:
     return {name: value for name, value in key.items() if name != "subpath"}
-
-
-def _get_sdk_id(row: SessionRow) -> str:
-    """Return the id of a session as the SDK knows it."""
-    return str(row.get("display_name") or row["id"])
 
 
 def _get_uuid(entry: Entry) -> str | None:

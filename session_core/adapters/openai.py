@@ -43,6 +43,7 @@ class OpenAISession(HomeAdapter):
         super().__init__(home)
         self.session_id = session_id
         self.session_settings = session_settings
+        self._is_checked = False
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items in their order, only the latest `limit` if it is given."""
@@ -63,35 +64,45 @@ class OpenAISession(HomeAdapter):
         """Move the conversation to the trash; the next items begin a new one with this id."""
         await self.run_in_thread(partial(self.delete_session, self.session_id))
 
+    def _find_tip(self) -> str:
+        """Return the session to use: the continuation, if a compression has made one."""
+        if not self._is_checked:
+            self.require_own_session(self.session_id)
+            self._is_checked = True
+        try:
+            return self.home.db.get_compression_tip(self.session_id)
+        except NotFound:
+            return self.session_id
+
     def _append_items(self, items: list[Any]) -> None:
         self.home.db.append_messages(
-            self.session_id, [build_message(item) for item in items], create={"source": SOURCE}
+            self._find_tip(), [build_message(item) for item in items], create={"source": SOURCE}
         )
 
     def _read_items(self, limit: int | None) -> list[Any]:
         if limit is not None and limit == 0:
             return []
         try:
-            rows = self._read_rows(limit)
+            rows = self._read_rows(self._find_tip(), limit)
         except NotFound:
             return []
         items = [item for item in map(build_item, rows) if item is not None]
         return items if limit is None or limit < 0 else items[-limit:]
 
-    def _read_rows(self, limit: int | None) -> Sequence[MessageRow]:
+    def _read_rows(self, session_id: str, limit: int | None) -> Sequence[MessageRow]:
         db = self.home.db
         if limit is None or not 0 < limit <= _MAX_WINDOW:
-            return db.get_messages(self.session_id)
-        window = db.read_window(self.session_id, limit=limit)
+            return db.get_messages(session_id)
+        window = db.read_window(session_id, limit=limit)
         # A row without an item does not count, so that all rows are read if the window has one.
         if window.more_before and any(build_item(row) is None for row in window.messages):
-            return db.get_messages(self.session_id)
+            return db.get_messages(session_id)
         return window.messages
 
     def _pop_item(self) -> Any | None:
         while True:
             try:
-                row = self.home.db.sdk.pop_message(self.session_id)
+                row = self.home.db.sdk.pop_message(self._find_tip())
             except NotFound:
                 return None
             item = None if row is None else build_item(row)

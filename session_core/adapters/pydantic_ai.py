@@ -16,6 +16,7 @@ from pydantic_ai.conversation_store import (
 )
 
 from session_core.adapters.shared import HomeAdapter, HomeArgument, join_texts
+from session_core.errors import Changed
 from session_core.types import MessageRow, SessionFilter
 
 SOURCE = "pydantic-ai"
@@ -109,7 +110,9 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
         with db.snapshot():
             ids = db.find_sessions(SessionFilter(source=(SOURCE,), status="all"))
             records = [record for each in ids if (record := self._find_record(each)) is not None]
-        selected = [record for record in records if scope is None or record.scope == scope]
+        # The continuation of a compression has the record of its conversation too.
+        unique = {record.conversation_id: record for record in records}.values()
+        selected = [record for record in unique if scope is None or record.scope == scope]
         return sorted(selected, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     def _store_record(
@@ -123,21 +126,32 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
             stored = self._find_record(session_id)
             if (None if stored is None else stored.revision) != expected_revision:
                 raise ConversationConflict(session_id)
+            self.require_own_session(session_id)
             db.create_session(session_id, **_build_fields(record))
-            self._append_entries(record, new_entries)
+            if not self._append_entries(record, new_entries):
+                self._mark_changed(session_id)
             values = _RECORDS.dump_python(record, mode="json")
             db.state.change_session_state(session_id, {_RECORD: values})
 
+    def _mark_changed(self, session_id: str) -> None:
+        """Give the session another revision, so that a deletion that began before notices."""
+        window = self.home.db.read_window(session_id, limit=1)
+        for row in window.messages:
+            self.home.db.sdk.update_message(row["id"], role=row["role"])
+
     def _append_entries(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry]
-    ) -> None:
-        """Append new entries after copies of those that they follow in other conversations."""
+    ) -> bool:
+        """Append new entries after copies of those that they follow in other conversations.
+
+        Return False if there is nothing to append.
+        """
         session_id = record.conversation_id
         new_ids = {entry.id for entry in new_entries}
         tips = [record.head_id, *record.branches, *(entry.parent_id for entry in new_entries)]
         entries = [*self._collect_missing(session_id, tips, new_ids), *new_entries]
         if not entries:
-            return
+            return False
         rows = [row for entry in entries for row in _build_rows(entry)]
         self.home.db.append_messages(session_id, rows)
         for entry in entries:
@@ -145,6 +159,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
             self.home.db.meta.set_value(
                 _ENTRY_PREFIX + entry.id, json.dumps(list(dict.fromkeys(holders)))
             )
+        return True
 
     def _collect_missing(
         self, session_id: str, tips: Iterable[str | None], new_ids: set[str]
@@ -208,10 +223,15 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
         return {}
 
     def _drop_record(self, conversation_id: str, expected_revision: str) -> None:
-        stored = self._find_record(conversation_id)
-        if stored is None or stored.revision != expected_revision:
-            raise ConversationConflict(conversation_id)
-        self.delete_session(conversation_id)
+        with self.home.db.snapshot():
+            stored = self._find_record(conversation_id)
+            if stored is None or stored.revision != expected_revision:
+                raise ConversationConflict(conversation_id)
+            revision = self.home.db.get_revision(conversation_id)
+        try:
+            self.delete_session(conversation_id, expect=revision)
+        except Changed as error:
+            raise ConversationConflict(conversation_id) from error
 
 
 def _build_fields(record: ConversationRecord) -> dict[str, Any]:

@@ -6,12 +6,14 @@ import json
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from session_core._typing import Self
 from session_core.aio import get_worker_threads
-from session_core.errors import NotFound
+from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.opened_home import AsyncOpenedHome, OpenedHome, open_home
-from session_core.types import MessageRow
+from session_core.state.protocol import StateDatabase
+from session_core.types import MessageRow, Revision
 
 T = TypeVar("T")
 
@@ -46,15 +48,65 @@ class HomeAdapter:
         """Run a function in a worker thread of the database."""
         return await get_worker_threads(self.home.db, "changes").run(step)
 
-    def delete_session(self, session_id: str) -> None:
-        """Move a session to the trash; one that does not exist is left alone."""
+    def require_own_session(self, session_id: str) -> None:
+        """Refuse a session of another program, which may have the same id.
+
+        Raises:
+            Conflict: the session has another source.
+        """
+        row = self.home.db.get_session(session_id)
+        if row is not None and row["source"] != self.client:
+            raise Conflict(
+                f"session {session_id!r} belongs to {row['source']}, not to {self.client}; "
+                "use another id"
+            )
+
+    def delete_session(self, session_id: str, *, expect: Revision | None = None) -> None:
+        """Move a session to the trash; one that does not exist is left alone.
+
+        Raises:
+            Conflict: it is protected, or belongs to another program.
+            Changed: it is not at the expected revision.
+        """
         if self.home.db.get_session(session_id) is None:
             return
+        self.require_own_session(session_id)
         try:
-            self.home.maintenance.delete_session(session_id, client=self.client)
+            self.home.maintenance.delete_session(session_id, client=self.client, expect=expect)
         except NotFound:
             if self.home.db.get_session(session_id) is not None:
                 raise
+
+
+def read_payloads(db: StateDatabase, session_id: str) -> list[str]:
+    """Return all payloads of a session in their order, also those that a compression replaced."""
+    rows = db.get_messages(session_id, include_inactive=True)
+    kept = [row for row in rows if row.get("payload_json") and (row["active"] or is_compacted(row))]
+    if not any(map(is_compacted, kept)):
+        return [row.get("payload_json") or "" for row in kept]
+    # A compression in place copies the messages after its range.
+    payloads: dict[object, str] = {}
+    for row in kept:
+        payload = row.get("payload_json") or ""
+        key = row.get("platform_message_id") or (payload, row["timestamp"])
+        payloads.setdefault(key, payload)
+    return list(payloads.values())
+
+
+def is_compacted(row: MessageRow) -> bool:
+    """Return True if a summary has replaced a message."""
+    return bool(row.get("compacted"))
+
+
+def quote_part(text: object) -> str:
+    """Return a part of a session id, with characters quoted that separate parts or folders.
+
+    Raises:
+        InvalidInput: it is no text, or empty.
+    """
+    if not isinstance(text, str) or not text:
+        raise InvalidInput(f"names of sessions must be non-empty text, got {text!r:.40}")
+    return quote(text.encode("utf-8", "surrogatepass"), safe=" ").replace("..", "%2E%2E")
 
 
 def decode_payload(row: MessageRow) -> Any:

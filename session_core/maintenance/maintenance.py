@@ -56,7 +56,7 @@ from session_core.maintenance.types import (
 )
 from session_core.routing.session_store import SessionStore, check_database
 from session_core.state.protocol import StateDatabase
-from session_core.types import Page, SessionFilter
+from session_core.types import Page, Revision, SessionFilter
 
 DEFAULT_FOR_S = 20.0
 """How long one call works before it returns its progress; the same call continues."""
@@ -248,17 +248,19 @@ class Maintenance:
         )
         return result
 
-    def delete_session(self, session_id: str, *, client: str = DEFAULT_CLIENT) -> ApplyResult:
+    def delete_session(
+        self, session_id: str, *, client: str = DEFAULT_CLIENT, expect: Revision | None = None
+    ) -> ApplyResult:
         """Delete a conversation at once, for the application that owns it.
 
         It goes to the trash with its delegates, and `restore` brings the batch back. Neither its
-        age nor another process that has the home open protects it; a pin, a route and a compression
-        do.
+        age nor another process that has the home open protects it; a pin, a route and a running
+        compression do. With `expect`, it is deleted only at that revision.
 
         Raises:
             NotFound: the session does not exist.
             Conflict: it is protected, and nothing was deleted.
-            Changed: it is written to meanwhile.
+            Changed: it is written to meanwhile, or not at the expected revision.
         """
         home = self._require_home()
         request = PlanRequest("sessions", "delete", (session_id,))
@@ -267,6 +269,9 @@ class Maintenance:
             if preview.plan is None:
                 why = ", ".join(PROTECTION_REASONS[reason] for reason in preview.protected)
                 raise Conflict(f"session {session_id} cannot be deleted: {why}")
+            # Revisions only grow, so that the plan has this one too.
+            if expect is not None and self._db.get_revision(session_id) != expect:
+                raise Changed(f"session {session_id} was changed since it was read")
             result = self._apply_whole(preview.plan, client)
             if not result.skipped:
                 return result

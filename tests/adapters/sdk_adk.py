@@ -10,6 +10,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from google.adk.cli.service_registry import load_services_module
+from google.adk.cli.utils.service_factory import create_session_service_from_options
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
@@ -169,7 +171,20 @@ async def use_service(folder: Path) -> dict[str, Any]:
         restored = await service.get_session(**key)
     with AdkSessionService(uri=f"sessions://{folder}/used") as service:
         again = await service.get_session(**key)
+    services = folder / "agents"
+    services.mkdir()
+    (services / "services.yaml").write_text(
+        "services:\n  - scheme: sessions\n    type: session\n"
+        "    class: session_core.adapters.adk.AdkSessionService\n"
+    )
+    load_services_module(str(services))
+    made = create_session_service_from_options(
+        base_dir=services, session_service_uri=f"sessions://{folder}/used"
+    )
+    by_factory = await made.get_session(**key)
+    made.close()
     return {
+        "factory": by_factory == stored,
         "events": len(stored.events),
         "hits": len(hits) > 0,
         "missing": missing,

@@ -80,6 +80,17 @@ async def use_store(folder: Path) -> dict[str, object]:
         rows = home.db.list_sessions().items
         seen["rows"] = [(row.title, row.source, row.project) for row in rows]
         seen["hits"] = len(home.db.search("ledger", per="message").hits)
+        home.db.append_message("other", "user", "hello", create={"source": "cli"})
+        long = {**KEY, "session_id": "long"}
+        many = make_entries("long", 60)
+        for entry in many[1:]:
+            entry["padding"] = "text " * 10
+            entry["message"] = {"role": entry["type"], "content": "long text " * 200}
+        await store.append(long, many)
+        home.compressor.compress("long@-shop", keep_last=10, shape="in_place")
+        await store.append(long, many[-3:])
+        seen["compressed"] = await store.load(long) == many
+        await store.delete(long)
         await store.delete(KEY)
         seen["deleted"] = [await store.load(KEY), await store.load(AGENT)]
         batch = home.ledger.list_batches().items[0]

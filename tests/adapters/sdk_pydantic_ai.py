@@ -186,7 +186,21 @@ async def use_store(folder: Path) -> dict[str, Any]:
         forked = await store.load(fork.conversation_id)
         home.maintenance.restore(home.ledger.list_batches().items[0].id)
         restored = await store.load("chat")
+        wins = []
+        for number in range(20):
+            name = f"race{number}"
+            await store.save(await agent.run("1", conversation=Conversation(conversation_id=name)))
+            record = await store.read_record(name)
+            loaded_race = await store.load(name)
+            second = await agent.run("2", conversation=loaded_race)
+            results = await asyncio.gather(
+                store.delete_record(name, expected_revision=record.revision if record else ""),
+                store.save(second),
+                return_exceptions=True,
+            )
+            wins.append(sum(not isinstance(result, Exception) for result in results))
         return {
+            "wins": sorted(set(wins)),
             "messages": len(loaded.messages) if loaded else None,
             "hits": len(hits),
             "missing": missing,

@@ -125,6 +125,30 @@ async def test_items_are_listed_and_searched(session, home):
     assert home.db.get_session(session.session_id)["tool_call_count"] == 1
 
 
+async def test_session_of_other_source_is_refused(home):
+    home.db.append_message("tg", "user", "private", create={"source": "telegram"})
+    for call in ("get_items", "pop_item", "clear_session"):
+        with pytest.raises(Conflict, match="belongs to telegram, not to openai-agents"):
+            await getattr(OpenAISession("tg", home), call)()
+    assert home.db.get_session("tg")["message_count"] == 1
+
+
+@pytest.mark.parametrize("shape", ["in_place", "continuation"])
+async def test_compressed_session_goes_on(session, home, shape):
+    items = [
+        {"role": ("user", "assistant")[number % 2], "content": f"{number}: " + "text " * 300}
+        for number in range(40)
+    ]
+    await session.add_items(items)
+    home.compressor.compress(session.session_id, keep_last=5, shape=shape)
+    await session.add_items(ITEMS[:1])
+    stored = await session.get_items()
+    assert stored[-6:] == [*items[-5:], ITEMS[0]]
+    assert len(stored) < len(items)
+    (row,) = home.db.list_sessions().items
+    assert home.db.get_messages(row.id)[-1]["content"] == ITEMS[0]["content"]
+
+
 async def test_foreign_messages_become_items(session, home):
     await session.add_items(ITEMS[:1])
     home.db.append_message(session.session_id, "assistant", "a summary")

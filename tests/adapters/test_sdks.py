@@ -45,6 +45,7 @@ def test_claude_store_meets_conformance_suite(tmp_path):
         "sdk messages": 6,
         "rows": [["The ledger", "claude-agent-sdk", "/shop"]],
         "hits": 8,
+        "compressed": True,
         "deleted": [None, None],
         "restored": [True, 3, ["subagents/agent-1"]],
     }
@@ -57,6 +58,7 @@ def test_pydantic_store_equals_store_in_memory(tmp_path):
     assert sum(counts.values()) == 1000
     assert min(counts.values()) > 20
     assert results == {
+        "wins": [1],
         "messages": 2,
         "hits": 3,
         "missing": None,
@@ -72,6 +74,7 @@ def test_adk_service_equals_sqlite_service(tmp_path):
     assert sum(counts.values()) == 1000
     assert min(counts.values()) > 20
     assert results == {
+        "factory": True,
         "events": 6,
         "hits": True,
         "missing": None,

@@ -86,6 +86,16 @@ def test_routed_session_is_not_deleted(home):
         home.maintenance.delete_session(entry.session_id)
 
 
+def test_other_revision_is_not_deleted(home):
+    before = home.db.get_revision("s")
+    home.db.append_message("s", "user", "one more")
+    with pytest.raises(Changed, match="session s was changed since it was read"):
+        home.maintenance.delete_session("s", expect=before)
+    assert home.db.get_session("s") is not None
+    home.maintenance.delete_session("s", expect=home.db.get_revision("s"))
+    assert home.db.get_session("s") is None
+
+
 def test_unknown_session_is_reported(home):
     with pytest.raises(NotFound, match="nope"):
         home.maintenance.delete_session("nope")
