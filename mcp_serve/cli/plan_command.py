@@ -38,6 +38,7 @@ from mcp_serve.locate import find_session_store
 from mcp_serve.tools import read
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError, StorageError
+from session_core.ledger import StoredPlan
 from session_core.maintenance import PlanPreview
 
 
@@ -212,18 +213,20 @@ class _ChangeRunner:
                     asked = resolve_references(self._tools, change.spec, change.asked)
                     self.answer = self._call_tool(asked, TerminalProgress("Planning"))
         self._handle = self.answer["plan"]
+        plan = None if self._handle is None else self._tools.home.ledger.get_plan(self._handle)
         if not self._options.json:
-            self._add_ages()
+            self._add_ages(plan)
             self._name_chats()
-        if self._handle is not None and getattr(self._options, "limit", None):
-            self._extend_items(self._handle, self._options.limit)
+        if plan is not None and getattr(self._options, "limit", None):
+            self._extend_items(plan, self._options.limit)
         if self.answer["outcome"] == "nothing":
             self._show_nothing_changed()
             return DONE
-        return self._confirm_and_apply()
+        return self._confirm_and_apply(plan)
 
-    def _confirm_and_apply(self) -> int:
-        state, kind = self._find_plan_state()
+    def _confirm_and_apply(self, plan: StoredPlan | None) -> int:
+        # Without a plan the kind is the verb.
+        state, kind = ("planned", self._change.verb) if plan is None else (plan.state, plan.kind)
         self._kind = kind
         if state not in ("planned", "applying"):  # finished or closed
             return self._apply_change()
@@ -238,12 +241,12 @@ class _ChangeRunner:
             return DECLINED
         return self._apply_change()
 
-    def _add_ages(self) -> None:
+    def _add_ages(self, plan: StoredPlan | None) -> None:
         """Add the number of items of each age to the totals, for a person."""
-        if self._handle is None or "totals" not in self.answer:
+        if plan is None or "totals" not in self.answer:
             return
-        plan = self._tools.home.maintenance.get_plan(self._handle, self.answer["count"])
-        moments = [item.last_active_at for item in plan.items if item.last_active_at is not None]
+        items = self._tools.home.maintenance.get_plan(plan, self.answer["count"]).items
+        moments = [item.last_active_at for item in items if item.last_active_at is not None]
         ages = plan_output.count_ages(moments, time.time())
         self.answer["totals"] = self.answer["totals"] | {"by_age": ages}
 
@@ -261,10 +264,10 @@ class _ChangeRunner:
             chats = [names[session_id] for session_id in each["ids"] if session_id in names]
             each["chats"] = list(dict.fromkeys(filter(None, chats)))
 
-    def _extend_items(self, handle: str, limit: int) -> None:
+    def _extend_items(self, plan: StoredPlan, limit: int) -> None:
         """Replace the items of the answer by the first `limit` items of the plan."""
         home = self._tools.home
-        preview = home.maintenance.get_plan(handle, limit)
+        preview = home.maintenance.get_plan(plan, limit)
         self.answer["items"] = [plans.render_item(home, item) for item in preview.items]
 
     def _decline_plan(self) -> None:
@@ -279,7 +282,7 @@ class _ChangeRunner:
         if self._handle is None and not self._at_work:
             self._err.write_line("Stopped; nothing was changed.")
             return INTERRUPTED
-        untouched = self._find_plan_state()[0] == "planned" and not self._at_work
+        untouched = self._find_plan_state() == "planned" and not self._at_work
         changed = "nothing was changed" if untouched else "the home is consistent"
         self._show_continue_command(f"Stopped; {changed}. ")
         return INTERRUPTED
@@ -293,12 +296,11 @@ class _ChangeRunner:
             change.spec.check(home, plan, change.beside.get("summary"))
         return plans.render_preview(home, PlanPreview.from_plan(plan))
 
-    def _find_plan_state(self) -> tuple[str, str]:
-        """Return state and kind of the plan; without a plan the kind is the verb."""
+    def _find_plan_state(self) -> str:
+        """Return the present state of the plan."""
         if self._handle is None:
-            return "planned", self._change.verb
-        plan = self._tools.home.ledger.get_plan(self._handle)
-        return plan.state, plan.kind
+            return "planned"
+        return self._tools.home.ledger.get_plan(self._handle).state
 
     def _ask_confirmation(self, kind: str) -> bool:
         """Ask for confirmation; report a refusal."""
