@@ -81,9 +81,9 @@ def get_address() -> str:
 
 def start_server(locale: str = "C", **settings: str) -> PostgresServer:
     """Start a server with a locale and settings; the caller stops it."""
-    folder = Path(tempfile.mkdtemp(prefix="postgres_"))
-    folder.chmod(0o755)
     user = _RUNTIME_USER if os.geteuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="postgres_", dir=_choose_parent(user)))
+    folder.chmod(0o755)
     binaries = _find_binaries()
     if user is not None:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
@@ -109,6 +109,20 @@ def start_server(locale: str = "C", **settings: str) -> PostgresServer:
         )
     _wait_until_ready(process, folder, log)
     return PostgresServer(folder, process)
+
+
+def _choose_parent(user: str | None) -> Path:
+    """Return a temporary folder that the user of the server can enter."""
+    folders = [Path(name) for name in (tempfile.gettempdir(), "/dev/shm", "/tmp", "/var/tmp")]  # noqa: S108 -- the folder made there is new
+    for folder in folders:
+        parents = [folder, *folder.parents]
+        if user is None or all(_can_others_enter(parent) for parent in parents):
+            return folder
+    raise RuntimeError(f"no temporary folder can be entered by {user}; set TMPDIR to one")
+
+
+def _can_others_enter(folder: Path) -> bool:
+    return folder.is_dir() and bool(folder.stat().st_mode & 0o001)
 
 
 def _find_binaries() -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from session_core import StateDatabase
+from tests import postgres_server
 from tests.contract.engines import (
     ENGINES,
     FEATURES,
@@ -47,6 +48,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Return the engine of the run."""
+    if request.param == "postgres":
+        postgres_server.get_address()  # processes of a test use the server of this one
     return ENGINES[request.param]
 
 

@@ -61,11 +61,12 @@ def test_migration_is_applied_once() -> None:
 
 
 def test_failed_migration_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = postgres_server.get_address()  # migrated before the migrations are replaced
     broken = opening.Migration(1, "broken", "CREATE TABLE half (id int); SELECT 1 / 0")
     monkeypatch.setattr(opening, "list_migrations", lambda: [broken])
     with pytest.raises(psycopg.errors.DivisionByZero):
-        migrate_schema(f"{postgres_server.get_address()}&schema=broken")
-    with psycopg.connect(postgres_server.get_address()) as connection:
+        migrate_schema(f"{address}&schema=broken")
+    with psycopg.connect(address) as connection:
         assert connection.execute("SELECT to_regnamespace('broken')").fetchone() == (None,)
 
 
