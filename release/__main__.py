@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from release import bundle, registry
-from release.project import ROOT, project
+from release.artifacts import ROOT, read_project, write_bundle, write_registry_entry
 
 
 def main() -> int:
@@ -19,15 +18,15 @@ def main() -> int:
     )
     folder = parser.parse_args().to.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    metadata = project()
+    metadata = read_project()
     subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)  # noqa: S603 -- our own build
     stem = f"{metadata.name.replace('-', '_')}-{metadata.version}"
     sdist = folder / f"{stem}.tar.gz"
     paths = [
         *(folder.glob(f"{stem}-*.whl")),
         sdist,
-        bundle.write(metadata, sdist, folder),
-        registry.write(metadata, folder),
+        write_bundle(metadata, sdist, folder),
+        write_registry_entry(metadata, folder),
     ]
     print("\n".join(map(str, paths)))  # noqa: T201 -- the output of a command
     return 0

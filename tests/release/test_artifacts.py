@@ -14,12 +14,12 @@ from zipfile import ZipFile
 import pytest
 
 from mcp_serve.registry import SPECS
-from release.project import project
+from release.artifacts import read_project
 from tests.node import find_node, install_modules
 from tests.peers import peer_python
 from tests.release.conftest import ROOT
 
-SAID = project()
+SAID = read_project()
 
 
 def run_program(*command: object) -> subprocess.CompletedProcess[str]:

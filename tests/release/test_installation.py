@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from release.project import project
+from release.artifacts import read_project
 
-VERSION = f"mcp-sessions {project().version}\n"
+VERSION = f"mcp-sessions {read_project().version}\n"
 
 
 @pytest.mark.requirement("project:installs")
