@@ -16,8 +16,7 @@ from session_core.transcripts import list_transcript_stores
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome
     from mcp_serve.served_store import ServedStore
-    from mcp_serve.transcript_index import TranscriptIndex
-    from mcp_serve.transcripts import ServedTranscripts
+    from mcp_serve.transcripts import ServedTranscripts, TranscriptIndex
     from session_core import StateFolder
 
 # Replaced homes stay open for calls that still use them; more replacements during one call are
@@ -204,7 +203,7 @@ class ServedStores:
             return self._views[store]
 
     def _get_index(self) -> TranscriptIndex:
-        from mcp_serve.transcript_index import TranscriptIndex  # noqa: PLC0415 -- after the first answer
+        from mcp_serve.transcripts import TranscriptIndex  # noqa: PLC0415 -- after the first answer
 
         with self._lock:
             if self._index is None:
