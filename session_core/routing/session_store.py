@@ -18,6 +18,7 @@ from session_core._typing import Self
 from session_core.chats import SessionSource
 from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput
+from session_core.home import is_same_file
 from session_core.hooks import Hooks
 from session_core.hooks.calls import Reporter
 from session_core.routing import entries as routing_entries
@@ -31,7 +32,6 @@ from session_core.routing.router import SessionRouter
 from session_core.routing.settings import HasActiveProcesses, StoreSettings
 from session_core.routing.sql_backend import SqlBackend
 from session_core.routing.turns import TurnRecords
-from session_core.state.identity import is_same_home, name_home
 from session_core.state.protocol import StateDatabase
 
 
@@ -487,9 +487,9 @@ def check_database(store: SessionStore, db: StateDatabase) -> None:
     Raises:
         InvalidInput: they are in another database.
     """
-    if store.db is not None and not is_same_home(store.db, db):
+    if store.db is not None and not _is_same_home(store.db, db):
         raise InvalidInput(
-            f"the routes of this store are in {name_home(store.db)}, and {name_home(db)} is "
+            f"the routes of this store are in {_name_home(store.db)}, and {_name_home(db)} is "
             "another database; open both with the same one"
         )
 
@@ -506,3 +506,21 @@ def _open_backend(settings: StoreSettings) -> SqlBackend | JsonBackend:
     return JsonBackend(
         folder, home=None if db is None else db.folder, explained=not settings.is_hermes
     )
+
+
+def _is_same_home(first: StateDatabase, second: StateDatabase) -> bool:
+    """Return True if both are of one home: the same file, or the same id without a file."""
+    if first is second:
+        return True
+    if first.path is not None and second.path is not None:
+        # A Hermes home has no id, and a copy of another home has the id of its original.
+        return is_same_file(first.path, second.path)
+    if first.path is not None or second.path is not None:
+        return False
+    home_id = first.admin.get_home_id()
+    return home_id is not None and home_id == second.admin.get_home_id()
+
+
+def _name_home(db: StateDatabase) -> str:
+    """Return the path of a home, or its id if it has no file."""
+    return str(db.path) if db.path is not None else f"home {db.admin.get_home_id()}"
