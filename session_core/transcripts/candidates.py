@@ -29,6 +29,9 @@ MOST_LOADED = 1000
 """How many messages with the most words of a question are looked at."""
 
 _LABEL_LENGTH = 80
+_MAX_MARKS = 500
+"""Values of one statement."""
+
 _REPLY_REACH = 4
 """How many messages of the assistant are read for a reply with text."""
 
@@ -155,9 +158,9 @@ class CandidateReader:
             " FROM messages m JOIN sessions s ON s.id = m.session"
             f" WHERE m.key = ? AND {request.where} ORDER BY started, s.session_id LIMIT 50"
         )
-        kept = []
+        copied, kept = self._find_copied_keys(candidates), []
         for candidate in candidates:
-            if candidate.key is not None:
+            if candidate.key in copied:
                 copies = self._index.read(sql, (candidate.key, *request.values))
                 earlier = takewhile(lambda copy: copy[1] != candidate.session, copies)  # noqa: B023 -- used at once
                 expression = build_expression(candidate.id)
@@ -165,6 +168,19 @@ class CandidateReader:
                     continue
             kept.append(candidate)
         return kept
+
+    def _find_copied_keys(self, candidates: Sequence[Candidate]) -> set[int]:
+        """Return the keys that several messages have; most have none, and are asked for once."""
+        keys = sorted({one.key for one in candidates if one.key is not None})
+        found = set[int]()
+        for start in range(0, len(keys), _MAX_MARKS):
+            part = keys[start : start + _MAX_MARKS]
+            sql = (
+                f"SELECT key FROM messages WHERE key IN ({', '.join('?' * len(part))})"  # noqa: S608 -- marks only
+                " GROUP BY key HAVING count(*) > 1"
+            )
+            found.update(row[0] for row in self._index.read(sql, part))
+        return found
 
     def _is_match(self, expression: str | None, message_id: int) -> bool:
         """Return True if a message matches."""
@@ -174,8 +190,8 @@ class CandidateReader:
     def _find_sessions(self, request: SearchRequest, ids: Sequence[int]) -> dict[int, int]:
         """Return the sessions of the messages that pass the filters."""
         found: dict[int, int] = {}
-        for start in range(0, len(ids), 500):
-            part = ids[start : start + 500]
+        for start in range(0, len(ids), _MAX_MARKS):
+            part = ids[start : start + _MAX_MARKS]
             sql = (
                 "SELECT m.id, m.session FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- marks only
                 f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
@@ -186,8 +202,8 @@ class CandidateReader:
     def _load_candidates(self, request: SearchRequest, ids: Sequence[int]) -> list[Candidate]:
         """Return the candidates with these ids that pass the filters, in this order."""
         found: dict[int, Candidate] = {}
-        for start in range(0, len(ids), 500):
-            part = ids[start : start + 500]
+        for start in range(0, len(ids), _MAX_MARKS):
+            part = ids[start : start + _MAX_MARKS]
             sql = (
                 f"SELECT {COLUMNS} FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608
                 f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"

@@ -162,9 +162,7 @@ class Indexer:
                 if self._has_text(path, needle, offset, until, is_zstd=file.is_zstd):
                     self._read_file(feed, due, batch, until, is_history=not due.is_grown)
             batch.write()
-            self.catalog.load_changes()
-            for root in self.catalog.roots.values():
-                root.find_differences()
+            self._compare_changed()
             return is_left
 
     def _has_text(
@@ -264,6 +262,10 @@ class Indexer:
             else:
                 self._read_database(due, limit, is_history=not due.is_grown)
         batch.write()
+        self._compare_changed()
+
+    def _compare_changed(self) -> None:
+        """Take over what was written, and compare the roots of which something was."""
         self.catalog.load_changes()
         for root in self.catalog.roots.values():
             if root.is_outdated:

@@ -37,8 +37,8 @@ from session_core.transcripts.windows import WindowReader
 from session_core.transcripts.words import build_expression
 from session_core.types import SearchEdge, SearchHit, SearchStep, TermCount
 
-_FIRST_ROWS = 1000
-_GROWTH = 2
+_FIRST_ROWS = 4000
+_GROWTH = 4
 _MAX_ROWS = 300_000
 """Rows of the index whose words are looked up for one block."""
 

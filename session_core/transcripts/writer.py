@@ -138,7 +138,7 @@ def _insert_messages(
         return
     number = first = _take_ids(db, count, is_history=is_history)
     tools = _Tools(db)
-    rows, words, times = [], [], []
+    rows, words, times = [], [], list[int | None]()
     for session in pending:
         session_number = session.row["id"]
         for item in session.items:
@@ -150,12 +150,13 @@ def _insert_messages(
                 )
             )
             words.append((number, build_words(item.text)))
-            if item.at is not None:
-                times.append(item.at)
+            times.append(item.at)
             number += 1
     db.executemany(SQL["put_message"], rows)
     db.executemany(SQL["put_words"], words)
-    _put_block(db, first, number - 1, times)
+    for start in range(0, count, _MAX_BLOCK_ROWS):
+        part = times[start : start + _MAX_BLOCK_ROWS]
+        _put_block(db, first + start, part)
 
 
 def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
@@ -167,9 +168,10 @@ def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
     return first
 
 
-def _put_block(db: _sqlite3.Connection, first: int, last: int, times: list[int]) -> None:
+def _put_block(db: _sqlite3.Connection, first: int, times: Sequence[int | None]) -> None:
     """Store the times of a block of ids; small blocks at the end become one."""
-    newest, oldest = (max(times), min(times)) if times else (None, None)
+    last, known = first + len(times) - 1, [time for time in times if time is not None]
+    newest, oldest = (max(known), min(known)) if known else (None, None)
     end = db.execute(SQL["get_block"]).fetchone()
     if end is not None and end[1] + 1 == first and last - end[0] < _MAX_BLOCK_ROWS:
         first = end[0]
