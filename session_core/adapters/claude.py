@@ -41,7 +41,14 @@ class ClaudeSessionStore(HomeAdapter):
     client = SOURCE
 
     async def append(self, key: SessionKey, entries: Sequence[Any]) -> None:
-        """Store a batch of entries in one transaction."""
+        """Store a batch of entries in one transaction.
+
+        Raises:
+            InvalidInput: an entry is not an object; nothing is stored.
+        """
+        for entry in entries:
+            if not isinstance(entry, Mapping):
+                raise InvalidInput(f"entries must be JSON objects, got {entry!r:.40}")
         if entries:
             await self.run_in_thread(partial(self._append_entries, key, list(entries)))
 

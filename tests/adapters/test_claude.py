@@ -1,0 +1,21 @@
+"""`ClaudeSessionStore` without the SDK."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core import open_home
+from session_core.adapters.claude import ClaudeSessionStore
+from session_core.errors import InvalidInput
+
+KEY = {"project_key": "-shop", "session_id": "one"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("entry", ["text", None, ["a", "b"], 7])
+async def test_claude_store_refuses_no_object(entry):
+    with open_home(":memory:") as home:
+        store = ClaudeSessionStore(home)
+        with pytest.raises(InvalidInput, match="JSON objects"):
+            await store.append(KEY, [{"type": "system", "uuid": "first"}, entry])
+        assert await store.load(KEY) is None
