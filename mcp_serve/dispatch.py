@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from mcp_serve import cursors, render
-from mcp_serve.cursors import PagedQuery
+from mcp_serve import query_cursors, render
 from mcp_serve.locate import locate_store
 from mcp_serve.progress import CallContext, run_in_thread
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 
@@ -111,10 +111,10 @@ def resolve_arguments(
         now = float(int(served.get_store(arguments.get("store")).now()))
         query = {name: value for name, value in given.items() if value != defaults[name]}
         return spec.arguments.model_construct(**arguments), PagedQuery(spec.name, query, now)
-    page_query = cursors.parse_cursor(spec.name, cursor, spec.place)
-    cursors.check_same_arguments(page_query, given, defaults)
-    free = {name: value for name, value in given.items() if name in cursors.FREE_ARGUMENTS}
+    page_query = query_cursors.parse_cursor(spec.name, cursor, spec.place)
+    query_cursors.check_same_arguments(page_query, given, defaults)
+    free = {name: value for name, value in given.items() if name in query_cursors.FREE_ARGUMENTS}
     try:
         return spec.arguments.read({**page_query.query, **free}), page_query
     except ValidationError as error:
-        raise cursors.make_malformed_error() from error
+        raise query_cursors.make_malformed_error() from error

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from mcp_serve import answer_size, render, resolve
 from mcp_serve.arguments import format_time, to_tuple
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import ServedStore
 from session_core import InvalidInput, SessionFilter
 from session_core.compression import UndoResult

@@ -13,13 +13,13 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
 from pydantic import FiniteFloat, PositiveInt
 
-from mcp_serve import answer_size, cursors, errors, render
-from mcp_serve.cursors import PagedQuery
+from mcp_serve import answer_size, errors, query_cursors, render
 from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
 from mcp_serve.homes import ServedHome
 from mcp_serve.locate import find_session_store
 from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores
 from mcp_serve.tool_list import load_spec
@@ -83,7 +83,7 @@ class Resources:
     def _build_page(self, cursor: str | None) -> tuple[list[Resource], str | None]:
         page_query = PagedQuery(_LIST_METHOD, {}, 0.0)
         if cursor is not None:
-            page_query = cursors.parse_cursor(_LIST_METHOD, cursor, _POSITION_TYPE)
+            page_query = query_cursors.parse_cursor(_LIST_METHOD, cursor, _POSITION_TYPE)
         listed_count, last_key = page_query.place or (0, None)
         newest = sorted(self._list_newest(), key=lambda entry: _get_sort_key(*entry))
         remaining = [

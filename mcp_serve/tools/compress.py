@@ -8,9 +8,9 @@ from pydantic import Field
 
 from mcp_serve import answer_size, arguments, plans, render, resolve, schemas
 from mcp_serve.arguments import format_time
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.redaction import redaction
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput

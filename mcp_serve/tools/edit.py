@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mcp_serve import answer_size, arguments, render, resolve, schemas
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.progress import CallContext
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import EditValues, ServedStore
 from mcp_serve.tools.spec import ToolSpec
 

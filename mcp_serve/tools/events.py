@@ -12,10 +12,10 @@ import anyio
 from pydantic import Field, NonNegativeInt
 
 from mcp_serve import answer_size, arguments, resolve, schemas
-from mcp_serve.cursors import PagedQuery, make_malformed_error
 from mcp_serve.feed import EventPosition
 from mcp_serve.merging import render_failures
 from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.query_cursors import PagedQuery, make_malformed_error
 from mcp_serve.render import drop_empty
 from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec

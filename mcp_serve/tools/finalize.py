@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from mcp_serve import arguments, known_values, plans, render, schemas
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.maintenance import PlanPreview, PlanRequest

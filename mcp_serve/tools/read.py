@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, model_validator
 
 from mcp_serve import answer_size, arguments, known_values, render, resolve, schemas
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.plain_text import shorten_text
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.render import drop_empty
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, NotFound

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from mcp_serve import answer_size, arguments, known_values, render, resolve, schemas
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.merging import read_stores, render_failures
 from mcp_serve.plain_text import shorten_text, to_plain_line
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.messages import flatten_message
 from mcp_serve.served_store import ServedStore

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mcp_serve import arguments, render, schemas
-from mcp_serve.cursors import PagedQuery
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
+from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import StorageError, describe_sqlite, find_gateway

@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 from mcp.types import ElicitResult
 
-from mcp_serve import cursors, server
+from mcp_serve import query_cursors, server
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import OLD
@@ -126,18 +126,18 @@ async def test_applied_plan_does_nothing_again(db, call):
 def repack_cursor(cursor, change):
     """Return a cursor that was decoded, changed and encoded again with its old digest."""
     raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    unpacker = zlib.decompressobj(wbits=-15, zdict=cursors._COMMON_TEXT)
-    packed = cursors._unpack_text(unpacker.decompress(raw[DIGEST_BYTES:]))
+    unpacker = zlib.decompressobj(wbits=-15, zdict=query_cursors._COMMON_TEXT)
+    packed = query_cursors._unpack_text(unpacker.decompress(raw[DIGEST_BYTES:]))
     parts = [raw[:DIGEST_BYTES], *json.loads(packed)]
     change(parts)
     digest, content = (parts[0], parts[1:]) if parts else (b"", [])
-    packer = zlib.compressobj(9, wbits=-15, zdict=cursors._COMMON_TEXT)
-    text = cursors._pack_text(json.dumps(content, separators=(",", ":")).encode())
+    packer = zlib.compressobj(9, wbits=-15, zdict=query_cursors._COMMON_TEXT)
+    text = query_cursors._pack_text(json.dumps(content, separators=(",", ":")).encode())
     packed = packer.compress(text) + packer.flush()
     return base64.urlsafe_b64encode(digest + packed).decode().rstrip("=")
 
 
-DIGEST_BYTES = cursors._DIGEST_BYTES
+DIGEST_BYTES = query_cursors._DIGEST_BYTES
 
 # The parts are digest, tool, query, time and position.
 CHANGES = {
