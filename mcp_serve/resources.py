@@ -14,7 +14,6 @@ from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
 from pydantic import FiniteFloat, PositiveInt
 
 from mcp_serve import answer_size, errors, query_cursors, render
-from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
 from mcp_serve.homes import ServedHome
 from mcp_serve.locate import find_session_store
@@ -22,6 +21,7 @@ from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores
+from mcp_serve.tool_dispatcher import ToolDispatcher
 from mcp_serve.tool_list import load_spec
 from session_core import InvalidInput, NotFound, SessionError
 

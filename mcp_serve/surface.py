@@ -10,10 +10,10 @@ from mcp.types import Completion, ListResourcesResult
 
 from mcp_serve import card, prompts
 from mcp_serve.completions import Completions
-from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.resources import Resources
 from mcp_serve.skills import SkillCatalog
 from mcp_serve.stores import ServedStores
+from mcp_serve.tool_dispatcher import ToolDispatcher
 from mcp_serve.tool_list import read_descriptions
 
 

@@ -10,7 +10,6 @@ from mcp.server.mcpserver import Context, ElicitationResult, Resolve
 from mcp.server.mcpserver.tools import Tool
 
 from mcp_serve.arguments import check_plan_alone
-from mcp_serve.dispatch import ToolDispatcher, bind_call
 from mcp_serve.errors import explain_error
 from mcp_serve.homes import CLIENT_NAME
 from mcp_serve.plain_text import shorten_text, to_plain_line
@@ -18,6 +17,7 @@ from mcp_serve.progress import CallContext
 from mcp_serve.sdk.disconnect import run_while_connected
 from mcp_serve.sdk.tools import make_strict_tool
 from mcp_serve.stores import ServedStores
+from mcp_serve.tool_dispatcher import ToolDispatcher, bind_call
 from mcp_serve.tool_list import load_spec
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError

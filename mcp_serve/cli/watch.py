@@ -14,8 +14,8 @@ from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.terminal import Terminal, format_clock_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal
-from mcp_serve.dispatch import ToolDispatcher
 from mcp_serve.plain_text import to_plain_line
+from mcp_serve.tool_dispatcher import ToolDispatcher
 from mcp_serve.tools import events
 from session_core import Busy
 

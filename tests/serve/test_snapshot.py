@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from mcp_serve.dispatch import bind_call
 from mcp_serve.registry import SPECS
 from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.tool_dispatcher import bind_call
 
 APPEND = """
 import sys

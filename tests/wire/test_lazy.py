@@ -26,7 +26,7 @@ print(json.dumps([sorted(ours), sorted(theirs)]))
 
 READ = """
 import json, sys, anyio
-from mcp_serve.dispatch import ToolDispatcher
+from mcp_serve.tool_dispatcher import ToolDispatcher
 from mcp_serve.stores import ServerOptions, ServedStores
 from mcp_serve.tool_list import load_spec
 caller = ToolDispatcher(ServedStores(ServerOptions(home=sys.argv[1])))
