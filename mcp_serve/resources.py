@@ -13,7 +13,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
 from pydantic import FiniteFloat, PositiveInt
 
-from mcp_serve import answer_size, errors, query_cursors, render
+from mcp_serve import answer_size, error_messages, query_cursors, render
 from mcp_serve.feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
 from mcp_serve.homes import ServedHome
 from mcp_serve.locate import find_session_store
@@ -76,7 +76,7 @@ class Resources:
             resources, next_cursor = await run_in_thread(self._build_page, cursor)
         except InvalidInput as error:
             raise MCPError(
-                INVALID_PARAMS, errors.explain_error(error) or "invalid cursor"
+                INVALID_PARAMS, error_messages.explain_error(error) or "invalid cursor"
             ) from error
         return ListResourcesResult(resources=resources, next_cursor=next_cursor)
 
@@ -250,7 +250,7 @@ def _make_messages_address(address: str, store: str) -> str:
 
 def _make_protocol_error(error: Exception) -> Exception:
     """Return the protocol error for one of our errors."""
-    message = errors.explain_error(error)
+    message = error_messages.explain_error(error)
     if message is None:
         return error
     if isinstance(error, NotFound):

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import Context, ElicitationResult, Resolve
 from mcp.server.mcpserver.tools import Tool
 
 from mcp_serve.arguments import check_plan_alone
-from mcp_serve.errors import explain_error
+from mcp_serve.error_messages import explain_error
 from mcp_serve.homes import CLIENT_NAME
 from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.progress import CallContext

@@ -22,7 +22,7 @@ from mcp_serve.cli.output import print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_bytes, format_number
 from mcp_serve.cli.tool_calls import ToolCaller
-from mcp_serve.errors import explain_error
+from mcp_serve.error_messages import explain_error
 from mcp_serve.homes import ServedHome
 from mcp_serve.locate import find_session_store
 from mcp_serve.served_store import ServedStore

@@ -17,7 +17,7 @@ from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import page_output, print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
-from mcp_serve.errors import explain_error
+from mcp_serve.error_messages import explain_error
 from mcp_serve.homes import ServedHome
 from mcp_serve.stores import ServedStores, ServerOptions
 from mcp_serve.tool_dispatcher import bind_call

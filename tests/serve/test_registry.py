@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_serve.errors import explain_error
+from mcp_serve.error_messages import explain_error
 from mcp_serve.registry import SPECS
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.errors import explain_error
+from mcp_serve.error_messages import explain_error
 from session_core import (
     Busy,
     Changed,
