@@ -19,9 +19,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.cli import plan_output, transcript_summary
+from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.demo_home import sample
 from mcp_serve.cli.demo_home.sample import SampleHome, create_sample_home
-from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import print_error
 from mcp_serve.cli.terminal import Terminal, format_age, format_bytes, format_milliseconds

@@ -22,7 +22,7 @@ from mcp_serve.cli import keep, missing_home, plan_output, transcript_summary
 from mcp_serve.cli.arguments import parse_amount
 from mcp_serve.cli.clients import files
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
-from mcp_serve.cli.errors import DONE, FAILED, UNKNOWN_ID
+from mcp_serve.cli.command_errors import DONE, FAILED, UNKNOWN_ID
 from mcp_serve.cli.layout import measure_width
 from mcp_serve.cli.mcp_client import ServerUnreachable, run_with_server
 from mcp_serve.cli.options import add_home_options, add_json_option, choose_driver

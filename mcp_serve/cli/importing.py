@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp_serve.cli import missing_home
 from mcp_serve.cli.arguments import make_integer_parser, parse_file
-from mcp_serve.cli.errors import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
+from mcp_serve.cli.command_errors import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
 from mcp_serve.cli.options import (
     add_extension_option,
     add_home_options,

@@ -17,7 +17,7 @@ from mcp_serve.cli.clients.command import (
     print_outcome,
 )
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
-from mcp_serve.cli.errors import DONE
+from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.options import add_home_options, choose_driver
 from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.plan_command import ask_text, can_ask_user

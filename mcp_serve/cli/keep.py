@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_serve import render
 from mcp_serve.arguments import format_time
-from mcp_serve.cli.errors import DECLINED, DONE
+from mcp_serve.cli.command_errors import DECLINED, DONE
 from mcp_serve.cli.options import add_json_option, add_quiet_option, choose_driver
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import add_plan_arguments, ask_confirmation, format_declined

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from mcp_serve.cli.arguments import CommandParser
-from mcp_serve.cli.errors import (
+from mcp_serve.cli.command_errors import (
     DONE,
     FAILED,
     INTERRUPTED,

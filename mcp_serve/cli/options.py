@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from mcp_serve.cli.arguments import make_integer_parser, parse_text
-from mcp_serve.cli.errors import DONE
+from mcp_serve.cli.command_errors import DONE
 
 if TYPE_CHECKING:
     from session_core.types import Driver

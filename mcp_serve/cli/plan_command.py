@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from mcp_serve import plans, render, resolve
 from mcp_serve.cli import plan_output
 from mcp_serve.cli.arguments import make_integer_parser
-from mcp_serve.cli.errors import (
+from mcp_serve.cli.command_errors import (
     DECLINED,
     DONE,
     FAILED,

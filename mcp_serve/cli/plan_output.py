@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from mcp_serve.cli.errors import translate_tool_text
+from mcp_serve.cli.command_errors import translate_tool_text
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_number
 from mcp_serve.cli.tool_calls import Answer
 from session_core.maintenance import PLAN_KINDS

@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from mcp_serve.cli.errors import DONE
+from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.tool_calls import ToolCaller, get_terminal

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mcp_serve.arguments import check_plan_alone
 from mcp_serve.cli import missing_home
-from mcp_serve.cli.errors import DONE, translate_arguments, translate_tool_text
+from mcp_serve.cli.command_errors import DONE, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import page_output, print_json
 from mcp_serve.cli.progress import ProgressBar, TerminalProgress

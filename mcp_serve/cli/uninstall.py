@@ -12,7 +12,7 @@ from mcp_serve.cli.clients.command import (
     find_client_file,
     print_outcome,
 )
-from mcp_serve.cli.errors import DONE
+from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.terminal import Terminal
 from session_core import InvalidInput
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import anyio
 
-from mcp_serve.cli.errors import DONE
+from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.missing_home import find_missing_reason
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json

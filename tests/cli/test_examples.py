@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from mcp_serve.cli import main
-from mcp_serve.cli.errors import DECLINED, DONE, INTERRUPTED
+from mcp_serve.cli.command_errors import DECLINED, DONE, INTERRUPTED
 from tests.docs.pages import PAGES, find_code_blocks
 from tests.homes import add_message, connect
 from tests.readme import home

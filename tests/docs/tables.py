@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from mcp_serve.cli.errors import get_exit_code
+from mcp_serve.cli.command_errors import get_exit_code
 from mcp_serve.cli.main import VERBS, build_parser
 from mcp_serve.registry import SPECS
 from mcp_serve.tools.spec import ToolSpec

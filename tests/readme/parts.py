@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from mcp_serve.cli import errors as cli_errors
+from mcp_serve.cli import command_errors as cli_errors
 from mcp_serve.cli.clients.places import CLIENTS
 from mcp_serve.cli.main import VERBS
 from mcp_serve.registry import SPECS

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from mcp_serve.cli.errors import USAGE
+from mcp_serve.cli.command_errors import USAGE
 from session_core import InvalidInput, SessionDB
 from tests.cli.fork_server import build_environment
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp_serve.cli.clients.files import ConfigurationChange
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
-from mcp_serve.cli.errors import DECLINED, DONE
+from mcp_serve.cli.command_errors import DECLINED, DONE
 from mcp_serve.cli.options import add_json_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import ask_confirmation, format_declined
