@@ -14,7 +14,7 @@ from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
 from pydantic import FiniteFloat, PositiveInt
 
 from mcp_serve import answer_size, error_messages, query_cursors, render
-from mcp_serve.feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
+from mcp_serve.home_feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
 from mcp_serve.homes import ServedHome
 from mcp_serve.locate import find_session_store
 from mcp_serve.progress import LOOKS, run_in_thread

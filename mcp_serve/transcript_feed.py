@@ -17,7 +17,7 @@ import anyio
 
 from mcp_serve import render
 from mcp_serve.arguments import format_time
-from mcp_serve.feed import EventPosition, FeedResult, FeedState, render_event
+from mcp_serve.home_feed import EventPosition, FeedResult, FeedState, render_event
 from mcp_serve.progress import LOOKS, run_in_thread
 from session_core import NotFound, SessionError
 

@@ -12,7 +12,7 @@ import anyio
 from pydantic import Field, NonNegativeInt
 
 from mcp_serve import answer_size, arguments, resolve, schemas
-from mcp_serve.feed import EventPosition
+from mcp_serve.home_feed import EventPosition
 from mcp_serve.merging import render_failures
 from mcp_serve.progress import LOOKS, run_in_thread
 from mcp_serve.query_cursors import PagedQuery, make_malformed_error

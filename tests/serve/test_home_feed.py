@@ -12,7 +12,7 @@ from anyio import to_thread
 from mcp.types import PromptReference
 
 from mcp_serve import server
-from mcp_serve.feed import HomeFeed
+from mcp_serve.home_feed import HomeFeed
 from mcp_serve.homes import ServedHome
 from mcp_serve.http import app as http_app
 from mcp_serve.http import auth
