@@ -19,7 +19,7 @@ import anyio
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 
-from mcp_serve.files import read_file, write_new_file
+from mcp_serve.atomic_files import read_file, write_new_file
 from mcp_serve.sdk.disconnect import LEFT_KEY
 from session_core import Denied, InvalidInput, SessionError, StateFolder
 

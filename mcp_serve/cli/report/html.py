@@ -11,13 +11,13 @@ from importlib import resources
 from pathlib import Path, PurePath
 from xml.etree.ElementTree import Element
 
+from mcp_serve.atomic_files import write_atomic
 from mcp_serve.cli.plan_command import ask_confirmation
 from mcp_serve.cli.report import markup
 from mcp_serve.cli.report.markup import make_element
 from mcp_serve.cli.report.report import ChartPoint, HomeReport, StoreRow, SuggestedFix
 from mcp_serve.cli.report.usage import WEEK_S, Amount, TopSession, UsageReport
 from mcp_serve.cli.terminal import format_bytes, format_count
-from mcp_serve.files import write_atomic
 from session_core import Denied, InvalidInput, __version__
 
 # A content security policy that loads nothing, in case a mistake lets markup through.
