@@ -20,7 +20,7 @@ from mcp import StdioServerParameters
 from mcp_serve import render
 from mcp_serve.cli import keep, missing_home, plan_output, transcript_summary
 from mcp_serve.cli.arguments import parse_amount
-from mcp_serve.cli.clients import files
+from mcp_serve.cli.clients import config_files
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
 from mcp_serve.cli.command_errors import DONE, FAILED, UNKNOWN_ID
 from mcp_serve.cli.layout import measure_width
@@ -234,7 +234,7 @@ def _check_file(
 ) -> Check:
     more: dict[str, Any] = {"path": str(path)}
     try:
-        entries = files.find_our_entries(client, path)
+        entries = config_files.find_our_entries(client, path)
     except SessionError as error:
         advice = f"fix the file; mcp-sessions install {by} --print shows the entry"
         return Check(client.name, "failure", str(error).partition(";")[0], advice, more)
@@ -253,7 +253,7 @@ def _parse_entry(by: str, label: str, entry: dict[str, Any]) -> ConfiguredClient
     env = entry.get("env", entry.get("environment"))
     pairs = env.items() if isinstance(env, dict) else ()
     variables = tuple((str(name), str(value)) for name, value in pairs)
-    return ConfiguredClient(by, label, tuple(files.get_command_line(entry)), variables)
+    return ConfiguredClient(by, label, tuple(config_files.get_command_line(entry)), variables)
 
 
 def check_handshakes(
@@ -262,7 +262,7 @@ def check_handshakes(
     """Start each distinct configured command concurrently; return the checks of their answers."""
     starts: dict[tuple[Any, Any], list[ConfiguredClient]] = {}
     ours = (
-        *files.find_command(shared=False),
+        *config_files.find_command(shared=False),
         "serve",
         *(("--home", str(homes[0])) if homes else ()),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_serve.cli import missing_home, transcript_summary
 from mcp_serve.cli.arguments import suggest_nearest
-from mcp_serve.cli.clients import files, formats
+from mcp_serve.cli.clients import config_files, formats
 from mcp_serve.cli.clients.command import (
     add_client_arguments,
     confirm_and_apply,
@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> int:
     if served.transcript_names:
         choose_driver()  # before the first look at a home
     _warn_missing_home(served)
-    program, *rest = files.find_command(shared=options.project)
-    entry = client.entry(program, [*rest, *files.build_arguments(options)])
+    program, *rest = config_files.find_command(shared=options.project)
+    entry = client.entry(program, [*rest, *config_files.build_arguments(options)])
     if options.print and options.json:
         text = _render_snippet(client, options.name, entry)
         print_json({"client": client.name, "path": str(path), "text": text})
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         print_error(f"# {path}")
         out.write_unwrapped(_render_snippet(client, options.name, entry))
         return DONE
-    change = files.build_addition(client, path, options.name, entry)
+    change = config_files.build_addition(client, path, options.name, entry)
     if change.is_unneeded:
         print_outcome(options, path, "nothing")
         if not options.json:
@@ -186,9 +186,9 @@ def _ask_for_client(out: Terminal) -> str | None:
 
 def _find_client_state(client: ClientProgram, machine: UserEnvironment, name: str) -> str:
     try:
-        entry = files.find_entry(client, client.user(machine), name)
+        entry = config_files.find_entry(client, client.user(machine), name)
     except SessionError:
         return _UNREADABLE
-    if files.is_our_entry(entry):
+    if config_files.is_our_entry(entry):
         return _REGISTERED
     return _HERE if client.is_installed(machine) else _ABSENT

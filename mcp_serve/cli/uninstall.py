@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mcp_serve.cli.clients import files
+from mcp_serve.cli.clients import config_files
 from mcp_serve.cli.clients.command import (
     add_client_arguments,
     confirm_and_apply,
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     if options.client is None:
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
     client, path = find_client_file(options)
-    change = files.build_removal(client, path, options.name)
+    change = config_files.build_removal(client, path, options.name)
     if change is None:
         print_outcome(options, path, "nothing")
         if not options.json:

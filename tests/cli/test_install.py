@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from mcp_serve.cli.clients import formats
-from mcp_serve.cli.clients.files import find_command
+from mcp_serve.cli.clients.config_files import find_command
 from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 from mcp_serve.cli.main import main
 from session_core import Unsupported

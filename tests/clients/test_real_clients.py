@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mcp_serve.cli.clients import files, formats
+from mcp_serve.cli.clients import config_files, formats
 from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
 from tests.clients.conftest import WAYS, open_connection
 from tests.clients.packages import PACKAGES
@@ -119,7 +119,7 @@ def read_server_entry(name: str, user: Path, project: Path | None = None) -> dic
 
 
 def read_command_line(entry: dict[str, Any]) -> list[str]:
-    return files.get_command_line(entry)
+    return config_files.get_command_line(entry)
 
 
 @pytest.mark.requirement("terminal:clients")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_serve.cli.clients.files import ConfigurationChange
+from mcp_serve.cli.clients.config_files import ConfigurationChange
 from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
 from mcp_serve.cli.command_errors import DECLINED, DONE
 from mcp_serve.cli.options import add_json_option
