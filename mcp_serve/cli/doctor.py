@@ -21,7 +21,12 @@ from mcp_serve import render
 from mcp_serve.cli import keep, missing_home, plan_output, transcript_summary
 from mcp_serve.cli.arguments import parse_amount
 from mcp_serve.cli.clients import config_files
-from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment, is_present
+from mcp_serve.cli.clients.supported_clients import (
+    CLIENTS,
+    ClientProgram,
+    UserEnvironment,
+    is_present,
+)
 from mcp_serve.cli.command_errors import DONE, FAILED, UNKNOWN_ID
 from mcp_serve.cli.layout import measure_width
 from mcp_serve.cli.mcp_client import ServerUnreachable, run_with_server

@@ -16,7 +16,7 @@ from mcp_serve.cli.clients.command import (
     find_client_file,
     print_outcome,
 )
-from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
+from mcp_serve.cli.clients.supported_clients import CLIENTS, ClientProgram, UserEnvironment
 from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.options import add_home_options, choose_driver
 from mcp_serve.cli.output import print_error, print_json

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_serve.cli.clients import formats
 from mcp_serve.cli.clients.config_files import find_command
-from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
+from mcp_serve.cli.clients.supported_clients import CLIENTS, UserEnvironment
 from mcp_serve.cli.main import main
 from session_core import Unsupported
 from tests.cli.command_user import CTRL_C, PseudoTerminal

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mcp_serve.cli.clients import config_files, formats
-from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
+from mcp_serve.cli.clients.supported_clients import CLIENTS, UserEnvironment
 from tests.clients.conftest import WAYS, open_connection
 from tests.clients.packages import PACKAGES
 from tests.node import find_node, install_modules

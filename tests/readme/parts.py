@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from mcp_serve.cli import command_errors as cli_errors
-from mcp_serve.cli.clients.places import CLIENTS
+from mcp_serve.cli.clients.supported_clients import CLIENTS
 from mcp_serve.cli.main import VERBS
 from mcp_serve.registry import SPECS
 from session_core import errors

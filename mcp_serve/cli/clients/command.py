@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mcp_serve.cli.clients.config_files import ConfigurationChange
-from mcp_serve.cli.clients.places import CLIENTS, ClientProgram, UserEnvironment
+from mcp_serve.cli.clients.supported_clients import CLIENTS, ClientProgram, UserEnvironment
 from mcp_serve.cli.command_errors import DECLINED, DONE
 from mcp_serve.cli.options import add_json_option
 from mcp_serve.cli.output import print_json

@@ -17,7 +17,7 @@ from typing import Any
 from mcp_serve.atomic_files import read_file, write_atomic
 from mcp_serve.cli.clients import formats
 from mcp_serve.cli.clients.jsonc import MalformedConfiguration
-from mcp_serve.cli.clients.places import ClientProgram
+from mcp_serve.cli.clients.supported_clients import ClientProgram
 from session_core import Conflict, Denied, SessionError, Unsupported, find_home
 
 _COPY_SUFFIX = ".before-mcp-sessions"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_serve.cli.clients.places import CLIENTS, UserEnvironment
+from mcp_serve.cli.clients.supported_clients import CLIENTS, UserEnvironment
 
 
 @pytest.mark.requirement("terminal:install")
