@@ -149,7 +149,7 @@ def raise_at_call(usual: Callable[..., object], nth: int) -> Callable[..., objec
 @pytest.mark.parametrize(
     "removal",
     [
-        "session_core.maintenance.apply.files.delete_file",
+        "session_core.maintenance.apply.home_files.delete_file",
         "session_core.routing.session_store.SessionStore.remove",
     ],
 )

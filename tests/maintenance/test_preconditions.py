@@ -13,7 +13,7 @@ import pytest
 from session_core.errors import StorageError
 from session_core.ledger.execute import discard_step, prepare_step
 from session_core.ledger.undo_log import UndoLog
-from session_core.maintenance.apply import files
+from session_core.maintenance.apply import home_files
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import DAY, NOW, Home
 
@@ -245,7 +245,7 @@ def test_remaining_session_file_is_reported(changed: Changing) -> None:
 def test_remaining_files_report_is_bounded(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_MAX_WARNINGS", 1)
+    monkeypatch.setattr(home_files, "_MAX_WARNINGS", 1)
     changed.home.session("old", 140, reason="idle")
     folder = changed.home.store.sessions_dir
     folder.mkdir(exist_ok=True)

@@ -13,7 +13,7 @@ from functools import partial
 from session_core.errors import Conflict, Corrupt
 from session_core.ledger.execute import resume_steps, suppress_note_errors, wait_for_steps
 from session_core.ledger.types import PartialMember, Step, StoredPlan
-from session_core.maintenance.apply import files, results, route_removal, session_finalizer
+from session_core.maintenance.apply import home_files, results, route_removal, session_finalizer
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import PlanProgress, get_session_ids
 from session_core.maintenance.restore import step as step_undo
@@ -66,7 +66,7 @@ def finish_step(home: HomeContext, step: Step) -> None:
     if home.store is not None and step.result.get("routes"):
         route_removal.finish_removal(home.store, step.result)
     if home.db.folder is not None:
-        files.finish_deletions(home.ledger, step, home.db.folder, home.session_folder)
+        home_files.finish_deletions(home.ledger, step, home.db.folder, home.session_folder)
 
 
 def stop_plan(home: HomeContext, handle: str) -> None:

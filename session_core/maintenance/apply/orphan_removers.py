@@ -12,8 +12,8 @@ from typing import Any
 from session_core.activity import ActivitySnapshot, is_live_claim
 from session_core.errors import Changed
 from session_core.ledger.types import Member, TrashItem
-from session_core.maintenance.apply import files
-from session_core.maintenance.apply.files import FileHead
+from session_core.maintenance.apply import home_files
+from session_core.maintenance.apply.home_files import FileHead
 from session_core.maintenance.apply.step_items import IMAGES, PartRun, estimate_size
 from session_core.maintenance.members import (
     ConcurrentWrite,
@@ -257,7 +257,7 @@ class OrphanedFileRemover:
     def _iter_trash_items(self, member: Member, heads: list[FileHead]) -> Iterator[TrashItem]:
         if self._db.folder is not None:
             path = self._folder / get_name(member)
-            yield from files.collect_file(path, self._db.folder, heads, member.id)
+            yield from home_files.collect_file(path, self._db.folder, heads, member.id)
 
     def _check_orphaned(
         self, batch: Sequence[Member], heads: Sequence[FileHead], _: StateDatabase
@@ -269,4 +269,4 @@ class OrphanedFileRemover:
     def _wrap_step(self, heads: Sequence[FileHead]) -> Iterator[None]:
         yield
         if self._db.folder is not None:
-            files.delete_files(heads, self._db.folder, self._folder)
+            home_files.delete_files(heads, self._db.folder, self._folder)

@@ -8,7 +8,7 @@ from typing import Any
 from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.types import Member, StoredPlan
 from session_core.maintenance import disk, members, space_reclaim
-from session_core.maintenance.apply import files
+from session_core.maintenance.apply import home_files
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.planner import PLUGINS_WARNING
 from session_core.maintenance.types import ApplyResult, SkippedItem
@@ -98,7 +98,7 @@ def _warn_of_remaining_files(home: HomeContext, plan: StoredPlan) -> list[str]:
     skipped = (member for member in plan.members if member.skipped is not None)
     ids = {session_id for member in skipped for session_id in members.get_session_ids(member)}
     steps = home.ledger.list_steps(plan.batch_id)
-    return files.warn_of_remaining_files(steps, folder, exempt=ids)
+    return home_files.warn_of_remaining_files(steps, folder, exempt=ids)
 
 
 def _sum_deleted_file_bytes(home: HomeContext, plan: StoredPlan) -> int:

@@ -18,8 +18,8 @@ from typing import Any
 from session_core.activity import ActivitySnapshot
 from session_core.errors import Changed, NotFound
 from session_core.ledger.types import Member, TrashItem
-from session_core.maintenance.apply import files, preconditions
-from session_core.maintenance.apply.files import FileHead
+from session_core.maintenance.apply import home_files, preconditions
+from session_core.maintenance.apply.home_files import FileHead
 from session_core.maintenance.apply.step_items import (
     IMAGES,
     OF,
@@ -233,7 +233,7 @@ class SessionRemover:
             for path in self._files.get(session_id, ()):
                 if self._db.folder is not None:
                     member = items.members_by_session[session_id]
-                    yield from files.collect_file(path, self._db.folder, heads, member)
+                    yield from home_files.collect_file(path, self._db.folder, heads, member)
 
     def _remove_items(
         self,
@@ -277,7 +277,7 @@ class SessionRemover:
             "after": items.after,
             "sessions": items.whole,
             "files": len(heads),
-            files.NAMES_KEY: [
+            home_files.NAMES_KEY: [
                 path.name for session_id in items.whole for path in self._files.get(session_id, ())
             ],
         }
@@ -291,7 +291,7 @@ class SessionRemover:
         yield
         # After the commit: a rollback must not leave sessions without their files.
         if self._db.folder is not None:
-            files.delete_files(heads, self._db.folder, self._folder)
+            home_files.delete_files(heads, self._db.folder, self._folder)
 
     def _has_known_files(self, member: Member) -> bool:
         """Return True if the files of a member are known, or the home has no session folder."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from session_core.errors import Changed, InvalidInput
 from session_core.ledger.types import TrashItem
-from session_core.maintenance.apply import files
+from session_core.maintenance.apply import home_files
 from session_core.maintenance.apply.route_removal import ROUTE_KIND
 from session_core.maintenance.apply.step_items import IMAGES, OF
 from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
@@ -203,7 +203,7 @@ def _describe_misfit(misfit: RowMismatch) -> str:
 
 
 _KNOWN_KINDS = frozenset(
-    {IMAGES, OF, CHANGE_KIND, ROUTE_KIND, PIN_KIND, files.FILE_KIND, files.PIECE_KIND}
+    {IMAGES, OF, CHANGE_KIND, ROUTE_KIND, PIN_KIND, home_files.FILE_KIND, home_files.PIECE_KIND}
 )
 
 SESSIONS, PARENT = "sessions", "parent_session_id"
@@ -255,7 +255,7 @@ class TrashContents:
         elif item.what == PIN_KIND and tried is None:
             after = item.value["after"]
             self.pins |= {id_: (pin, after[id_]) for id_, pin in item.value["before"].items()}
-        elif item.what == files.FILE_KIND and self.is_wanted_file(item.value["name"]):
+        elif item.what == home_files.FILE_KIND and self.is_wanted_file(item.value["name"]):
             self.files.append(item.value["name"])
 
     def is_wanted_file(self, name: str) -> bool:

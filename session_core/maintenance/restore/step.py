@@ -16,7 +16,7 @@ from session_core.activity import ActivitySnapshot
 from session_core.errors import Changed
 from session_core.ledger.execute import run_step
 from session_core.ledger.types import Step
-from session_core.maintenance.apply import files, preconditions, route_removal
+from session_core.maintenance.apply import home_files, preconditions, route_removal
 from session_core.maintenance.apply.orphan_removers import UNLINKED_KEY
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import MemberOutdated, RowChange
@@ -200,12 +200,12 @@ def _restore_files(home: HomeContext, undo: _StepUndo) -> Iterator[str]:
         home.session_folder,
     )
     for item in trash_items:
-        if item.what != files.FILE_KIND or home.db.folder is None:
+        if item.what != home_files.FILE_KIND or home.db.folder is None:
             continue
         name = item.value["name"]
         if (
             undo.contents.is_wanted_file(name)
-            and files.restore_file(item.value, trash_items, home.db.folder, store) == "taken"
+            and home_files.restore_file(item.value, trash_items, home.db.folder, store) == "taken"
         ):
             yield name
 

@@ -13,7 +13,7 @@ import pytest
 from session_core.errors import Changed, Corrupt, Denied, NotFound
 from session_core.ledger.codec import pack_trash, unpack_trash
 from session_core.ledger.types import TrashItem
-from session_core.maintenance.apply import files
+from session_core.maintenance.apply import home_files
 from tests.maintenance.changed_homes import Changing, list_skip_reasons
 
 WRITTEN = 1_700_000_000_123_456_789
@@ -36,9 +36,9 @@ def write_file(path: Path, data: bytes) -> Path:
 
 def keep_and_reload(path: Path, home: Path) -> tuple[dict[str, Any], Iterator[TrashItem]]:
     """Return the head of a file and its pieces after a round trip through the trash."""
-    rest = unpack_trash(list(pack_trash(files.keep_file(path, home))))
+    rest = unpack_trash(list(pack_trash(home_files.keep_file(path, home))))
     head = next(rest)
-    assert head.what == files.FILE_KIND
+    assert head.what == home_files.FILE_KIND
     return head.value, rest
 
 
@@ -51,24 +51,24 @@ def read_file_state(path: Path) -> tuple[bytes, int, int]:
 def test_file_is_restored_with_times_and_mode(path: Path, tmp_path: Path):
     before = read_file_state(path)
     head, rest = keep_and_reload(path, tmp_path)
-    assert files.delete_file(head, tmp_path)
+    assert home_files.delete_file(head, tmp_path)
     assert not path.exists()
-    assert files.restore_file(head, rest, tmp_path) == "restored"
+    assert home_files.restore_file(head, rest, tmp_path) == "restored"
     assert read_file_state(path) == before
     assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_file_is_restored_to_moved_home(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path)
-    assert files.delete_file(head, tmp_path)
-    assert files.restore_file(head, rest, tmp_path / "elsewhere") == "restored"
+    assert home_files.delete_file(head, tmp_path)
+    assert home_files.restore_file(head, rest, tmp_path / "elsewhere") == "restored"
     assert (tmp_path / "elsewhere" / "sessions" / path.name).exists()
 
 
 def test_outside_file_keeps_absolute_path(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path / "home")
-    assert files.delete_file(head, tmp_path / "home", path.parent)
-    assert files.restore_file(head, rest, tmp_path / "home", path.parent) == "restored"
+    assert home_files.delete_file(head, tmp_path / "home", path.parent)
+    assert home_files.restore_file(head, rest, tmp_path / "home", path.parent) == "restored"
     assert path.exists()
 
 
@@ -84,9 +84,9 @@ def test_files_outside_home_are_refused(path: Path, tmp_path: Path, place: str):
     head, rest = keep_and_reload(path, tmp_path)
     head["name"] = str(path) if place == "/outside" else place
     with pytest.raises(Denied, match="is outside this home"):
-        files.delete_file(head, home, home / "sessions")
+        home_files.delete_file(head, home, home / "sessions")
     with pytest.raises(Denied, match="is outside this home"):
-        files.restore_file(head, rest, home, home / "sessions")
+        home_files.restore_file(head, rest, home, home / "sessions")
     assert path.exists()
     assert list(outside.iterdir()) == []
 
@@ -97,8 +97,8 @@ def test_linked_sessions_folder_belongs_to_home(path: Path, tmp_path: Path):
     home.mkdir()
     (home / "sessions").symlink_to(path.parent)
     head, rest = keep_and_reload(home / "sessions" / path.name, home)
-    assert files.delete_file(head, home, home / "sessions")
-    assert files.restore_file(head, rest, home, home / "sessions") == "restored"
+    assert home_files.delete_file(head, home, home / "sessions")
+    assert home_files.restore_file(head, rest, home, home / "sessions") == "restored"
     assert path.exists()
 
 
@@ -118,8 +118,8 @@ def test_file_owner_is_restored(
     before = read_file_state(path)
     head, rest = keep_and_reload(path, tmp_path)
     owner = path.stat().st_uid, path.stat().st_gid
-    assert files.delete_file(head, tmp_path)
-    assert files.restore_file(head, rest, tmp_path) == "restored"
+    assert home_files.delete_file(head, tmp_path)
+    assert home_files.restore_file(head, rest, tmp_path) == "restored"
     assert (given, read_file_state(path)) == ([owner], before)
 
 
@@ -127,26 +127,28 @@ def test_file_owner_is_restored(
 def test_large_file_is_kept_in_pieces(path: Path, tmp_path: Path):
     path.write_bytes(bytes(range(256)) * 20_000)
     pieces = [
-        item.value for item in files.keep_file(path, tmp_path) if item.what == files.PIECE_KIND
+        item.value
+        for item in home_files.keep_file(path, tmp_path)
+        if item.what == home_files.PIECE_KIND
     ]
     assert max(map(len, pieces)) == 1 << 20
     head, rest = keep_and_reload(path, tmp_path)
-    assert files.restore_file(head, rest, tmp_path / "copy") == "restored"
+    assert home_files.restore_file(head, rest, tmp_path / "copy") == "restored"
     assert (tmp_path / "copy" / head["name"]).read_bytes() == path.read_bytes()
 
 
 def test_empty_file_is_restored(path: Path, tmp_path: Path):
     path.write_bytes(b"")
     head, rest = keep_and_reload(path, tmp_path)
-    assert files.delete_file(head, tmp_path)
-    assert files.restore_file(head, rest, tmp_path) == "restored"
+    assert home_files.delete_file(head, tmp_path)
+    assert home_files.restore_file(head, rest, tmp_path) == "restored"
     assert path.read_bytes() == b""
 
 
 def test_several_files_share_single_trash(path: Path, tmp_path: Path):
     other = write_file(path.with_name("session_b.json"), b"b")
-    rest = iter([*files.keep_file(path, tmp_path), *files.keep_file(other, tmp_path)])
-    backs = [files.restore_file(head.value, rest, tmp_path / "copy") for head in rest]
+    rest = iter([*home_files.keep_file(path, tmp_path), *home_files.keep_file(other, tmp_path)])
+    backs = [home_files.restore_file(head.value, rest, tmp_path / "copy") for head in rest]
     assert backs == ["restored", "restored"]
     assert (tmp_path / "copy" / "sessions" / "session_b.json").read_bytes() == b"b"
 
@@ -162,30 +164,30 @@ def test_changed_file_is_not_deleted(path: Path, tmp_path: Path, change: str):
     else:
         path.unlink()
         path.mkdir()
-    assert not files.delete_file(head, tmp_path)
+    assert not home_files.delete_file(head, tmp_path)
     assert path.exists()
 
 
 def test_missing_file_counts_as_deleted(path: Path, tmp_path: Path):
     head, _ = keep_and_reload(path, tmp_path)
     path.unlink()
-    assert files.delete_file(head, tmp_path)
+    assert home_files.delete_file(head, tmp_path)
     path.parent.rmdir()
-    assert files.delete_file(head, tmp_path)
+    assert home_files.delete_file(head, tmp_path)
 
 
 @pytest.mark.requirement("maintenance:kept-files")
 def test_restore_keeps_file_of_same_name(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path)
     path.write_bytes(b"newer")
-    assert files.restore_file(head, rest, tmp_path) == "taken"
+    assert home_files.restore_file(head, rest, tmp_path) == "taken"
     assert path.read_bytes() == b"newer"
     assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_identical_file_counts_as_present(path: Path, tmp_path: Path):
     head, rest = keep_and_reload(path, tmp_path)
-    assert files.restore_file(head, rest, tmp_path) == "present"
+    assert home_files.restore_file(head, rest, tmp_path) == "present"
 
 
 @pytest.mark.requirement("maintenance:kept-files")
@@ -195,11 +197,11 @@ def test_link_is_not_followed(path: Path, tmp_path: Path):
     target = write_file(tmp_path / "precious.json", path.read_bytes())
     path.unlink()
     path.symlink_to(target)
-    assert not files.delete_file(head, tmp_path)
-    assert files.restore_file(head, rest, tmp_path) == "taken"
+    assert not home_files.delete_file(head, tmp_path)
+    assert home_files.restore_file(head, rest, tmp_path) == "taken"
     assert target.exists()
     with pytest.raises(Denied, match="not an ordinary file"):
-        list(files.keep_file(path, tmp_path))
+        list(home_files.keep_file(path, tmp_path))
 
 
 @pytest.mark.requirement("maintenance:kept-files")
@@ -210,8 +212,8 @@ def test_database_is_never_opened(tmp_path: Path, name: str):
     path.write_bytes(b"")
     path.chmod(0)  # otherwise opening it would be refused, except for an administrator
     with pytest.raises(Denied, match="is a database"):
-        list(files.keep_file(path, tmp_path))
-    assert not files.delete_file(
+        list(home_files.keep_file(path, tmp_path))
+    assert not home_files.delete_file(
         {"name": name, "bytes": 0, "modified_ns": 0, "sha256": ""}, tmp_path
     )
 
@@ -224,11 +226,11 @@ def test_hard_link_to_database_is_refused(path: Path, tmp_path: Path):
     path.unlink()
     path.hardlink_to(database)
     with pytest.raises(Denied, match="is a database"):
-        list(files.keep_file(path, tmp_path))
+        list(home_files.keep_file(path, tmp_path))
 
 
 def test_file_written_concurrently_is_not_kept(path: Path, tmp_path: Path):
-    keeping = files.keep_file(path, tmp_path)
+    keeping = home_files.keep_file(path, tmp_path)
     next(keeping)
     with path.open("ab") as file:
         file.write(b"more")
@@ -238,14 +240,14 @@ def test_file_written_concurrently_is_not_kept(path: Path, tmp_path: Path):
 
 def test_missing_file_raises_not_found(path: Path, tmp_path: Path):
     with pytest.raises(NotFound):
-        list(files.keep_file(path.with_name("none.json"), tmp_path))
+        list(home_files.keep_file(path.with_name("none.json"), tmp_path))
 
 
 def test_missing_pieces_restore_nothing(path: Path, tmp_path: Path):
     head, _ = keep_and_reload(path, tmp_path)
-    assert files.delete_file(head, tmp_path)
+    assert home_files.delete_file(head, tmp_path)
     with pytest.raises(Corrupt, match="incomplete"):
-        files.restore_file(head, iter([]), tmp_path)
+        home_files.restore_file(head, iter([]), tmp_path)
     assert list(path.parent.iterdir()) == []
 
 
