@@ -298,10 +298,14 @@ class ServedHome:
     @_locked_property
     def compressor(self) -> Compressor:
         """The compressor; its own texts contain no secrets."""
-        from mcp_serve.redaction import messages  # noqa: PLC0415 -- reads do not need it
+        from mcp_serve.redaction import message_secrets  # noqa: PLC0415 -- reads do not need it
         from session_core import Compressor  # noqa: PLC0415 -- reads do not need it
 
-        clean = messages.make_summary_cleaner if self.redacts else messages.make_noop_cleaner
+        clean = (
+            message_secrets.make_summary_cleaner
+            if self.redacts
+            else message_secrets.make_noop_cleaner
+        )
         return Compressor(self.db, self.ledger, store=self.store, clean=clean)
 
     def edit_sessions(

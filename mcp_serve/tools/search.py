@@ -14,7 +14,7 @@ from mcp_serve.merging import read_stores, render_failures
 from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.redaction import redaction
-from mcp_serve.redaction.messages import flatten_message
+from mcp_serve.redaction.message_secrets import flatten_message
 from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core.types import MessageRow, SearchHit

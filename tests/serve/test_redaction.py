@@ -8,7 +8,7 @@ import pytest
 from mcp import MCPError
 
 from mcp_serve.redaction import redaction
-from mcp_serve.redaction.messages import flatten_message
+from mcp_serve.redaction.message_secrets import flatten_message
 from mcp_serve.redaction.redaction import redact, redact_cut
 from tests.security.formats import FORMATS, NEEDLES
 from tests.serve.planted_secrets import HARMLESS, PLANTED, get_secret
