@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from mcp_serve.http.auth import HEALTH, KNOWN_KEY, MCP, AccessRules, App, Guard, Scope
-from mcp_serve.sdk.messages import CheckedBodies
+from mcp_serve.sdk.wire_messages import CheckedBodies
 from session_core import Denied
 
 # A new connection replaces the oldest unauthenticated one, so that a client with a token always

@@ -20,7 +20,7 @@ from mcp.types import (
 from mcp_serve.sdk import private
 from mcp_serve.sdk.extensions import AppsExtension, SkillsExtension
 from mcp_serve.sdk.lazy import LazySurface, Surface
-from mcp_serve.sdk.messages import clean_failures
+from mcp_serve.sdk.wire_messages import clean_failures
 from mcp_serve.subscriptions import Subscriptions
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
 from mcp_serve.sdk import private
-from mcp_serve.sdk.messages import MOST_BYTES, InvalidMessage, make_length_error, parse_message
+from mcp_serve.sdk.wire_messages import MOST_BYTES, InvalidMessage, make_length_error, parse_message
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

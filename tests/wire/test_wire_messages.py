@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from mcp_serve.sdk.messages import MOST_BYTES
+from mcp_serve.sdk.wire_messages import MOST_BYTES
 from tests.wire.conftest import MODERN, TOKEN, serve_home, start_raw_process
 
 INVALID = {
