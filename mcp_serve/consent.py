@@ -12,7 +12,7 @@ from mcp.server.mcpserver import Context, Elicit
 from mcp.types import ClientCapabilities
 from pydantic import BaseModel, Field
 
-from mcp_serve import answer_size, plans, render
+from mcp_serve import answer_size, plan_answers, render
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import run_in_thread
 from mcp_serve.stores import ServedStores
@@ -64,7 +64,7 @@ def can_ask(capabilities: ClientCapabilities | None) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def read_answer(outcome: Any) -> plans.Answer:
+def read_answer(outcome: Any) -> plan_answers.Answer:
     """Return the answer of the user."""
     if outcome.action == "accept":
         return "agreed" if outcome.data.agree else "declined"
@@ -77,7 +77,7 @@ def _build_question(
     """Return the question, or None if an earlier call has started the plan with consent."""
     home = served.get_home(store or served.find_store(plan=plan))
     # Check first, so that the user is not asked about a plan that cannot be applied.
-    stored = plans.load_plan(home, plan, spec.asks)
+    stored = plan_answers.load_plan(home, plan, spec.asks)
     if spec.check is not None:
         spec.check(home, stored, summary)
     if stored.state != "planned":
@@ -90,7 +90,7 @@ def _format_question(home: ServedHome, kind: str, preview: PlanPreview) -> str:
     remainder = (
         [f"- and {preview.count - _MAX_EXAMPLES:,} more"] if preview.count > _MAX_EXAMPLES else []
     )
-    notes = [f"Note: {warning}" for warning in plans.render_warnings(home, preview.warnings)]
+    notes = [f"Note: {warning}" for warning in plan_answers.render_warnings(home, preview.warnings)]
     location = f" in store {render.render_line(home, home.store_name)}" if home.store_name else ""
     question = f"{kind.capitalize()}{location}: {preview.count:,}?"
     return "\n".join([question, *examples, *remainder, *notes])

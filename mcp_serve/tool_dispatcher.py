@@ -18,7 +18,7 @@ from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
-    from mcp_serve.plans import Answer
+    from mcp_serve.plan_answers import Answer
     from mcp_serve.served_store import ServedStore
 
 
@@ -35,11 +35,11 @@ class ToolDispatcher:
         plan = arguments.get("plan")
         if plan is None or answer == "agreed":
             return await self.run_change(spec, arguments, work)
-        from mcp_serve import plans  # noqa: PLC0415 -- a server that only reads needs no plans
+        from mcp_serve import plan_answers  # noqa: PLC0415 -- a server that only reads needs no plans
 
         located = await run_in_thread(locate_store, self._served, spec, arguments)
         home = self._served.get_home(located["store"])
-        plan_preview = await run_in_thread(plans.render_unapplied, home, plan, answer)
+        plan_preview = await run_in_thread(plan_answers.render_unapplied, home, plan, answer)
         return _add_store(spec, plan_preview, home.store_name)
 
     async def run_change(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mcp_serve import locate, plans, render
+from mcp_serve import locate, plan_answers, render
 from mcp_serve.cli import plan_command
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.terminal import Terminal
@@ -103,7 +103,11 @@ def _preview_edit(sessions: Sequence[str], values: Answer, tools: ToolCaller) ->
         }
         for name, columns in altered.items()
     ]
-    return plans.render_preview(store, planned) | {"items": items, "sessions": rows, "batch": None}
+    return plan_answers.render_preview(store, planned) | {
+        "items": items,
+        "sessions": rows,
+        "batch": None,
+    }
 
 
 def _describe_changes(store: ServedStore, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:

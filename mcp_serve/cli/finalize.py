@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve import arguments as given_as
-from mcp_serve import plans
+from mcp_serve import plan_answers
 from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.arguments import parse_before_option, parse_project, parse_text
 from mcp_serve.cli.options import add_home_options, add_json_option
@@ -33,7 +33,7 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, plans.list_whats("finalize"))
+    plan_command.add_what_argument(parser, plan_answers.list_whats("finalize"))
     parser.add_argument("--reason", type=parse_text, help="end reason to record")
     parser.add_argument("--start-new", action="store_true", help="start a new session in the chats")
     plan_command.add_plan_arguments(parser, limit=True)

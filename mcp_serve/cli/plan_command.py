@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mcp_serve import plans, render, resolve
+from mcp_serve import plan_answers, render, resolve
 from mcp_serve.cli import plan_output
 from mcp_serve.cli.arguments import make_integer_parser
 from mcp_serve.cli.command_errors import (
@@ -139,7 +139,7 @@ def add_what_argument(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> 
 
 def format_kinds(tool: str) -> str:
     """Return the part of a help text about the kinds of plans that a verb makes."""
-    kinds = plans.list_requestable_kinds(tool)
+    kinds = plan_answers.list_requestable_kinds(tool)
     width = max(len(kind.what) for kind in kinds)
     return "\n".join(["kinds:", *(f"  {kind.what:{width}}  {kind.summary}" for kind in kinds)])
 
@@ -268,13 +268,13 @@ class _ChangeRunner:
         """Replace the items of the answer by the first `limit` items of the plan."""
         home = self._tools.home
         preview = home.maintenance.get_plan(plan, limit)
-        self.answer["items"] = [plans.render_item(home, item) for item in preview.items]
+        self.answer["items"] = [plan_answers.render_item(home, item) for item in preview.items]
 
     def _decline_plan(self) -> None:
         if self._handle is None:
             self.answer = self.answer | {"outcome": "declined"}
         else:
-            self.answer = plans.render_unapplied(self._tools.home, self._handle, "declined")
+            self.answer = plan_answers.render_unapplied(self._tools.home, self._handle, "declined")
 
     def report_interruption(self) -> int:
         """Report an interruption and the command that continues; return the exit code."""
@@ -291,10 +291,10 @@ class _ChangeRunner:
         """Return the preview of a stored plan; refuse one that this verb cannot apply."""
         home, change = self._tools.home, self._change
         self._tools.validate_arguments(change.spec, {**change.asked, "plan": handle})
-        plan = plans.load_plan(home, handle, change.spec.asks)
+        plan = plan_answers.load_plan(home, handle, change.spec.asks)
         if change.spec.check is not None:
             change.spec.check(home, plan, change.beside.get("summary"))
-        return plans.render_preview(home, PlanPreview.from_plan(plan))
+        return plan_answers.render_preview(home, PlanPreview.from_plan(plan))
 
     def _find_plan_state(self) -> str:
         """Return the present state of the plan."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from mcp_serve import plans
+from mcp_serve import plan_answers
 from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.arguments import parse_folder, parse_text
 from mcp_serve.cli.options import add_extension_option, add_home_options, add_json_option
@@ -30,7 +30,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, plans.list_whats("prune"))
+    plan_command.add_what_argument(parser, plan_answers.list_whats("prune"))
     parser.add_argument(
         "--trash", type=parse_folder, metavar="DIR", help="folder for the removed data"
     )

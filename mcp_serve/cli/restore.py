@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from functools import partial
 
-from mcp_serve import locate, plans, render
+from mcp_serve import locate, plan_answers, render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli import plan_command, plan_output
 from mcp_serve.cli.options import (
@@ -96,7 +96,7 @@ def _preview_labels(store: ServedStore, batch: str) -> Answer:
         {"id": render.render_id(change.session_id), "title": None, "why": _describe_label(change)}
         for change in changes
     ]
-    return plans.render_preview(store, planned) | {
+    return plan_answers.render_preview(store, planned) | {
         "items": items,
         "batch": undone.id,
         "at": format_time(undone.at),
@@ -118,11 +118,11 @@ def _preview_in_home(home: ServedHome, batch: str) -> Answer:
     if isinstance(preview, UndoPlan):
         preview = home.maintenance.get_plan(preview.plan)
     if isinstance(preview, PlanPreview):
-        return plans.render_preview(home, preview)
+        return plan_answers.render_preview(home, preview)
     done = preview.batch
     planned = PlanPreview("planned", None, done.expires_at, preview.count, preview.items)
     what = render.render_line(home, done.what) or ""
-    return plans.render_preview(home, planned) | {
+    return plan_answers.render_preview(home, planned) | {
         "batch": done.id,
         "at": format_time(done.at),
         "tool": what,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, plans, render, resolve, schemas
+from mcp_serve import answer_size, arguments, plan_answers, render, resolve, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
@@ -86,7 +86,7 @@ def check_compression(home: ServedHome, plan: StoredPlan, summary: str | None) -
 def _apply_plan(
     home: ServedHome, handle: str, summary: str | None, work: CallContext
 ) -> dict[str, Any]:
-    plan = plans.load_plan(home, handle, SPEC.asks)
+    plan = plan_answers.load_plan(home, handle, SPEC.asks)
     check_compression(home, plan, summary)
     home.maintenance.settle()
     count = PlanPreview.from_plan(plan).count
@@ -115,7 +115,7 @@ def _render_plan(plan: str | None, expires_at: float | None, count: int) -> dict
         "plan": plan,
         "expires_at": format_time(expires_at),
         "count": count,
-        "bytes": plans.NO_BYTES,
+        "bytes": plan_answers.NO_BYTES,
         "warnings": [],
     }
 
@@ -124,7 +124,7 @@ def _render_result(plan: str, count: int, result: CompressionResult, trash: int)
     retention = result.retention
     return _render_plan(plan, None, count) | {
         "outcome": "applied",
-        "bytes": plans.NO_BYTES | {"trash": trash},
+        "bytes": plan_answers.NO_BYTES | {"trash": trash},
         "shape": result.shape,
         "session_id": render.render_id(result.session_id),
         "tokens_before": result.tokens_before,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import arguments, known_values, plans, render, schemas
+from mcp_serve import arguments, known_values, plan_answers, render, schemas
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
@@ -17,7 +17,7 @@ from session_core.maintenance import PlanPreview, PlanRequest
 if TYPE_CHECKING:
     FinalizeWhat = str
 else:
-    FinalizeWhat = Literal[plans.list_whats("finalize")]
+    FinalizeWhat = Literal[plan_answers.list_whats("finalize")]
 
 
 class FinalizeArguments(arguments.StoreArguments):
@@ -39,7 +39,7 @@ def finalize_sessions(
     """Make a plan, or apply one."""
     del page_query
     if arguments.plan is not None:
-        return plans.apply_plan(home, arguments.plan, "finalize", "finalized", work)
+        return plan_answers.apply_plan(home, arguments.plan, "finalize", "finalized", work)
     if arguments.what == "sessions" and not arguments.sessions:
         raise InvalidInput(
             "pass the sessions to finalize, or what='expired', 'orphaned' or 'abandoned'"
@@ -47,18 +47,18 @@ def finalize_sessions(
     matched = known_values.match_arguments([home], arguments)
     if matched.is_unknown:
         nothing = PlanPreview("nothing", None, None, 0, ())
-        return plans.render_preview(home, nothing) | render.render_note(*matched.notes)
+        return plan_answers.render_preview(home, nothing) | render.render_note(*matched.notes)
     request = PlanRequest(
         arguments.what,
         verb="finalize",
-        ids=plans.find_sessions(home, arguments.sessions),
-        where=plans.build_filter(matched.arguments),
+        ids=plan_answers.find_sessions(home, arguments.sessions),
+        where=plan_answers.build_filter(matched.arguments),
         older_than_days=arguments.older_than_days,
         reason=arguments.reason,
         start_new=arguments.start_new,
     )
     preview = home.maintenance.plan(request)
-    return plans.render_preview(home, preview) | render.render_note(*matched.notes)
+    return plan_answers.render_preview(home, preview) | render.render_note(*matched.notes)
 
 
 SPEC = ToolSpec(

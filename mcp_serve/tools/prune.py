@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from mcp_serve import arguments, known_values, plans, render, schemas
+from mcp_serve import arguments, known_values, plan_answers, render, schemas
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
@@ -17,7 +17,7 @@ from session_core.maintenance import PlanPreview, PlanRequest
 if TYPE_CHECKING:
     PruneWhat = str
 else:
-    PruneWhat = Literal[plans.list_whats("prune")]
+    PruneWhat = Literal[plan_answers.list_whats("prune")]
 
 
 class PruneArguments(arguments.StoreArguments):
@@ -50,7 +50,7 @@ class PruneArguments(arguments.StoreArguments):
     def build_filter(self, now: float) -> SessionFilter:
         """Return the session filter of the arguments."""
         del now
-        return plans.build_filter(self)
+        return plan_answers.build_filter(self)
 
 
 def prune_sessions(
@@ -58,16 +58,18 @@ def prune_sessions(
 ) -> dict[str, Any]:
     """Make a plan, list more of its items, or apply it."""
     if arguments.plan is not None and page_query.place is not None:
-        plan = plans.load_plan(home, arguments.plan, "prune")
-        return plans.render_more_items(home, plan.handle, page_query)
+        plan = plan_answers.load_plan(home, arguments.plan, "prune")
+        return plan_answers.render_more_items(home, plan.handle, page_query)
     if arguments.plan is not None:
-        return plans.apply_plan(home, arguments.plan, "prune", "removed", work)
+        return plan_answers.apply_plan(home, arguments.plan, "prune", "removed", work)
     matched = known_values.match_arguments([home], arguments)
     if matched.is_unknown:
         nothing = PlanPreview("nothing", None, None, 0, ())
-        return plans.render_preview(home, nothing) | render.render_note(*matched.notes)
+        return plan_answers.render_preview(home, nothing) | render.render_note(*matched.notes)
     preview = home.maintenance.plan(_build_request(home, matched.arguments, page_query.now))
-    return plans.render_first_items(home, preview, page_query) | render.render_note(*matched.notes)
+    return plan_answers.render_first_items(home, preview, page_query) | render.render_note(
+        *matched.notes
+    )
 
 
 def _build_request(home: ServedHome, arguments: PruneArguments, now: float) -> PlanRequest:
@@ -81,7 +83,7 @@ def _build_request(home: ServedHome, arguments: PruneArguments, now: float) -> P
         arguments.what,
         ids=tuple(arguments.sessions or ())
         if is_trash
-        else plans.find_sessions(home, arguments.sessions),
+        else plan_answers.find_sessions(home, arguments.sessions),
         where=session_filter,
         older_than_days=arguments.older_than_days,
         keep=tuple(arguments.keep or ()),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, plans, render, schemas
+from mcp_serve import answer_size, arguments, plan_answers, render, schemas
 from mcp_serve.arguments import format_time
 from mcp_serve.homes import ServedHome
 from mcp_serve.merging import merge_newest
@@ -55,7 +55,7 @@ def _restore_in_home(
     home: ServedHome, arguments: RestoreArguments, work: CallContext
 ) -> dict[str, Any]:
     if arguments.plan is not None:
-        return _apply_plan(home, plans.load_plan(home, arguments.plan, SPEC.asks), work)
+        return _apply_plan(home, plan_answers.load_plan(home, arguments.plan, SPEC.asks), work)
     return _restore_batch(home, arguments.batch or "", work)
 
 
@@ -85,9 +85,9 @@ def get_labels(store: ServedStore) -> Labels:
 
 def _apply_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> dict[str, Any]:
     """Apply an undo plan; undoing an import removes sessions and has a batch of its own."""
-    result = plans.run_plan(home, plan, work)
+    result = plan_answers.run_plan(home, plan, work)
     if isinstance(result, ApplyResult):
-        return plans.render_applied(home, plan, result, "restored", count=result.removed)
+        return plan_answers.render_applied(home, plan, result, "restored", count=result.removed)
     return _render_undone(home, result, plan=plan.handle)
 
 
@@ -106,18 +106,18 @@ def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str,
     if isinstance(result, UndoPlan):
         result = home.maintenance.get_plan(result.plan)
     if isinstance(result, PlanPreview):
-        return plans.render_preview(home, result)
+        return plan_answers.render_preview(home, result)
     if isinstance(result, UndoResult):
         return _render_undone(home, result, batch=batch)
     report(result)
     return _render_result(
         outcome=result.outcome,
         restored=result.restored,
-        skipped=plans.render_skipped(home, [(item.what, item.why) for item in result.unfit]),
+        skipped=plan_answers.render_skipped(home, [(item.what, item.why) for item in result.unfit]),
         remaining=result.remaining,
         batch=result.batch,
         bytes=asdict(result.bytes),
-        warnings=[plans.RESUMED_NOTE] if is_resumed else [],
+        warnings=[plan_answers.RESUMED_NOTE] if is_resumed else [],
     )
 
 
@@ -174,7 +174,7 @@ def _render_result(**fields: Any) -> dict[str, Any]:
         "count": fields["restored"],
         "items": [],
         "protected": [],
-        "bytes": plans.NO_BYTES,
+        "bytes": plan_answers.NO_BYTES,
         "batch": None,
         **fields,
     }

@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.types import Implementation
 
 from mcp_serve import server
-from mcp_serve.plans import RESUMED_NOTE
+from mcp_serve.plan_answers import RESUMED_NOTE
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import Maintenance
 from session_core.maintenance import health
