@@ -19,7 +19,7 @@ from mcp_serve.cli.arguments import parse_text
 from mcp_serve.cli.command_errors import DONE, PARTIAL, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import add_home_options, add_json_option, add_quiet_option
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.progress import ProgressBar, TerminalProgress
+from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_bytes, format_number
 from mcp_serve.cli.tool_calls import ToolCaller
 from mcp_serve.error_messages import explain_error

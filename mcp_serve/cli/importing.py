@@ -20,7 +20,7 @@ from mcp_serve.cli.options import (
 )
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import ask_confirmation, format_declined
-from mcp_serve.cli.progress import ProgressBar, TerminalProgress
+from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_number
 from mcp_serve.cli.tool_calls import ToolCaller
 from session_core import Conflict

@@ -13,7 +13,7 @@ from mcp_serve.cli.command_errors import DECLINED, DONE
 from mcp_serve.cli.options import add_json_option, add_quiet_option, choose_driver
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import add_plan_arguments, ask_confirmation, format_declined
-from mcp_serve.cli.progress import ProgressBar
+from mcp_serve.cli.progress_bar import ProgressBar
 from mcp_serve.cli.terminal import (
     TableColumn,
     Terminal,

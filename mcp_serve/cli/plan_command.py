@@ -31,7 +31,7 @@ from mcp_serve.cli.command_errors import (
 )
 from mcp_serve.cli.options import add_quiet_option, format_command
 from mcp_serve.cli.output import print_error, print_json
-from mcp_serve.cli.progress import ProgressBar, TerminalProgress
+from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
 from mcp_serve.locate import find_session_store

@@ -18,7 +18,7 @@ from mcp_serve.cli.command_errors import DECLINED, DONE
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.plan_command import format_declined
-from mcp_serve.cli.progress import ProgressBar, TerminalProgress
+from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.report import charts, html
 from mcp_serve.cli.report.html import PageTarget
 from mcp_serve.cli.report.report import (

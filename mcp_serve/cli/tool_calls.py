@@ -15,7 +15,7 @@ from mcp_serve.cli import missing_home
 from mcp_serve.cli.command_errors import DONE, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import page_output, print_json
-from mcp_serve.cli.progress import ProgressBar, TerminalProgress
+from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.error_messages import explain_error
 from mcp_serve.homes import ServedHome
