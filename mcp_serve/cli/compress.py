@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from mcp_serve.cli import plan_command, plan_output
-from mcp_serve.cli.arguments import make_integer_parser, parse_text
+from mcp_serve.cli.argument_parser import make_integer_parser, parse_text
 from mcp_serve.cli.options import add_extension_option, add_home_options, add_json_option
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.cli.tool_calls import Answer

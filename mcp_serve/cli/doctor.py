@@ -19,7 +19,7 @@ from mcp import StdioServerParameters
 
 from mcp_serve import render
 from mcp_serve.cli import keep, missing_home, plan_output, transcript_summary
-from mcp_serve.cli.arguments import parse_amount
+from mcp_serve.cli.argument_parser import parse_amount
 from mcp_serve.cli.clients import config_files
 from mcp_serve.cli.clients.supported_clients import (
     CLIENTS,

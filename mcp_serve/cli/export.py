@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mcp_serve import known_values, resolve
 from mcp_serve.cli import filters
-from mcp_serve.cli.arguments import parse_text
+from mcp_serve.cli.argument_parser import parse_text
 from mcp_serve.cli.command_errors import DONE, PARTIAL, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import add_home_options, add_json_option, add_quiet_option
 from mcp_serve.cli.output import print_json

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_serve import arguments as given_as
 from mcp_serve.arguments import parse_time
-from mcp_serve.cli.arguments import (
+from mcp_serve.cli.argument_parser import (
     make_integer_parser,
     parse_amount,
     parse_before_option,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from mcp_serve import arguments as given_as
 from mcp_serve import plan_answers
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import parse_before_option, parse_project, parse_text
+from mcp_serve.cli.argument_parser import parse_before_option, parse_project, parse_text
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.tools import finalize
 

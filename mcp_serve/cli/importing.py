@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mcp_serve.cli import missing_home
-from mcp_serve.cli.arguments import make_integer_parser, parse_file
+from mcp_serve.cli.argument_parser import make_integer_parser, parse_file
 from mcp_serve.cli.command_errors import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
 from mcp_serve.cli.options import (
     add_extension_option,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from mcp_serve.cli import missing_home, transcript_summary
-from mcp_serve.cli.arguments import suggest_nearest
+from mcp_serve.cli.argument_parser import suggest_nearest
 from mcp_serve.cli.clients import config_files, formats
 from mcp_serve.cli.clients.command import (
     add_client_arguments,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from mcp_serve.cli.arguments import CommandParser
+from mcp_serve.cli.argument_parser import CommandParser
 from mcp_serve.cli.command_errors import (
     DONE,
     FAILED,

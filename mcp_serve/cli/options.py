@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from mcp_serve.cli.arguments import make_integer_parser, parse_text
+from mcp_serve.cli.argument_parser import make_integer_parser, parse_text
 from mcp_serve.cli.command_errors import DONE
 
 if TYPE_CHECKING:

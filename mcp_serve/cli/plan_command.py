@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from mcp_serve import plan_answers, render, resolve
 from mcp_serve.cli import plan_output
-from mcp_serve.cli.arguments import make_integer_parser
+from mcp_serve.cli.argument_parser import make_integer_parser
 from mcp_serve.cli.command_errors import (
     DECLINED,
     DONE,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mcp_serve import plan_answers
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import parse_folder, parse_text
+from mcp_serve.cli.argument_parser import parse_folder, parse_text
 from mcp_serve.cli.options import add_extension_option, add_home_options, add_json_option
 from mcp_serve.tools import prune
 

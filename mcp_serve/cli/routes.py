@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_serve.cli.arguments import parse_text
+from mcp_serve.cli.argument_parser import parse_text
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer

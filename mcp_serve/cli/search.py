@@ -9,7 +9,7 @@ from functools import partial
 from typing import get_args
 
 from mcp_serve import arguments as given_as
-from mcp_serve.cli.arguments import parse_project, parse_text, parse_time_option
+from mcp_serve.cli.argument_parser import parse_project, parse_text, parse_time_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import Terminal, format_age, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer

@@ -7,7 +7,7 @@ import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mcp_serve.cli.arguments import make_integer_parser
+from mcp_serve.cli.argument_parser import make_integer_parser
 from mcp_serve.cli.command_errors import INTERRUPTED
 from mcp_serve.cli.options import add_extension_option, add_home_options
 from mcp_serve.stores import ServedStores, ServerOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from mcp_serve.cli.arguments import make_integer_parser
+from mcp_serve.cli.argument_parser import make_integer_parser
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import Terminal, format_local_time, format_number
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer

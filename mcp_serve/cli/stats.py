@@ -13,7 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from mcp_serve.cli import missing_home
-from mcp_serve.cli.arguments import parse_text
+from mcp_serve.cli.argument_parser import parse_text
 from mcp_serve.cli.command_errors import DECLINED, DONE
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.output import print_json

@@ -9,7 +9,7 @@ from mcp_serve import arguments as given_as
 from mcp_serve import render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli import filters, plan_command
-from mcp_serve.cli.arguments import parse_before_option
+from mcp_serve.cli.argument_parser import parse_before_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age, format_bytes, format_time_left
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
