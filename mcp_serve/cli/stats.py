@@ -28,7 +28,7 @@ from mcp_serve.cli.report.report import (
     build_report,
     list_store_rows,
 )
-from mcp_serve.cli.report.usage import collect_usage
+from mcp_serve.cli.report.usage_report import collect_usage
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_count
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
 from mcp_serve.homes import ServedHome

@@ -16,7 +16,7 @@ from mcp_serve.cli.plan_command import ask_confirmation
 from mcp_serve.cli.report import markup
 from mcp_serve.cli.report.markup import make_element
 from mcp_serve.cli.report.report import ChartPoint, HomeReport, StoreRow, SuggestedFix
-from mcp_serve.cli.report.usage import WEEK_S, Amount, TopSession, UsageReport
+from mcp_serve.cli.report.usage_report import WEEK_S, Amount, TopSession, UsageReport
 from mcp_serve.cli.terminal import format_bytes, format_count
 from session_core import Denied, InvalidInput, __version__
 
