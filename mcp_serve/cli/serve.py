@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +80,11 @@ def run(options: argparse.Namespace) -> int:
         if options.http:
             _serve_http(served, options)
         else:
+            # Before anything is built: pydantic reports a Ctrl-C meanwhile as an error of its own.
+            _exit_on_interrupt()
             if sys.stdin.isatty():
                 _explain_to_person(served)
             made = _create_server(served)
-            _exit_on_interrupt()
             from mcp_serve.sdk import stdio  # noqa: PLC0415 -- the SDK, as above
 
             stdio.serve_stdio(made)
@@ -127,10 +130,8 @@ def _refuse_http_options(options: argparse.Namespace) -> None:
 
 def _exit_on_interrupt() -> None:
     """Exit at once on Ctrl-C, as on SIGTERM; interrupted work can be continued."""
-    # A thread reads standard input and cannot be stopped before the next line.
-    import os  # noqa: PLC0415 -- the SDK brings both
-    import signal  # noqa: PLC0415
 
+    # A thread reads standard input and cannot be stopped before the next line.
     def end(*_: object) -> None:
         os._exit(INTERRUPTED)
 
