@@ -32,7 +32,7 @@ from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
 from session_core.routing.async_store import AsyncSessionStore
 from session_core.routing.session_store import SessionStore
 from session_core.state.async_db import AsyncSessionDB
-from session_core.state.sqlite.memory import MEMORY_NAME
+from session_core.state.sqlite.memory_database import MEMORY_NAME
 from session_core.state.sqlite.session_db import SessionDB
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ import pytest
 
 from session_core import SessionDB, StateDatabase, Unsupported
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.memory import MemoryDatabase
+from session_core.state.sqlite.memory_database import MemoryDatabase
 from session_core.state.sqlite.rows import raw
 from tests.homes import connect, make_hermes_database
 

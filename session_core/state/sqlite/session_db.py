@@ -16,7 +16,7 @@ from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompact
 from session_core.state.sqlite.deletion import SqliteDeletion
 from session_core.state.sqlite.feed import SqliteFeed
 from session_core.state.sqlite.lineage import SqliteLineage
-from session_core.state.sqlite.memory import open_store
+from session_core.state.sqlite.memory_database import open_store
 from session_core.state.sqlite.messages import SqliteMessages
 from session_core.state.sqlite.pages import SqliteWindows
 from session_core.state.sqlite.routes import SqliteRoutes

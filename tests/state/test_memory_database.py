@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, Denied, InvalidInput, SessionDB, SessionFilter
-from session_core.state.sqlite import memory
+from session_core.state.sqlite import memory_database
 
 
 @pytest.fixture
@@ -86,14 +86,14 @@ def test_named_database_is_shared_until_closed() -> None:
             assert other.get_session("s") is None
     with SessionDB(":memory:one") as again:
         assert again.get_session("s") is None
-    assert not {":memory:one", ":memory:two"} & memory._shared.keys()
+    assert not {":memory:one", ":memory:two"} & memory_database._shared.keys()
 
 
 def test_dropped_database_is_released() -> None:
     db = SessionDB(":memory:dropped")
     db.create_session("s", "cli")
     del db
-    assert ":memory:dropped" not in memory._shared
+    assert ":memory:dropped" not in memory_database._shared
 
 
 def test_readers_see_commit_during_transaction(db: SessionDB) -> None:
