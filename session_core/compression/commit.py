@@ -18,9 +18,9 @@ from typing import Any
 
 from session_core.compression import retention
 from session_core.compression.chat_messages import TokenEstimator
+from session_core.compression.chat_routes import ChatRoutes
 from session_core.compression.ranges import Refusal
 from session_core.compression.rebuild import rebuild_messages
-from session_core.compression.routes import ChatRoutes
 from session_core.compression.types import (
     MAX_REREAD_ROWS,
     CommittedChange,

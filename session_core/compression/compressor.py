@@ -18,11 +18,11 @@ from session_core.compression import chat_messages
 from session_core.compression import ranges as compression_shape
 from session_core.compression.apply import CompressionExecutor
 from session_core.compression.chat_messages import TokenEstimator
+from session_core.compression.chat_routes import ChatRoutes
 from session_core.compression.commit import CompressionCommitter
 from session_core.compression.locks import CompressionLocks
 from session_core.compression.plan import CompressionPlanner
 from session_core.compression.ranges import CompressionLimits, RequestedShape
-from session_core.compression.routes import ChatRoutes
 from session_core.compression.summarizers import Summarizer, SummaryAttempt
 from session_core.compression.types import (
     Clean,

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from session_core._typing import Self
+from session_core.compression.chat_routes import RoutedChats
 from session_core.compression.ranges import Shape
 from session_core.compression.rebuild import RebuiltMessages
 from session_core.compression.retention import RetentionReport
-from session_core.compression.routes import RoutedChats
 from session_core.errors import Conflict, SessionError
 from session_core.ledger.execute import resume_steps, suppress_note_errors
 from session_core.ledger.ledger import Ledger

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from session_core.compression import ranges
+from session_core.compression.chat_routes import ChatRoutes, RoutedChats
 from session_core.compression.locks import CompressionLocks
 from session_core.compression.plan import WATCHED_TABLES
-from session_core.compression.routes import ChatRoutes, RoutedChats
 from session_core.compression.types import (
     KINDS,
     UNDO,
