@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcp_serve import resolve
+from mcp_serve import session_lookup
 from mcp_serve.served_store import ResolvedSession, ServedStore
 from mcp_serve.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
@@ -148,7 +148,7 @@ def _require_unique_prefix(
         if store in matching:
             continue
         try:
-            error = resolve.make_unknown_error(store, reference)
+            error = session_lookup.make_unknown_error(store, reference)
         except SessionError:  # this store cannot be read
             continue
         if isinstance(error, InvalidInput):
@@ -220,13 +220,15 @@ def _make_unknown_error(
     stores: Sequence[ServedStore], reference: str, *, titles: bool
 ) -> InvalidInput | NotFound:
     """Return the error of the first store, with the nearest ids of all."""
-    errors = [resolve.make_unknown_error(store, reference, titles=titles) for store in stores]
+    errors = [
+        session_lookup.make_unknown_error(store, reference, titles=titles) for store in stores
+    ]
     ambiguous = next((error for error in errors if isinstance(error, InvalidInput)), None)
     if ambiguous is not None:
         return ambiguous
     nearest = [id_ for error in errors for id_ in getattr(error, "nearest", ())]
     names = ", ".join(name for store in stores for name in store.names)
-    reason = "" if titles else resolve.EXACT_REASON
+    reason = "" if titles else session_lookup.EXACT_REASON
     return NotFound(
         f"no session {reference!r:.100} in {names}{reason}; "
         "call sessions_list or sessions_search for ids",

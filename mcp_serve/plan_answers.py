@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
-from mcp_serve import answer_size, render, resolve
+from mcp_serve import answer_size, render, session_lookup
 from mcp_serve.arguments import format_time, to_tuple
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
@@ -227,7 +227,7 @@ def find_sessions(home: ServedHome, sessions: list[str] | None) -> tuple[str, ..
     if sessions is None:
         return None
     return tuple(
-        dict.fromkeys(resolve.find_untitled_session(home, session) for session in sessions)
+        dict.fromkeys(session_lookup.find_untitled_session(home, session) for session in sessions)
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from mcp_serve import known_values, resolve
+from mcp_serve import known_values, session_lookup
 from mcp_serve.cli import filters
 from mcp_serve.cli.argument_parser import parse_text
 from mcp_serve.cli.command_errors import DONE, PARTIAL, translate_arguments, translate_tool_text
@@ -117,7 +117,7 @@ def _choose_store(options: argparse.Namespace, served: ServedStores) -> ServedSt
 def _export_sessions(
     options: argparse.Namespace, store: ServedStore, to: Path | Callable[[bytes], object]
 ) -> ExportResult:
-    sessions = [resolve.find_session(store, each).id for each in options.session] or None
+    sessions = [session_lookup.find_session(store, each).id for each in options.session] or None
     where, form = _build_filter(options, store), _choose_form(options)
     if not isinstance(store, ServedHome):
         from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mcp_serve import plan_answers, render, resolve
+from mcp_serve import plan_answers, render, session_lookup
 from mcp_serve.cli import plan_output
 from mcp_serve.cli.argument_parser import make_integer_parser
 from mcp_serve.cli.command_errors import (
@@ -431,7 +431,7 @@ def resolve_references(tools: ToolCaller, spec: ToolSpec, asked: Answer) -> Answ
 
     def find_id(reference: str) -> str:
         name = find_session_store(stores, reference, read.SPEC)
-        return resolve.find_session(tools.served.get_store(name), reference).id
+        return session_lookup.find_session(tools.served.get_store(name), reference).id
 
     found = dict(asked)
     if asked.get("session") is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, plan_answers, render, resolve, schemas
+from mcp_serve import answer_size, arguments, plan_answers, render, schemas, session_lookup
 from mcp_serve.arguments import format_time
 from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
@@ -54,7 +54,7 @@ def compress_session(
         )
     try:
         planned = home.compressor.plan(
-            resolve.find_untitled_session(home, arguments.session),
+            session_lookup.find_untitled_session(home, arguments.session),
             shape=arguments.shape,
             keep_last=arguments.keep_last,
             method=arguments.method,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, render, resolve, schemas
+from mcp_serve import answer_size, arguments, render, schemas, session_lookup
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import EditValues, ServedStore
@@ -66,7 +66,7 @@ def find_edited_ids(store: ServedStore, references: Sequence[str]) -> list[str]:
         InvalidInput: several sessions match a reference.
         NotFound: no session matches one.
     """
-    return list(dict.fromkeys(resolve.find_session(store, each).id for each in references))
+    return list(dict.fromkeys(session_lookup.find_session(store, each).id for each in references))
 
 
 SPEC = ToolSpec(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import anyio
 from pydantic import Field, NonNegativeInt
 
-from mcp_serve import answer_size, arguments, resolve, schemas
+from mcp_serve import answer_size, arguments, schemas, session_lookup
 from mcp_serve.home_feed import EventPosition
 from mcp_serve.merging import render_failures
 from mcp_serve.progress import LOOKS, run_in_thread
@@ -76,7 +76,7 @@ def _find_start(
     failures: list[SessionError] = []
     for home in stores:
         try:
-            session = arguments.session and resolve.find_session(home, arguments.session).id
+            session = arguments.session and session_lookup.find_session(home, arguments.session).id
             positions[home.store_name or ""] = home.feed.get_current_position(session)
         except SessionError as error:
             failures.append(error)

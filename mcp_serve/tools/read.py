@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from mcp_serve import answer_size, arguments, known_values, render, resolve, schemas
+from mcp_serve import answer_size, arguments, known_values, render, schemas, session_lookup
 from mcp_serve.plain_text import shorten_text
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.render import drop_empty
@@ -326,7 +326,7 @@ def _include_compacted(
     # A search also finds compacted messages, and its hits must be readable.
     row = None
     if arguments.around is not None and arguments.view != "full":
-        session_id = resolve.find_session(home, arguments.session or "").id
+        session_id = session_lookup.find_session(home, arguments.session or "").id
         row = home.get_message(session_id, arguments.around)
     if row is None or not row.get("compacted"):
         return arguments, page_query
@@ -348,7 +348,7 @@ def _get_position(
     if page_query.place is not None:
         _, (cursor_session, direction, edge, inside) = page_query.place
         return ReadPosition(cursor_session, direction, edge, inside)
-    session_id = resolve.find_session(home, arguments.session or "").id
+    session_id = session_lookup.find_session(home, arguments.session or "").id
     if arguments.after is not None:
         return ReadPosition(session_id, "on", arguments.after)
     return ReadPosition(session_id, "back", arguments.before)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, known_values, render, resolve, schemas
+from mcp_serve import answer_size, arguments, known_values, render, schemas, session_lookup
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
 from mcp_serve.merging import read_stores, render_failures
 from mcp_serve.plain_text import shorten_text, to_plain_line
@@ -156,7 +156,7 @@ def _open_search(
 ) -> AbstractContextManager[StoreSearch]:
     """Open the search of one store."""
     since, until = parse_time_range(arguments.since, arguments.until, page_query.now)
-    session = arguments.session and resolve.find_session(store, arguments.session).id
+    session = arguments.session and session_lookup.find_session(store, arguments.session).id
     return store.open_search(
         arguments.query or "",
         mode=arguments.mode,
