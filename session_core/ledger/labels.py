@@ -1,7 +1,7 @@
 """Labels: titles, pins and archive marks of ours for sessions of other agents, with their undo.
 
-The file lies next to the index of transcripts, where `session_core.transcripts.labels` reads it; a
-rebuild of the index does not touch it. An edit and its undo are one transaction each.
+The file lies next to the index of transcripts, where `session_core.transcripts.label_view` reads
+it; a rebuild of the index does not touch it. An edit and its undo are one transaction each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from session_core.ledger.types import AuditEntry, Batch
 from session_core.state import cursors, sql_blocks, titles
 from session_core.state.sqlite.connection import Connection
 from session_core.transcripts import TranscriptSummary
-from session_core.transcripts.labels import FILE_NAME
+from session_core.transcripts.label_view import FILE_NAME
 from session_core.transcripts.places import find_index_folder
 from session_core.types import Page
 

@@ -17,7 +17,7 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.errors import Busy, Denied, StorageError, StorageFull
 from session_core.state import sql_blocks
-from session_core.transcripts import labels, layouts
+from session_core.transcripts import label_view, layouts
 
 SQL = sql_blocks.load_blocks("index", "session_core.transcripts")
 
@@ -152,7 +152,9 @@ class Index:
             self._writer.execute("PRAGMA cache_size=-8000")
             self._create_schema()
             self._reader = self._connect()
-            self._labels = labels.LabelView(self._reader, self.path.with_name(labels.FILE_NAME))
+            self._labels = label_view.LabelView(
+                self._reader, self.path.with_name(label_view.FILE_NAME)
+            )
             self._reader.execute("PRAGMA query_only=1")
         except BaseException:
             self._writer.close()

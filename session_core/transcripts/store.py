@@ -25,7 +25,7 @@ from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
 from session_core.state.query import parse_query
 from session_core.state.validation import check_limit, check_text
-from session_core.transcripts import labels, listing
+from session_core.transcripts import label_view, listing
 from session_core.transcripts.candidates import SearchRequest
 from session_core.transcripts.changes import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
@@ -89,7 +89,7 @@ class TranscriptStore:
         self._indexer = Indexer(self._index, self._roots)
         self._windows = WindowReader(self._index, self._indexer.catalog)
         self._changes = ChangeFeed(self._index, self._windows)
-        self._glances = GlanceTable(place.absolute() / labels.FILE_NAME)
+        self._glances = GlanceTable(place.absolute() / label_view.FILE_NAME)
         access = SessionAccess(self._select, self._require_named_row, self._summarize)
         self.keep = Keep(self._index, self._indexer, access)
         """Kept copies, which stand in for sources that have gone."""
