@@ -36,7 +36,7 @@ from session_core.transcripts.keep.forgetting import SessionAccess
 from session_core.transcripts.keep.keep import Keep
 from session_core.transcripts.listing import Condition, SummaryRow
 from session_core.transcripts.places import find_index_folder, list_seen_stores, remember_stores
-from session_core.transcripts.raw import RawSource, open_raw_source
+from session_core.transcripts.raw_source import RawSource, open_raw_source
 from session_core.transcripts.registry import load_formats
 from session_core.transcripts.roots import AnyFormat, find_roots, is_database_format
 from session_core.transcripts.search import TranscriptSearch
