@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.transcripts.feed import READER_ERRORS, SETTLED_NS
+from session_core.transcripts.file_feed import READER_ERRORS, SETTLED_NS
 from session_core.transcripts.format import DatabaseFormat, Message, Query, Record
 from session_core.transcripts.parts import SourceEntry, SourcePart
 from session_core.transcripts.roots import FileIdentity, get_identity

@@ -14,7 +14,7 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.transcripts.catalog import Catalog, Due
-from session_core.transcripts.feed import FileFeed
+from session_core.transcripts.file_feed import FileFeed
 from session_core.transcripts.index import SQL
 from session_core.transcripts.label_view import LabelView
 from session_core.transcripts.parts import IndexedMessage, SourcePart

@@ -14,7 +14,7 @@ from typing import cast
 from session_core.errors import SessionError
 from session_core.transcripts.catalog import Catalog, Due, RootCatalog
 from session_core.transcripts.database_feed import DatabaseFeed, find_database_identity
-from session_core.transcripts.feed import FileFeed
+from session_core.transcripts.file_feed import FileFeed
 from session_core.transcripts.format import FileFormat
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.keep.rows import open_rows, read_session_rows

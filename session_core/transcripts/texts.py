@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from session_core.transcripts.catalog import RootCatalog
 from session_core.transcripts.database_feed import read_database_messages
-from session_core.transcripts.feed import READER_ERRORS
+from session_core.transcripts.file_feed import READER_ERRORS
 from session_core.transcripts.format import FileFormat, Message
 from session_core.transcripts.parts import hash_key
 from session_core.transcripts.roots import is_database_format

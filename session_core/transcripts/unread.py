@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from session_core.transcripts.feed import READER_ERRORS
+from session_core.transcripts.file_feed import READER_ERRORS
 from session_core.transcripts.format import FileFormat, Message
 from session_core.transcripts.sources import MAX_LINE_BYTES, LineReader, Source
 from session_core.transcripts.texts import build_message_row

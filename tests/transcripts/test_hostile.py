@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from session_core.transcripts import feed, sources
+from session_core.transcripts import file_feed, sources
 from session_core.transcripts.sources import LineReader, open_source
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all
@@ -181,7 +181,7 @@ def test_damaged_compressed_file_ends_quietly(tmp_path: Path):
 def test_long_prefix_is_verified_by_idle_work(
     tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(feed, "MAX_CHECKED_BYTES", 100)
+    monkeypatch.setattr(file_feed, "MAX_CHECKED_BYTES", 100)
     path = tree.write("one", ["first", "the key is swordfish", "third"])
     index_all(store)
     path.write_bytes(path.read_bytes().replace(b"swordfish", b"xxxxxxxxx"))
