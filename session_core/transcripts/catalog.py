@@ -15,13 +15,13 @@ from session_core.transcripts.format import FileFormat, SourceFile
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.keep.copies import WHOLE_STORE, KeptCopies, split_rows_path
 from session_core.transcripts.parts import SourceEntry
+from session_core.transcripts.root_watch import RootSweeper
 from session_core.transcripts.roots import (
     FileIdentity,
     Root,
     Sweep,
     is_database_format,
 )
-from session_core.transcripts.watch import RootSweeper
 
 _GET_TIME = attrgetter("identity.mtime_ns")
 _IS_GROWN = attrgetter("is_grown")

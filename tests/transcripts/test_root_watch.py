@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from session_core.transcripts import roots, watch
+from session_core.transcripts import root_watch, roots
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import START, ClaudeTree
@@ -70,8 +70,8 @@ def test_watch_looks_at_changed_files_only(
             looked.append("all")
         return sweep(root, *rest)
 
-    monkeypatch.setattr(watch, "sweep_root", look_at_all)
-    monkeypatch.setattr(watch, "update_file", lambda *a: looked.append(a[2]) or update(*a))
+    monkeypatch.setattr(root_watch, "sweep_root", look_at_all)
+    monkeypatch.setattr(root_watch, "update_file", lambda *a: looked.append(a[2]) or update(*a))
 
     list_ids(watched)
     assert looked == []
@@ -103,13 +103,13 @@ def test_watch_that_misses_is_not_trusted(
     # A file that was written just now is read again in any case.
     os.utime(tree.write("one", ["first"]), (START, START))
     watched.search("first")
-    monkeypatch.setattr(watch.FolderWatch, "read_changes", lambda _: set())
+    monkeypatch.setattr(root_watch.FolderWatch, "read_changes", lambda _: set())
     tree.write("one", ["second"])
     assert watched.search("second").hits == []
 
-    monkeypatch.setattr(watch, "_CHECK_S", -1.0)
+    monkeypatch.setattr(root_watch, "_CHECK_S", -1.0)
     assert len(watched.search("second").hits) == 1
 
-    monkeypatch.setattr(watch, "_CHECK_S", 1000.0)
+    monkeypatch.setattr(root_watch, "_CHECK_S", 1000.0)
     tree.write("one", ["third"])
     assert len(watched.search("third").hits) == 1
