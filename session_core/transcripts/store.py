@@ -27,7 +27,7 @@ from session_core.state.query import parse_query
 from session_core.state.validation import check_limit, check_text
 from session_core.transcripts import label_view, listing
 from session_core.transcripts.candidates import SearchRequest
-from session_core.transcripts.changes import ChangeFeed
+from session_core.transcripts.change_feed import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
 from session_core.transcripts.glance import GlanceTable
 from session_core.transcripts.index import Index
