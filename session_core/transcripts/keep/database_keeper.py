@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from session_core.transcripts.database_feed import get_database_errors, open_snapshot
 from session_core.transcripts.format import DatabaseFormat
-from session_core.transcripts.keep.changes import CopyChange
 from session_core.transcripts.keep.comparison import (
     RenewSession,
     RowComparison,
@@ -21,6 +20,7 @@ from session_core.transcripts.keep.comparison import (
     read_session_lines,
 )
 from session_core.transcripts.keep.copies import KeptCopies, make_rows_path
+from session_core.transcripts.keep.copy_changes import CopyChange
 from session_core.transcripts.keep.database import SQL, advance
 from session_core.transcripts.keep.rows import has_message_tables
 from session_core.transcripts.roots import FileIdentity, is_database_format

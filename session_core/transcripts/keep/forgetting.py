@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from session_core import _sqlite3
 from session_core.errors import Busy, Changed, NotFound
-from session_core.transcripts.keep.changes import delete_copy
 from session_core.transcripts.keep.copies import WHOLE_STORE
+from session_core.transcripts.keep.copy_changes import delete_copy
 from session_core.transcripts.keep.database import (
     MUST_CLEAR,
     MUST_PURGE,

@@ -14,12 +14,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from session_core.errors import SessionError, StorageError
-from session_core.transcripts.keep.changes import (
-    CopyChange,
-    apply_change,
-    remove_copy,
-    rename_copy,
-)
 from session_core.transcripts.keep.chunks import MAX_CHUNK_BYTES, compute_digest, find_chunk_end
 from session_core.transcripts.keep.comparison import RenewSession
 from session_core.transcripts.keep.copies import (
@@ -29,6 +23,12 @@ from session_core.transcripts.keep.copies import (
     KeptFile,
     get_plain_name,
     is_moved,
+)
+from session_core.transcripts.keep.copy_changes import (
+    CopyChange,
+    apply_change,
+    remove_copy,
+    rename_copy,
 )
 from session_core.transcripts.keep.database import SQL
 from session_core.transcripts.keep.database_keeper import DatabaseKeeper
