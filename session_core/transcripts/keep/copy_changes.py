@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from session_core import _sqlite3
 from session_core.transcripts.keep.chunks import compress_chunk, compute_digest
 from session_core.transcripts.keep.copies import Copy, CopyKind
-from session_core.transcripts.keep.database import SQL, advance
+from session_core.transcripts.keep.copies_database import SQL, advance
 from session_core.transcripts.roots import FileIdentity
 
 

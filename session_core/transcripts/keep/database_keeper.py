@@ -20,8 +20,8 @@ from session_core.transcripts.keep.comparison import (
     read_session_lines,
 )
 from session_core.transcripts.keep.copies import KeptCopies, make_rows_path
+from session_core.transcripts.keep.copies_database import SQL, advance
 from session_core.transcripts.keep.copy_changes import CopyChange
-from session_core.transcripts.keep.database import SQL, advance
 from session_core.transcripts.keep.rows import has_message_tables
 from session_core.transcripts.roots import FileIdentity, is_database_format
 

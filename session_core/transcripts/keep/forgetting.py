@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from session_core import _sqlite3
 from session_core.errors import Busy, Changed, NotFound
 from session_core.transcripts.keep.copies import WHOLE_STORE
-from session_core.transcripts.keep.copy_changes import delete_copy
-from session_core.transcripts.keep.database import (
+from session_core.transcripts.keep.copies_database import (
     MUST_CLEAR,
     MUST_PURGE,
     SQL,
     advance,
     request_clearing,
 )
+from session_core.transcripts.keep.copy_changes import delete_copy
 from session_core.transcripts.keep.types import ForgetPlan
 from session_core.transcripts.listing import Condition, SummaryRow
 from session_core.transcripts.places import AGENTS, forget_kept_store

@@ -9,7 +9,7 @@ from contextlib import suppress
 from session_core.errors import NotFound
 from session_core.transcripts.index import Index
 from session_core.transcripts.indexer import Indexer
-from session_core.transcripts.keep.database import SQL, request_clearing
+from session_core.transcripts.keep.copies_database import SQL, request_clearing
 from session_core.transcripts.keep.forgetting import Forgetting, SessionAccess
 from session_core.transcripts.keep.keeper import Keeper
 from session_core.transcripts.keep.types import (

@@ -24,13 +24,13 @@ from session_core.transcripts.keep.copies import (
     get_plain_name,
     is_moved,
 )
+from session_core.transcripts.keep.copies_database import SQL
 from session_core.transcripts.keep.copy_changes import (
     CopyChange,
     apply_change,
     remove_copy,
     rename_copy,
 )
-from session_core.transcripts.keep.database import SQL
 from session_core.transcripts.keep.database_keeper import DatabaseKeeper
 from session_core.transcripts.places import remember_kept_stores
 from session_core.transcripts.roots import FileIdentity, is_database_format
