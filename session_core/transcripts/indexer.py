@@ -17,7 +17,7 @@ from session_core.transcripts.database_feed import DatabaseFeed, find_database_i
 from session_core.transcripts.file_feed import FileFeed
 from session_core.transcripts.format import FileFormat
 from session_core.transcripts.index import SQL, Index
-from session_core.transcripts.keep.rows import open_rows, read_session_rows
+from session_core.transcripts.keep.session_rows import open_rows, read_session_rows
 from session_core.transcripts.parts import SourcePart
 from session_core.transcripts.roots import Root, is_database_format
 from session_core.transcripts.sources import BLOCK_BYTES

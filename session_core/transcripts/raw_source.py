@@ -14,7 +14,7 @@ from session_core.transcripts.catalog import Catalog, RootCatalog
 from session_core.transcripts.database_feed import get_database_errors
 from session_core.transcripts.format import DatabaseFormat
 from session_core.transcripts.keep.copies import split_rows_path
-from session_core.transcripts.keep.rows import read_session_rows
+from session_core.transcripts.keep.session_rows import read_session_rows
 from session_core.transcripts.roots import is_database_format
 from session_core.transcripts.sources import BLOCK_BYTES
 

@@ -16,7 +16,7 @@ from session_core.transcripts.format import DatabaseFormat
 from session_core.transcripts.keep.chunks import compute_digest, find_chunk_end
 from session_core.transcripts.keep.copies import Copy, KeptCopies, KeptFile, split_rows_path
 from session_core.transcripts.keep.copies_database import SQL
-from session_core.transcripts.keep.rows import read_session_rows
+from session_core.transcripts.keep.session_rows import read_session_rows
 from session_core.transcripts.roots import FileIdentity
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from session_core.transcripts.database_feed import open_snapshot
 from session_core.transcripts.format import Query
 from session_core.transcripts.keep.chunks import decompress_chunk
 from session_core.transcripts.keep.copies_database import SQL, KeptDatabase
-from session_core.transcripts.keep.rows import has_message_rows, open_rows
+from session_core.transcripts.keep.session_rows import has_message_rows, open_rows
 from session_core.transcripts.roots import FileIdentity, is_database_format
 from session_core.transcripts.sources import Source, open_plain_source
 

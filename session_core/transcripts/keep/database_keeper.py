@@ -22,7 +22,7 @@ from session_core.transcripts.keep.comparison import (
 from session_core.transcripts.keep.copies import KeptCopies, make_rows_path
 from session_core.transcripts.keep.copies_database import SQL, advance
 from session_core.transcripts.keep.copy_changes import CopyChange
-from session_core.transcripts.keep.rows import has_message_tables
+from session_core.transcripts.keep.session_rows import has_message_tables
 from session_core.transcripts.roots import FileIdentity, is_database_format
 
 if TYPE_CHECKING:

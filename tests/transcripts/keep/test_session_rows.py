@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from collections.abc import Iterator
 
-from session_core.transcripts.keep.rows import open_rows
+from session_core.transcripts.keep.session_rows import open_rows
 
 ROWS, ROW_BYTES = 120, 1_000_000
 
