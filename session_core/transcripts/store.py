@@ -41,8 +41,7 @@ from session_core.transcripts.registry import load_formats
 from session_core.transcripts.roots import AnyFormat, find_roots, is_database_format
 from session_core.transcripts.search import TranscriptSearch
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
-from session_core.transcripts.unread import UnreadPart
-from session_core.transcripts.windows import WindowReader, check_window
+from session_core.transcripts.windows import UnreadPart, WindowReader, check_window
 from session_core.types import (
     EventPage,
     MessageRow,
