@@ -29,6 +29,7 @@ from session_core.transcripts import label_view, listing
 from session_core.transcripts.candidates import SearchRequest
 from session_core.transcripts.change_feed import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
+from session_core.transcripts.formats import load_formats
 from session_core.transcripts.glance import GlanceTable
 from session_core.transcripts.index import Index
 from session_core.transcripts.indexer import Indexer
@@ -37,7 +38,6 @@ from session_core.transcripts.keep.keep import Keep
 from session_core.transcripts.listing import Condition, SummaryRow
 from session_core.transcripts.places import find_index_folder, list_seen_stores, remember_stores
 from session_core.transcripts.raw_source import RawSource, open_raw_source
-from session_core.transcripts.registry import load_formats
 from session_core.transcripts.roots import AnyFormat, find_roots, is_database_format
 from session_core.transcripts.search import TranscriptSearch
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
