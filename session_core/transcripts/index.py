@@ -7,17 +7,18 @@ is not synced: a crash of the machine may lose the newest part of it, which is t
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
 from session_core.errors import Busy, Denied, StorageError, StorageFull
 from session_core.state import sql_blocks
-from session_core.transcripts import label_view, layouts
+from session_core.transcripts import label_view
 
 SQL = sql_blocks.load_blocks("index", "session_core.transcripts")
 
@@ -34,6 +35,12 @@ _PRIVATE_MODE = 0o700
 _FULL_CODE, _BUSY_CODE, _CANNOT_OPEN_CODE, _READ_ONLY_CODE = 13, 5, 14, 8
 _DAMAGED_CODES = (11, 26)
 _PRIMARY_CODE_MASK = 0xFF
+
+_ABANDONED_S = 7 * 86_400.0
+"""An earlier version may still be the one of another client; it would build its index again."""
+
+_FILE_PATTERN = re.compile(r"index-(\d{1,9})\.db")
+_FILE_SUFFIXES = ("-wal", "-shm", "")
 
 
 class Index:
@@ -118,7 +125,7 @@ class Index:
             # Free pages may hold texts of rows that were removed before.
             self._writer.execute("VACUUM")
             # So may the index of an earlier version of the program.
-            layouts.remove_earlier(self.path.parent, LAYOUT)
+            remove_earlier_files(self.path.parent, LAYOUT)
             return truncate_log(self._writer, tries)
 
     def release_space(self) -> bool:
@@ -140,7 +147,7 @@ class Index:
         """Remove, once in a process, the indexes of earlier versions that nothing uses."""
         if not self._has_cleaned:
             self._has_cleaned = True
-            layouts.remove_abandoned(self.path.parent, LAYOUT)
+            remove_abandoned_files(self.path.parent, LAYOUT)
 
     def _open(self) -> None:
         self._writer = self._connect()
@@ -244,3 +251,49 @@ def make_private_folder(folder: Path) -> None:
         raise Denied(
             f"{folder} cannot be made: {error.strerror}; set MCP_SESSIONS_STATE"
         ) from error
+
+
+def remove_abandoned_files(folder: Path, layout: int) -> None:
+    """Remove the files of earlier layouts that were not written for a week and that none opens."""
+    for path in list(_iterate_earlier(folder, layout)):
+        with suppress(OSError):
+            written = max(file.stat().st_mtime for file in _list_files(path) if file.exists())
+            if time.time() - written > _ABANDONED_S:
+                _remove_unused(path)
+
+
+def remove_earlier_files(folder: Path, layout: int) -> None:
+    """Remove the files of earlier layouts at once; a process that has one open keeps it.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for path in list(_iterate_earlier(folder, layout)):
+        for file in _list_files(path):
+            file.unlink(missing_ok=True)
+
+
+def _iterate_earlier(folder: Path, layout: int) -> Iterator[Path]:
+    for path in folder.glob("index-*.db"):
+        found = _FILE_PATTERN.fullmatch(path.name)
+        if found and int(found[1]) < layout:
+            yield path
+
+
+def _list_files(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _FILE_SUFFIXES]
+
+
+def _remove_unused(path: Path) -> None:
+    """Remove a file under its exclusive lock, which fails while another connection is open."""
+    library = _sqlite3.load_library()
+    with closing(_sqlite3.connect(f"{path.as_uri()}?mode=rw", busy_timeout_s=0)) as db:
+        try:
+            # The log can be left only by the last connection.
+            db.execute("PRAGMA journal_mode=DELETE")
+            db.execute("BEGIN EXCLUSIVE")
+        except library.OperationalError:
+            return
+        except library.DatabaseError:  # a damaged file serves no version
+            pass
+        path.unlink()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from session_core import _sqlite3
-from session_core.transcripts import layouts
+from session_core.transcripts import index
 
 _WEEKS_S = 15 * 86_400
 
@@ -51,19 +51,19 @@ def test_abandoned_index_is_removed(state: Path, earlier: _sqlite3.Connection) -
     for name in ("index-2.db", "index-x.db", "labels.db"):
         (state / name).touch()
     age_files(state)
-    layouts.remove_abandoned(state, 2)
+    index.remove_abandoned_files(state, 2)
     assert list_names(state) == ["index-2.db", "index-x.db", "labels.db"]
 
 
 def test_damaged_abandoned_index_is_removed(state: Path) -> None:
     (state / "index-1.db").write_bytes(b"no database" * 1000)
     age_files(state)
-    layouts.remove_abandoned(state, 2)
+    index.remove_abandoned_files(state, 2)
     assert list_names(state) == []
 
 
 def test_open_index_is_left(state: Path, earlier: _sqlite3.Connection) -> None:
-    layouts.remove_abandoned(state, 2)
+    index.remove_abandoned_files(state, 2)
     assert earlier.execute("SELECT count(*) FROM words").fetchone() == (0,)
     assert "index-1.db" in list_names(state)
 
@@ -71,10 +71,10 @@ def test_open_index_is_left(state: Path, earlier: _sqlite3.Connection) -> None:
 def test_lately_written_index_is_left(state: Path, earlier: _sqlite3.Connection) -> None:
     earlier.close()
     (state / "index-1.db").touch()
-    layouts.remove_abandoned(state, 2)
+    index.remove_abandoned_files(state, 2)
     assert list_names(state) == ["index-1.db"]
 
 
 def test_removal_at_once_takes_all(state: Path, earlier: _sqlite3.Connection) -> None:
-    layouts.remove_earlier(state, 2)
+    index.remove_earlier_files(state, 2)
     assert list_names(state) == []
