@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, list_holders
 from session_core.processes import get_sidecar_path
 from session_core.state.sqlite.connection import make_uri, translate_error
-from session_core.state.sqlite.opening import open_writer
+from session_core.state.sqlite.opening import _make_template, open_empty, open_writer
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 
 WAIT_S = 20.0
@@ -256,3 +258,30 @@ def test_address_as_database_path_is_refused(
         SessionDB(f"{scheme}://me:hunter2@host/state.db")
     assert "hunter2" not in str(caught.value)
     assert set(tmp_path.iterdir()) == before
+
+
+# -- what stands in for a missing file ---------------------------------------------------------
+
+
+def test_empty_databases_share_no_rows() -> None:
+    with closing(open_empty().connection) as first, closing(open_empty().connection) as second:
+        first.execute("INSERT INTO state_meta VALUES ('key', 'value')")
+        for other in (second, open_empty().connection):
+            assert other.execute("SELECT key FROM state_meta").fetchall() == [
+                ("mcp_sessions_schema",)
+            ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no such processes here")
+def test_fork_waits_for_no_copy() -> None:
+    with _make_template(os.getpid()).lock:
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)
+            try:
+                open_empty()
+                os._exit(0)
+            finally:
+                os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0

@@ -7,6 +7,7 @@ loaded only on request, and only if no other user can have changed it.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import stat
@@ -16,8 +17,9 @@ import time
 import uuid
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from session_core import _sqlite3
 from session_core.errors import Corrupt, Denied, NotFound, SessionError, StorageError, Unsupported
@@ -284,9 +286,36 @@ def open_empty() -> Connection:
     """Return an empty database in memory, with the schema of our own home."""
     handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
     handle.stands_in = True
+    # The statements take nine times as long as a copy of their result.
+    template = _make_template(os.getpid())
+    with template.lock:
+        template.connection.backup(handle.connection)
     handle.connection.execute("PRAGMA foreign_keys=ON")
-    _create_tables(handle)
     return handle
+
+
+class _Template(NamedTuple):
+    """An empty database in memory, of which copies are made, one at a time."""
+
+    connection: _sqlite3.Connection
+    lock: threading.Lock
+
+
+@cache
+def _make_template(_: int) -> _Template:
+    """Return the template of a process: a fork could inherit a lock that nobody releases."""
+    handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
+    _create_tables(handle)
+    template = _Template(handle.connection, threading.Lock())
+    atexit.register(_close_template, template)
+    return template
+
+
+def _close_template(template: _Template) -> None:
+    # What runs later at the exit makes a new one.
+    _make_template.cache_clear()
+    with template.lock:
+        template.connection.close()
 
 
 def get_file_identity(path: Path, *, immutable: bool = False) -> tuple[int, ...] | None:
