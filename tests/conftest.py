@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -54,8 +55,15 @@ def _check_schemas_once() -> None:
     Draft202012Validator.check_schema = lambda schema: check_text(json.dumps(schema))
 
 
+def _heed_interrupts() -> None:
+    """Let processes of tests end at Ctrl-C, which a shell ignores in the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 _choose_folder()
 _keep_bytecode()
+_heed_interrupts()
 _check_schemas_once()
 gc.disable()  # until the tests are collected, which makes a million objects and no garbage
 
