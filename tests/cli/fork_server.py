@@ -7,8 +7,11 @@ streams, the environment and the folder of the child.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
+import pkgutil
+import select
 import signal
 import socket
 import subprocess
@@ -185,45 +188,67 @@ class ForkServer:
 
 
 def _import_verbs() -> None:
+    """Do once what each verb would do again: import modules, compile patterns."""
     for module, _ in import_module("mcp_serve.cli.main").VERBS.values():
         import_module(module)
     for package in ("session_core", "session_core.maintenance", "session_core.compression"):
         public = import_module(package)
         for name in public.__all__:
             getattr(public, name)  # most are imported when they are used
+    selectors = import_module("session_core.maintenance.select")
+    for module in pkgutil.iter_modules(selectors.__path__, f"{selectors.__name__}."):
+        import_module(module.name)
+    with suppress(ImportError):  # no wheel of it for this system
+        import_module("pysqlite3.dbapi2")
+    redaction = import_module("mcp_serve.redaction.redaction")
+    redaction.redact_cut(" ".join(shape.hints for shape in redaction.SHAPES) + "...")
+    # A collection in a child would copy the pages of all these objects.
+    gc.freeze()
 
 
 def _serve_jobs(jobs: socket.socket) -> dict[str, Any]:
-    """Fork for each job; return the job in the child."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for who waits for a verb
+    """Fork for each job, and report its pid and its exit code; return the job in the child."""
+    ended, notes = os.pipe()
+    os.set_blocking(notes, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(notes, warn_on_full_buffer=False)
+    reports: dict[int, int] = {}
     while True:
+        ready, _, _ = select.select([jobs, ended], [], [])
+        if ended in ready:
+            os.read(ended, _MAX_BYTES)
+            _report_ended(reports)
+        if jobs not in ready:
+            continue
         data, fds, _, _ = socket.recv_fds(jobs, _MAX_BYTES, 4)
         if not data:
             os._exit(0)
-        if os.fork() == 0:
+        says = fds.pop()
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             jobs.close()
+            for fd in (ended, notes, says, *reports.values()):
+                os.close(fd)
             job: dict[str, Any] = json.loads(data)
-            _fork_and_report(fds)
             _receive_streams(job, fds)
             return job
+        reports[pid] = says
+        os.write(says, f"{pid}\n".encode())
         for fd in fds:
             os.close(fd)
 
 
-def _fork_and_report(fds: list[int]) -> None:
-    """Return in the child; in the server, report its pid and exit code."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    says = fds.pop()
-    pid = os.fork()
-    if pid == 0:
-        os.close(says)
-        return
-    for fd in fds:
-        os.close(fd)
-    os.write(says, f"{pid}\n".encode())
-    _, status = os.waitpid(pid, 0)
-    os.write(says, f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    os._exit(0)
+def _report_ended(reports: dict[int, int]) -> None:
+    """Report the exit codes of the jobs that have ended."""
+    for pid in list(reports):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            says = reports.pop(pid)
+            with suppress(BrokenPipeError):  # nobody waits for it
+                os.write(says, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            os.close(says)
 
 
 def _receive_streams(job: Mapping[str, Any], fds: Sequence[int]) -> None:
