@@ -334,6 +334,14 @@ class SearchEdge(NamedTuple):
     tie: int
 
 
+class FolderUse(NamedTuple):
+    """A working folder, how many sessions have it, and when the last of them began or ended."""
+
+    cwd: str
+    sessions: int
+    last_active: float
+
+
 class TermCount(NamedTuple):
     """How many of the messages that were looked at have a word, and how many there are."""
 

@@ -157,6 +157,12 @@ class AsyncSdkStorage(_AsyncDatabasePart[SdkStorage]):
     """Wraps `db.sdk`; `SdkStorage` documents the methods."""
 
     get_sessions = _wrap_read(SdkStorage.get_sessions)
+    session_count = _wrap_read(SdkStorage.session_count)
+    distinct_session_cwds = _wrap_read(SdkStorage.distinct_session_cwds)
+    resolve_resume_session_id = _wrap_read(SdkStorage.resolve_resume_session_id)
+    delete_session_if_empty = _wrap_change(SdkStorage.delete_session_if_empty)
+    has_archived_messages = _wrap_read(SdkStorage.has_archived_messages)
+    list_recent_user_messages = _wrap_read(SdkStorage.list_recent_user_messages)
     find_platform_sessions = _wrap_read(SdkStorage.find_platform_sessions)
     find_platform_messages = _wrap_read(SdkStorage.find_platform_messages)
     update_message = _wrap_change(SdkStorage.update_message)

@@ -39,6 +39,7 @@ from session_core.types import (
     Claim,
     EventPage,
     Finding,
+    FolderUse,
     Holder,
     HomeFacts,
     HomeKind,
@@ -565,6 +566,16 @@ class SdkStorage(Protocol):
     """Changes and look-ups of single messages and sessions, for interfaces of agent SDKs."""
 
     def get_sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]: ...
+    def session_count(self, where: SessionFilter | None = None) -> int: ...
+    def distinct_session_cwds(self, include_archived: bool = False) -> list[FolderUse]: ...
+    def resolve_resume_session_id(self, session_id: str) -> str:
+        """Return the last session with messages, from the tip of the conversation on."""
+
+    def delete_session_if_empty(self, session_id: str) -> bool: ...
+    def has_archived_messages(self, session_id: str) -> bool: ...
+    def list_recent_user_messages(
+        self, session_id: str, limit: int = 20, include_inactive: bool = False
+    ) -> list[MessageRow]: ...
     def find_platform_sessions(
         self,
         source: str,

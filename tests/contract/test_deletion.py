@@ -119,6 +119,20 @@ def test_prune_deletes_empty_ghost(db: StateDatabase) -> None:
     assert db.prune_empty_ghost_sessions() == 0
 
 
+def test_empty_session_is_deleted(db: StateDatabase) -> None:
+    db.create_session("empty", "cli")
+    db.create_session("parent", "cli", parent_session_id="empty")
+    db.create_session("titled", "cli", parent_session_id="parent")
+    db.set_session_title("titled", "kept")
+    db.append_message("written", "user", "x", create={"source": "cli"})
+    kept = {"parent", "titled", "written"}
+    assert not any(db.sdk.delete_session_if_empty(session_id) for session_id in kept)
+    assert not db.sdk.delete_session_if_empty("empty")
+    db.update_session("parent", parent_session_id=None)
+    assert db.sdk.delete_session_if_empty("empty")
+    assert list_ids(db) == kept
+
+
 @pytest.mark.requirement("upkeep:ghosts")
 def test_prune_skips_ghost_with_child(db: StateDatabase) -> None:
     add_ghost(db, "with child")

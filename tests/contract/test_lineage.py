@@ -27,6 +27,32 @@ def add_chain(db: StateDatabase, *ids: str) -> None:
             add_child(db, parent, session_id, started_at=place + 2.0)
 
 
+def test_resume_goes_to_last_session_with_messages(db: StateDatabase) -> None:
+    add_chain(db, "a", "b", "c")
+    assert db.sdk.resolve_resume_session_id("a") == "c"
+    # A session that began later, by another program, has what followed.
+    add_child(db, "c", "d", started_at=10.0)
+    add_child(db, "d", "e", started_at=11.0)
+    assert db.sdk.resolve_resume_session_id("b") == "c"
+    db.append_message("d", "user", "go on")
+    assert db.sdk.resolve_resume_session_id("a") == db.sdk.resolve_resume_session_id("d") == "d"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model_config": {"_branched_from": "a"}},
+        {"model_config": {"_delegate_from": "a"}},
+        {"source": "tool"},
+    ],
+)
+def test_resume_ignores_other_children(db: StateDatabase, fields: dict[str, Any]) -> None:
+    db.create_session("a", "cli", started_at=1.0)
+    add_child(db, "a", "child", started_at=2.0, **fields)
+    db.append_message("child", "user", "elsewhere")
+    assert db.sdk.resolve_resume_session_id("a") == "a"
+
+
 @pytest.mark.requirement("lineage:kinds")
 @pytest.mark.parametrize(
     ("reason", "fields", "kind"),

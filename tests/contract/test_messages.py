@@ -37,6 +37,29 @@ def test_get_message_returns_none_for_missing_id(db: StateDatabase, session: str
     assert db.get_messages_as_conversation("nobody") == []
 
 
+def test_recent_user_messages_are_newest_first(db: StateDatabase, session: str) -> None:
+    append_text(db, "first", "second")
+    append_text(db, "answer", role="assistant")
+    third = append_text(db, "third")[0]
+    recent = db.sdk.list_recent_user_messages(session)
+    assert [row["content"] for row in recent] == ["third", "second", "first"]
+    assert [row["content"] for row in db.sdk.list_recent_user_messages(session, limit=1)] == [
+        "third"
+    ]
+    db.rewind_to_message(session, third)
+    assert [row["content"] for row in db.sdk.list_recent_user_messages(session, 1)] == ["second"]
+    rewound = db.sdk.list_recent_user_messages(session, 1, include_inactive=True)
+    assert [(row["id"], row["content"]) for row in rewound] == [(third, "third")]
+
+
+def test_archived_messages_are_noticed(db: StateDatabase, session: str) -> None:
+    append_text(db, "a")
+    last = append_text(db, "b")[0]
+    assert not db.sdk.has_archived_messages(session)
+    db.rewind_to_message(session, last)
+    assert db.sdk.has_archived_messages(session)
+
+
 def test_message_count_ignores_flags(db: StateDatabase, session: str) -> None:
     ids = append_text(db, "a", "b", "c")
     db.create_session("t", "cli")

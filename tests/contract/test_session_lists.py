@@ -488,6 +488,13 @@ def test_find_sessions_returns_every_kind_oldest_first(db: StateDatabase) -> Non
     assert db.find_sessions(SessionFilter(min_messages=2)) == []
 
 
+def test_session_count_equals_found_rows(varied_conversations: StateDatabase) -> None:
+    db = varied_conversations
+    for where in (SessionFilter(), SessionFilter(status="all"), SessionFilter(titled=True)):
+        assert db.sdk.session_count(where) == len(db.find_sessions(where)) > 0
+    assert db.sdk.session_count() == db.sdk.session_count(SessionFilter())
+
+
 def test_list_filter_uses_conversation_tip(db: StateDatabase) -> None:
     add_session_at(db, "root", 1.0, source="cli")
     db.end_session("root", "compression")

@@ -44,6 +44,18 @@ def test_get_session_returns_none_for_missing_id(db: StateDatabase) -> None:
     assert db.get_session("nobody") is None
 
 
+def test_used_folders_are_counted(db: StateDatabase) -> None:
+    for at, cwd in enumerate(("/a", "/b", "/a", "  ", None)):
+        fields = {} if cwd is None else {"cwd": cwd}
+        db.create_session(f"s{at}", "cli", started_at=float(at), **fields)
+    db.create_session("archived", "cli", started_at=9.0, cwd="/c")
+    db.set_session_archived("archived", archived=True)
+    used = [("/a", 2, 2.0), ("/b", 1, 1.0)] if has_column(db, "cwd") else []
+    assert db.sdk.distinct_session_cwds() == used
+    with_archived = [("/c", 1, 9.0), *used] if used else []
+    assert db.sdk.distinct_session_cwds(include_archived=True) == with_archived
+
+
 @pytest.mark.requirement("sessions:create")
 def test_second_create_fills_only_empty_fields(db: StateDatabase) -> None:
     db.create_session("s", "cli", started_at=5.0, cwd="/a")

@@ -22,6 +22,9 @@ NOTHING: dict[str, tuple[Call, Any]] = {
     "conversation": (lambda db: db.get_messages_as_conversation("n", include_ancestors=True), []),
     "count": (lambda db: db.message_count("n"), 0),
     "platform": (lambda db: db.has_platform_message_id("n", "p"), False),
+    "archived messages": (lambda db: db.sdk.has_archived_messages("n"), False),
+    "user messages": (lambda db: db.sdk.list_recent_user_messages("n"), []),
+    "counted": (lambda db: db.sdk.session_count(SessionFilter(ids=("n",))), 0),
     "usage": (lambda db: db.admin.get_model_usage("n"), []),
     "link": (lambda db: db.get_link_kind("n"), None),
     "children": (lambda db: db.list_children("n"), []),
@@ -41,10 +44,12 @@ NO: dict[str, tuple[Call, Any]] = {
     "fields": (lambda db: db.rows.put_session_fields("n", {"title": "x"}), False),
     "no fields": (lambda db: db.rows.put_session_fields("n", {}), False),
     "delete": (lambda db: db.delete_session("n"), False),
+    "delete if empty": (lambda db: db.sdk.delete_session_if_empty("n"), False),
     "delete some": (lambda db: db.delete_sessions(["n"]), 0),
 }
 ITSELF: dict[str, tuple[Call, Any]] = {
     "tip": (lambda db: db.get_compression_tip("n"), "n"),
+    "resumed": (lambda db: db.sdk.resolve_resume_session_id("n"), "n"),
     "root": (lambda db: db.get_conversation_root("n"), "n"),
     "lineage": (lambda db: db.get_compression_lineage("n"), ["n"]),
 }

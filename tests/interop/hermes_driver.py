@@ -49,7 +49,11 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
 
     def methods(self) -> list[str]:
         """Return the methods of this version."""
-        return [name for name in dir(self.db) if not name.startswith("_")]
+        return [
+            name
+            for name in dir(self.db)
+            if not name.startswith("_") and callable(getattr(self.db, name))
+        ]
 
     def calls(self, calls: list[list[Any]]) -> list[dict[str, Any]]:
         """Call methods by name, each `[name, args, kwargs]`; return errors as answers."""

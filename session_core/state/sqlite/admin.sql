@@ -18,6 +18,12 @@ WHERE source = 'tui' AND title IS NULL AND ended_at IS NOT NULL AND started_at <
   AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
   AND NOT EXISTS (SELECT 1 FROM sessions AS child WHERE child.parent_session_id = sessions.id)
 
+-- name: get_empty
+SELECT 1 FROM sessions
+WHERE id = ? AND title IS NULL
+  AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
+  AND NOT EXISTS (SELECT 1 FROM sessions AS child WHERE child.parent_session_id = sessions.id)
+
 -- name: list_children
 SELECT id, model_config FROM sessions WHERE parent_session_id = ? AND id <> ?1
 

@@ -240,6 +240,14 @@ def delete_messages(handle: Connection, rows: Sequence[int]) -> int:
     return deleted
 
 
+def delete_if_empty(handle: Connection, session_id: str) -> bool:
+    """Delete a session without messages, title and children; return whether it was one."""
+    is_empty = handle.fetch_value(SQL["get_empty"], (session_id,)) is not None
+    if is_empty:
+        delete_session_row(handle, session_id)
+    return is_empty
+
+
 def delete_session_row(handle: Connection, session_id: str) -> None:
     """Delete a session row that has no messages, and the rows of other tables that refer to it."""
     handle.forget_session_counts(session_id)

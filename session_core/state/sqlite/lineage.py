@@ -153,6 +153,22 @@ def list_all_ancestors(handle: Connection, session_id: str) -> set[str]:
     return {row[0] for row in handle.fetch_tuples(SQL["list_above"], (session_id,))}
 
 
+def find_resumed_session(handle: Connection, session_id: str) -> str:
+    """Return the last session with messages from the tip of a conversation on, or the tip."""
+    tip = found = find_tip(handle, session_id)
+    continues = handle.resolve(SQL["continues"])
+    newest = handle.resolve(SQL["find_newest_child"]).format(continues=continues)
+    current: str | None = tip
+    # Links of a damaged home may form a circle.
+    seen = set[str]()
+    while current is not None and current not in seen:
+        seen.add(current)
+        if handle.fetch_value(SQL["has_messages"], (current,)) is not None:
+            found = current
+        current = handle.fetch_value(newest, (current,))
+    return found
+
+
 def find_link_kind(handle: Connection, session_id: str) -> LinkKind | None:
     """Return the relation of a session to its parent, None if it has no parent."""
     link = _read_link(handle, session_id)

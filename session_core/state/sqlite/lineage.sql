@@ -24,6 +24,13 @@ SELECT parent_session_id FROM sessions WHERE id = ?
 -- name: has_child
 SELECT 1 FROM sessions WHERE parent_session_id = ? LIMIT 1
 
+-- name: find_newest_child
+SELECT child.id FROM sessions AS child WHERE child.parent_session_id = ? AND {continues}
+ORDER BY child.started_at DESC, child.id DESC LIMIT 1
+
+-- name: has_messages
+SELECT 1 FROM messages WHERE session_id = ? LIMIT 1
+
 -- name: list_above
 WITH RECURSIVE above(id) AS (
     SELECT parent_session_id FROM sessions WHERE id = ?

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from session_core.errors import NotFound
 from session_core.state import content, sql_blocks, validation
-from session_core.state.sqlite import deletion, messages, sessions
+from session_core.state.sqlite import deletion, lineage, messages, session_lists, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import delete
-from session_core.types import MessageRow, Revision, SessionRow
+from session_core.types import FolderUse, MessageRow, Revision, SessionFilter, SessionRow
 
 SQL = sql_blocks.load_blocks("sdk")
 
@@ -40,6 +40,57 @@ class SqliteSdk(SqliteOperations):
                 for row in handle.fetch_rows(SQL["list_sessions"].format(marks=marks), chunk)
             }
             return {session_id: rows[session_id] for session_id in ids if session_id in rows}
+
+        return self._read(look)
+
+    def session_count(self, where: SessionFilter | None = None) -> int:
+        """Return how many rows match a filter, of every kind; without a status, none archived."""
+        filter_ = SessionFilter() if where is None else where
+        return self._read(lambda handle: session_lists.count_sessions(handle, filter_))
+
+    def distinct_session_cwds(self, include_archived: bool = False) -> list[FolderUse]:
+        """Return the working folders of all sessions, the last used first."""
+
+        def look(handle: Connection) -> list[FolderUse]:
+            if not handle.has_column("sessions", "cwd"):
+                return []
+            status = "" if include_archived else "AND coalesce(archived, 0) = 0"
+            statement = handle.resolve(SQL["list_used_folders"]).format(status=status)
+            return [FolderUse(*row) for row in handle.fetch_tuples(statement)]
+
+        return self._read(look)
+
+    def resolve_resume_session_id(self, session_id: str) -> str:
+        """Return the session in which a conversation goes on: the last one that has messages.
+
+        It is the tip, unless only a later session has messages.
+        """
+        return self._read(lambda handle: lineage.find_resumed_session(handle, session_id))
+
+    def delete_session_if_empty(self, session_id: str) -> bool:
+        """Delete a session without messages, title and children, at once; return whether it was."""
+        return self._write(lambda handle: deletion.delete_if_empty(handle, session_id))
+
+    def has_archived_messages(self, session_id: str) -> bool:
+        """Whether a session has messages that a rewind or a compaction has taken out."""
+
+        def look(handle: Connection) -> bool:
+            statement = handle.expand_sql(SQL["get_inactive"])
+            return handle.fetch_value(statement, (session_id,)) is not None
+
+        return self._read(look)
+
+    def list_recent_user_messages(
+        self, session_id: str, limit: int = 20, include_inactive: bool = False
+    ) -> list[MessageRow]:
+        """Return the last messages of the user, newest first, as a choice for a rewind."""
+        validation.check_limit(limit)
+        block = SQL["list_recent_all" if include_inactive else "list_recent_live"]
+        bounds = {"id": session_id, "limit": limit}
+
+        def look(handle: Connection) -> list[MessageRow]:
+            rows = handle.fetch_rows(handle.expand_sql(block), bounds)
+            return [messages.decode_row(row) for row in rows]
 
         return self._read(look)
 

@@ -21,3 +21,17 @@ WHERE session_id = :session AND id IN (SELECT value FROM json_each(:ids))
 UPDATE sessions SET message_count = max(coalesce(message_count, 0) - :messages, 0),
     tool_call_count = max(coalesce(tool_call_count, 0) - :tool_calls, 0)
 WHERE id = :id
+
+-- name: get_inactive
+SELECT 1 FROM messages WHERE session_id = ? AND NOT {live} LIMIT 1
+
+-- name: list_recent_live
+SELECT * FROM messages WHERE session_id = :id AND role = 'user' AND {live}
+ORDER BY id DESC LIMIT :limit
+
+-- name: list_recent_all
+SELECT * FROM messages WHERE session_id = :id AND role = 'user' ORDER BY id DESC LIMIT :limit
+
+-- name: list_used_folders
+SELECT cwd, count(*), max(coalesce(ended_at, started_at)) + 0.0 AS last_active FROM sessions
+WHERE cwd IS NOT NULL AND trim(cwd) <> '' {status} GROUP BY cwd ORDER BY last_active DESC, cwd

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from session_core.errors import InvalidInput
 from session_core.state import content, cursors, sql_blocks, validation
@@ -263,6 +263,13 @@ _PREVIEW_CHARACTERS = 60
 _FILTER_PLACEHOLDER = "/*filter*/ 1"
 
 ListPosition = tuple[float, str]
+
+
+def count_sessions(handle: Connection, where: SessionFilter) -> int:
+    """Return how many rows match a filter, of every kind."""
+    condition, values = compose_condition(handle, where)
+    statement = handle.resolve(SQL["count_ids"]).replace(_FILTER_PLACEHOLDER, condition)
+    return cast("int", handle.fetch_value(statement, values))
 
 
 class SqliteLists(SqliteOperations):

@@ -64,6 +64,9 @@ coalesce(nullif(nullif({own} + CASE WHEN s.parent_session_id IS NULL THEN 0 ELSE
 -- name: list_ids
 SELECT s.id FROM sessions s WHERE /*filter*/ 1 ORDER BY s.started_at, s.id
 
+-- name: count_ids
+SELECT count(*) FROM sessions s WHERE /*filter*/ 1
+
 -- name: get_activity
 SELECT coalesce(
     (SELECT max(timestamp) FROM messages WHERE session_id = :id AND timestamp < ''),
