@@ -17,11 +17,11 @@ from session_core.transcripts.database_feed import DatabaseFeed, find_database_i
 from session_core.transcripts.file_feed import FileFeed
 from session_core.transcripts.format import FileFormat
 from session_core.transcripts.index import SQL, Index
+from session_core.transcripts.index_writer import IndexWriter
 from session_core.transcripts.keep.session_rows import open_rows, read_session_rows
 from session_core.transcripts.parts import SourcePart
 from session_core.transcripts.roots import Root, is_database_format
 from session_core.transcripts.sources import BLOCK_BYTES
-from session_core.transcripts.writer import IndexWriter
 
 SLICE_BYTES = 8_000_000
 """Text of several files to write at once: about 0.4 s, in which the write lock is held."""
