@@ -2,24 +2,29 @@
 
 A part is skipped if its source has changed in the index since it was read: another process was
 first. Row ids are private. They fall for history and rise for what is appended, so that their
-order is about the order of time.
+order is about the order of time. The records of a part change the rows of its sessions before the
+messages that are left are inserted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from session_core import _sqlite3
+from session_core.transcripts.format import Rewind, Usage
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.keep.copies import KeptCopies
-from session_core.transcripts.parts import IndexedMessage, SourceEntry, SourcePart
-from session_core.transcripts.sessions import (
-    PendingSession,
-    get_number,
-    remove_session,
-    resolve_sessions,
+from session_core.transcripts.parts import (
+    PROMPT_FLAG,
+    IndexedMessage,
+    SessionPart,
+    SourceEntry,
+    SourcePart,
+    hash_key,
 )
 from session_core.transcripts.words import build_words
 
@@ -27,6 +32,23 @@ FIRST_ID = 1 << 27
 """The id of the first message; ids of history fall from it and still take four bytes."""
 
 _MAX_BLOCK_ROWS = 1000
+
+_MAX_COUNT = 2**53
+"""The greatest total of tokens; a transcript may state any number."""
+
+_FACT_COLUMNS = (
+    "title",
+    "title_rank",
+    "folder",
+    "branch",
+    "model",
+    "agent_version",
+    "link",
+    "resume_id",
+)
+_USAGE_COLUMNS = tuple(Usage._fields)
+
+Row = dict[str, Any]
 
 
 class IndexWriter:
@@ -50,7 +72,7 @@ class IndexWriter:
                         db.execute(SQL["get_next_source"]).fetchone()[0]
                     )
                     _put_source(db, entry)
-                    sessions = resolve_sessions(db, part, entry)
+                    sessions = _resolve_sessions(db, part, entry)
                     pending += sessions
                     repeated += [_split_repeated(session) for session in sessions]
                     written.append(entry)
@@ -74,7 +96,7 @@ class IndexWriter:
             _advance(db, "removal")
             for entry in entries:
                 for session, _ in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
-                    remove_session(db, session)
+                    _remove_session(db, session)
                 db.execute(SQL["delete_facts"], (entry.id,))
                 db.execute(SQL["delete_source"], (entry.id,))
 
@@ -92,7 +114,7 @@ class IndexWriter:
 
 def _advance(db: _sqlite3.Connection, key: str) -> int:
     """Return the next value of a counter that other processes watch."""
-    number = get_number(db, key) + 1
+    number = _get_number(db, key) + 1
     db.execute(SQL["put_meta"], (key, number))
     return number
 
@@ -162,7 +184,7 @@ def _insert_messages(
 def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
     """Return the first of `count` unused ids: below all others, or above them."""
     key = "first_id" if is_history else "next_id"
-    at = get_number(db, key, FIRST_ID)
+    at = _get_number(db, key, FIRST_ID)
     first = at - count if is_history else at
     db.execute(SQL["put_meta"], (key, first if is_history else first + count))
     return first
@@ -193,3 +215,244 @@ class _Tools:
             number = self._ids[name] = len(self._ids) + 1
             self._db.execute(SQL["put_tool"], (number, name))
         return number
+
+
+@dataclass(slots=True)
+class PendingSession:
+    """A session with the messages that a part adds to it."""
+
+    row: Row
+    items: list[IndexedMessage]
+    before: set[int]
+    """Keys, or else numbers, of the messages that the session had before it was read again."""
+
+
+def _resolve_sessions(
+    db: _sqlite3.Connection, part: SourcePart, entry: SourceEntry
+) -> list[PendingSession]:
+    """Update the sessions of a part and return the messages to insert."""
+    before: dict[str, set[int]] = {}
+    for session, native_id in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
+        # Read before they are removed: messages that come again are no events.
+        is_dropped = part.is_reset or native_id == part.renewed_id
+        if is_dropped:
+            places = db.execute(SQL["list_places"], (session,))
+            before[native_id] = {number if key is None else key for number, key in places}
+        if is_dropped or (part.present_ids is not None and native_id not in part.present_ids):
+            _remove_session(db, session)
+    pending = []
+    for added in part.sessions.values():
+        if part.file is None and _put_facts(db, added, entry):
+            continue
+        row = _load_session(db, added.native_id, part, entry)
+        _merge_session(row, added)
+        items = _resolve_items(db, row, added)
+        row["is_read"] = int(entry.is_read)
+        newest = row["newest_at"] or 0
+        # A session that was not read to its end is as new as its file.
+        row["active_at"] = newest if entry.is_read and newest else entry.identity.mtime_ns // 10**6
+        row["messages"] += len(items)
+        db.execute(SQL["put_session"], row)
+        if row["messages"] == len(items):
+            _assign_ids(db, added.native_id, entry.store)
+        pending.append(PendingSession(row, items, before.get(added.native_id, set())))
+    if part.file is None and entry.is_read:
+        db.execute(SQL["finish_sessions"], (entry.id,))
+    return pending
+
+
+def _load_session(
+    db: _sqlite3.Connection, native_id: str, part: SourcePart, entry: SourceEntry
+) -> Row:
+    cursor = db.execute(SQL["get_session_state"], (entry.id, native_id))
+    stored = cursor.fetchone()
+    if stored is not None:
+        return dict(zip((column[0] for column in cursor.description), stored, strict=True))
+    names = [column[0] for column in cursor.description]
+    row: Row = dict.fromkeys(names)
+    row |= dict.fromkeys(("archived", "messages", "compacted_to", *_USAGE_COLUMNS), 0)
+    row |= {"source_id": entry.id, "store": entry.store, "native_id": native_id}
+    row["id"] = db.execute(SQL["get_next_session"]).fetchone()[0]
+    if part.file is not None:
+        row |= {"parent_id": part.file.parent_id, "link": part.file.link}
+        row["archived"] = int(part.file.archived)
+    row["session_id"] = _mark_id(native_id, entry.full_path)
+    for (stored,) in db.execute(SQL["find_facts"], (native_id, entry.store)).fetchall():
+        _merge_session(row, SessionPart(native_id, json.loads(stored)))
+    return row
+
+
+def _put_facts(db: _sqlite3.Connection, part: SessionPart, entry: SourceEntry) -> bool:
+    """Store what a database says about a session whose messages are in a file.
+
+    Return False if the session has messages in the database.
+    """
+    place = (entry.id, part.native_id)
+    if part.items or db.execute(SQL["get_session_state"], place).fetchone() is not None:
+        return False
+    others = db.execute(SQL["list_other_sessions"], (part.native_id, entry.store, entry.id))
+    names = [column[0] for column in others.description]
+    for stored in others.fetchall():
+        row = dict(zip(names, stored, strict=True))
+        _merge_session(row, part)
+        db.execute(SQL["put_session"], row)
+    facts = json.dumps({name: value for name, value in part.facts.items() if name != "usage"})
+    db.execute(SQL["put_facts"], (part.native_id, entry.store, entry.id, facts))
+    return True
+
+
+def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
+    """Give the sessions with one id of their own different ids, whatever their order was.
+
+    The first by its path has the id itself; a file without messages comes after all others.
+    """
+    rivals = db.execute(SQL["find_native_sessions"], (native_id, store)).fetchall()
+    rivals.sort(key=lambda rival: (not rival[3], rival[2]))
+    wanted = [
+        (native_id if position == 0 else _mark_id(native_id, path), number, session_id)
+        for position, (number, session_id, path, _) in enumerate(rivals)
+    ]
+    # Through names that no session has, since two sessions may swap their ids.
+    changed = [(new, number) for new, number, old in wanted if new != old]
+    db.executemany(SQL["rename_session"], [(f"{native_id}~{n}~", n) for _, n in changed])
+    db.executemany(SQL["rename_session"], changed)
+
+
+def _mark_id(native_id: str, path: str) -> str:
+    """Return the id of a session whose own id another file has: it depends on the path alone."""
+    return f"{native_id}~{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
+
+
+def _merge_session(row: Row, part: SessionPart) -> None:
+    facts = part.facts
+    has_worse_title = row["title"] is not None and facts.get("title_rank", 0) > (
+        row["title_rank"] or 0
+    )
+    for column in _FACT_COLUMNS:
+        is_title = column in ("title", "title_rank")
+        if column in facts and not (is_title and (has_worse_title or "title" not in facts)):
+            row[column] = facts[column]  # type: ignore[literal-required]
+    # A session that names itself as its parent would be a cycle.
+    if "parent_id" in facts and facts["parent_id"] != row["native_id"]:
+        row["parent_id"] = facts["parent_id"]
+    if "archived" in facts:
+        row["archived"] = int(facts["archived"])
+    if "started_at" in facts:
+        row["started_at"] = int(facts["started_at"] * 1000)
+    if part.compacted_to is not None:
+        row["compacted_to"] = part.compacted_to
+    for usage in part.usage:
+        _add_usage(row, usage)
+
+
+def _add_usage(row: Row, usage: Usage) -> None:
+    for column, number in zip(_USAGE_COLUMNS, usage, strict=True):
+        row[column] = min(max(row[column] + number, 0), _MAX_COUNT)
+
+
+def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list[IndexedMessage]:
+    """Return the messages to insert, after copies, replacements and rewinds."""
+    is_new = not row["messages"]
+    items: dict[int, IndexedMessage] = {}
+    numbers_by_key: dict[int, int] = {}
+    for item in part.items:
+        if isinstance(item, Rewind):
+            _rewind(db, row, items, numbers_by_key, item)
+            continue
+        if item.key is not None:
+            earlier = numbers_by_key.get(item.key)
+            stored = None
+            # A new session has no stored keys, which saves a look-up for each message.
+            if earlier is None and not is_new:
+                stored = db.execute(SQL["find_key"], (item.key, row["id"])).fetchone()
+            if not item.replaces and (earlier is not None or stored is not None):
+                continue
+            if earlier is not None:
+                items.pop(earlier, None)
+            elif stored is not None:
+                _remove_message(db, row, stored[0])
+            numbers_by_key[item.key] = item.number
+        items[item.number] = item
+        _note_message(row, item)
+    return list(items.values())
+
+
+def _note_message(row: Row, item: IndexedMessage) -> None:
+    """Update what the row of a session says about its messages."""
+    if item.usage is not None:
+        _add_usage(row, item.usage)
+    if item.preview is not None and row["preview"] is None:
+        row["preview"], row["preview_number"] = item.preview, item.number
+    if item.at is not None:
+        if row["started_at"] is None:
+            row["started_at"] = item.at
+        row["newest_at"] = max(item.at, row["newest_at"] or 0)
+
+
+def _rewind(
+    db: _sqlite3.Connection,
+    row: Row,
+    items: dict[int, IndexedMessage],
+    numbers_by_key: dict[int, int],
+    rewind: Rewind,
+) -> None:
+    """Take back messages, among those to insert and among those in the index."""
+    number = _find_rewind_number(db, row, items, rewind)
+    for later in [other for other in items if other >= number]:
+        key = items.pop(later).key
+        if key is not None:
+            numbers_by_key.pop(key, None)
+    removed = db.execute(SQL["count_messages_from"], (row["id"], number)).fetchone()[0]
+    if removed:
+        db.execute(SQL["delete_messages_from"], (row["id"], number))
+        row["messages"] -= removed
+        _count_dead(db, removed)
+    if row["preview_number"] is not None and row["preview_number"] >= number:
+        row["preview"] = row["preview_number"] = None
+
+
+def _find_rewind_number(
+    db: _sqlite3.Connection, row: Row, items: dict[int, IndexedMessage], rewind: Rewind
+) -> int:
+    """Return the number of the first message that is taken back."""
+    if rewind.turns:
+        prompts = [item.number for item in items.values() if item.flags & PROMPT_FLAG]
+        if len(prompts) >= rewind.turns:
+            return prompts[-rewind.turns]
+        more = (row["id"], rewind.turns - len(prompts) - 1)
+        stored = db.execute(SQL["find_last_prompts"], more).fetchone()
+        return 0 if stored is None else int(stored[0])
+    if rewind.key is None:
+        return 0
+    key = hash_key(rewind.key)
+    for item in items.values():
+        if item.key == key:
+            return item.number
+    stored = db.execute(SQL["find_key"], (key, row["id"])).fetchone()
+    return 0 if stored is None else int(stored[1])
+
+
+def _remove_session(db: _sqlite3.Connection, session: int) -> None:
+    """Remove a session with its messages, and give its id to another file that claims it."""
+    _count_dead(db, db.execute(SQL["delete_messages_from"], (session, -1)).rowcount)
+    native, store = db.execute(SQL["get_session_id"], (session,)).fetchone()
+    db.execute(SQL["delete_session"], (session,))
+    _assign_ids(db, native, store)
+
+
+def _remove_message(db: _sqlite3.Connection, row: Row, message_id: int) -> None:
+    db.execute(SQL["delete_message"], (message_id,))
+    row["messages"] -= 1
+    _count_dead(db, 1)
+
+
+def _count_dead(db: _sqlite3.Connection, count: int) -> None:
+    """Count removed messages, whose words stay until the index is built again."""
+    if count:
+        db.execute(SQL["put_meta"], ("dead", _get_number(db, "dead") + count))
+
+
+def _get_number(db: _sqlite3.Connection, key: str, default: int = 0) -> int:
+    """Return a number that is stored beside the tables."""
+    row = db.execute(SQL["get_meta"], (key,)).fetchone()
+    return default if row is None else int(row[0])
