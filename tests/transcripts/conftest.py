@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.trees import ClaudeTree
+
+APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"
 
 
 @pytest.fixture
@@ -40,3 +44,20 @@ def read_everything(folder: Path) -> dict[str, tuple[int, int, str]]:
         digest = hashlib.sha256(data).hexdigest()
         found[str(path)] = (status.st_mode, status.st_mtime_ns, digest)
     return found
+
+
+def append_elsewhere(path: Path, data: bytes) -> None:
+    """Append bytes from another process."""
+    subprocess.run([sys.executable, "-c", APPEND, str(path)], input=data, check=True)
+
+
+def find_hits(store: TranscriptStore, query: str, **options: object) -> list[tuple[str, int]]:
+    """Return the hits of a search."""
+    result = store.search(query, **options)
+    return [(hit.session_id, hit.message_id) for hit in result.hits]
+
+
+def read_texts(store: TranscriptStore, session: str, **options: object) -> list[str]:
+    """Return the texts of a window."""
+    window = store.read_window(session, **options)
+    return [message["content"] for message in window.messages]

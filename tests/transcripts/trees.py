@@ -64,3 +64,15 @@ def format_time(seconds: float) -> str:
 
     moment = datetime.fromtimestamp(seconds, timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def write_two_agents(tree: ClaudeTree) -> None:
+    """Write sessions of equal times in the stores of two agents."""
+    for name in "abc":
+        tree.write(name, [f"apples in {name}"])
+    for name in "de":
+        path = tree.home / ".qwen" / "projects" / "-src" / "chats" / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"uuid": name, "sessionId": name, "timestamp": format_time(START), "type": "user"}
+        line |= {"cwd": "/src", "message": {"role": "user", "parts": [{"text": f"apples {name}"}]}}
+        path.write_text(json.dumps(line) + "\n")
