@@ -105,3 +105,8 @@ def _routed(db, home_path):
         entry = store.get_or_create_session(chat)
         db.append_message(entry.session_id, "user", "hello", create=create)
     return entry
+
+
+@pytest.fixture(name="tools")
+async def _tools(client):
+    return {tool.name: tool for tool in (await client.list_tools()).tools}

@@ -41,18 +41,6 @@ async def test_unknown_plan_names_nearest_once(call, refused):
     assert text == f"there is no plan '{plan}x'; did you mean {plan}."
 
 
-@pytest.mark.requirement("changing:plans")
-async def test_finalize_ends_named_sessions(call, refused, db):
-    assert "pass the sessions to finalize" in await refused("sessions_finalize")
-    planned = await call("sessions_finalize", sessions=["new"])
-    assert (planned["outcome"], planned["count"]) == ("planned", 1)
-    done = await call("sessions_finalize", plan=planned["plan"])
-    assert (done["outcome"], done["finalized"]) == ("applied", 1)
-    assert db.get_session("new")["end_reason"] == "finalized"
-    await call("sessions_restore", batch=done["batch"])
-    assert db.get_session("new")["ended_at"] is None
-
-
 def make_long_session(db):
     for number in range(60):
         text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200

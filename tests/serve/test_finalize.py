@@ -1,0 +1,19 @@
+"""The tool `sessions_finalize`."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("old_sessions")]
+
+
+@pytest.mark.requirement("changing:plans")
+async def test_finalize_ends_named_sessions(call, refused, db):
+    assert "pass the sessions to finalize" in await refused("sessions_finalize")
+    planned = await call("sessions_finalize", sessions=["new"])
+    assert (planned["outcome"], planned["count"]) == ("planned", 1)
+    done = await call("sessions_finalize", plan=planned["plan"])
+    assert (done["outcome"], done["finalized"]) == ("applied", 1)
+    assert db.get_session("new")["end_reason"] == "finalized"
+    await call("sessions_restore", batch=done["batch"])
+    assert db.get_session("new")["ended_at"] is None
