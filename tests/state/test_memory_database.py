@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ def audited() -> Iterator[list[tuple[str, str]]]:
 
     def watch(event: str, arguments: Any) -> None:
         if seen and event in ("open", "sqlite3.connect", "os.mkdir", "subprocess.Popen"):
-            seen.append((event, str(arguments[0])))
+            name = arguments[0]  # Python 3.10 passes the bytes of a database
+            seen.append((event, os.fsdecode(name) if isinstance(name, bytes) else str(name)))
 
     sys.addaudithook(watch)
     yield seen
