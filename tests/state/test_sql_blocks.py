@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,15 @@ _PREFIX = re.compile(r'startswith\("([a-z_]+_)"\)')
 _LOADED = re.compile(r'load_blocks\("(\w+)"')
 
 
+@cache
 def load_block_names(path: Path) -> dict[str, str]:
     package = ".".join(("session_core", *path.parent.relative_to(ROOT).parts))
     return sql_blocks.load_blocks(path.stem, package)
+
+
+@cache
+def read_source(module: Path) -> str:
+    return module.read_text("utf-8")
 
 
 def find_loaded_file(module: Path, stem: str) -> Path:
@@ -33,15 +40,22 @@ def has_block_name(module: str, name: str) -> bool:
     """Whether a module contains the name as a string, composes it, or selects its prefix."""
     if any(name.startswith(prefix) for prefix in _PREFIX.findall(module)):
         return True
-    patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(text)) for text in _TEXT.findall(module))
-    return any(re.fullmatch(pattern, name) for pattern in patterns)
+    return compile_texts(module).fullmatch(name) is not None
+
+
+@cache
+def compile_texts(module: str) -> re.Pattern[str]:
+    """Return the pattern of all strings in a module that may name or compose a block."""
+    texts = sorted(set(_TEXT.findall(module)))
+    patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(text)) for text in texts)
+    return re.compile("|".join(patterns) or "(?!)")
 
 
 def list_block_users(path: Path, name: str) -> list[str]:
     """Return the modules that load the file of a block, or use its name from elsewhere."""
     users = []
     for module in sorted(path.parent.rglob("*.py")):
-        source = module.read_text("utf-8")
+        source = read_source(module)
         files = [find_loaded_file(module, stem) for stem in _LOADED.findall(source)]
         own = path in files or not any(name in load_block_names(file) for file in files)
         if own and has_block_name(source, name):
