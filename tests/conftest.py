@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 
 from session_core import _sqlite3
 from session_core.transcripts.places import AGENTS
-from tests.cli.fork_server import ForkServer
+from tests.cli.fork_server import ForkServer, get_fork_server
 
 # The duration of an example depends on the machine, so there is no deadline.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -120,7 +120,6 @@ def home_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def forks() -> Iterator[ForkServer]:
+def forks() -> ForkServer:
     """Return a server that runs verbs and scripts in processes that have imported everything."""
-    with ForkServer() as server:
-        yield server
+    return get_fork_server()

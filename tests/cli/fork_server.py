@@ -1,7 +1,8 @@
 """A fork server that runs verbs and scripts in processes that need not import the package.
 
-The server imports all modules and opens no files. For each verb or script it forks and sets the
-streams, the environment and the folder of the child.
+The server imports all modules and opens no files. Each verb or script comes over a connection of
+its own: the server forks, sets the streams, the environment and the folder of the child, and
+reports its pid and its exit code. It kills the child if the connection ends before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import pkgutil
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,12 +26,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import ioctl
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from typing import Any, NoReturn
 
 _MAX_BYTES = 1 << 17
 _ROOT = Path(__file__).parents[2]
@@ -53,36 +53,39 @@ class CommandResult:
 
 _COMMAND = """\
 #!{python} -IS
-import json, os, socket, sys
-try:
-    jobs = socket.socket(fileno={jobs})
-except OSError:
-    os.execv(sys.executable, [sys.executable, "-m", "mcp_serve.cli.main", *sys.argv[1:]])
-reading, writing = os.pipe()
+import json, os, signal, socket, sys
+verb = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+verb.connect({address!r})
 job = {{"arguments": sys.argv[1:], "env": {{**os.environ}}, "folder": os.getcwd()}}
-job["terminal"] = False
-socket.send_fds(jobs, [json.dumps(job).encode()], [0, 1, 2, writing])
-for inherited in 0, 1, 2, writing:
+job |= {{"terminal": False, "script": None}}
+socket.send_fds(verb, [json.dumps(job).encode()], [0, 1, 2])
+for inherited in 0, 1, 2:
     os.close(inherited)
-with open(reading) as answer:
-    pid, code = answer
-os._exit(int(code) % 256)
+pid = int(verb.recv(99))
+for told in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+    signal.signal(told, lambda told, _: os.kill(pid, told))
+code = int(verb.recv(99))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
 """
-"""A command that lets the fork server run its verb, or runs it itself without that descriptor."""
+"""A command that lets the fork server run its verb, and passes signals on to it."""
 
 
 def build_environment(folder: Path | str) -> dict[str, str]:
-    """Return an environment with this home directory."""
+    """Return an environment with this home directory and with the command on the path."""
     named = {"LANG": "C.UTF-8", "TERM": "xterm", "PAGER": "cat"}
-    return {"HOME": str(folder), "PATH": os.environ["PATH"], **named}
+    path = f"{get_fork_server().command.parent}{os.pathsep}{os.environ['PATH']}"
+    return {"HOME": str(folder), "PATH": path, **named}
 
 
 class VerbProcess:
     """A running verb."""
 
-    def __init__(self, says: int) -> None:
-        self._says = os.fdopen(says)
-        self._pid = int(self._says.readline())
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._pid = int(connection.recv(_MAX_BYTES))
         self._code: int | None = None
 
     def tell(self, told: signal.Signals) -> None:
@@ -92,8 +95,8 @@ class VerbProcess:
     def wait(self) -> int:
         """Wait for the verb; return its exit code."""
         if self._code is None:
-            with self._says:
-                self._code = int(self._says.readline())
+            with self._connection:
+                self._code = int(self._connection.recv(_MAX_BYTES))
         return self._code
 
     def end(self) -> None:
@@ -108,21 +111,31 @@ class ForkServer:
     """The client side of the fork server."""
 
     def __init__(self) -> None:
-        self._jobs, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        with theirs:
+        self._owner = os.getpid()
+        self._folder = Path(tempfile.mkdtemp(prefix="forks_"))
+        self._address = str(self._folder / "jobs")
+        self.command = self._folder / "mcp-sessions"
+        """A program that has its verbs run by this server."""
+        self._write_command()
+        end, self._running = os.pipe()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self._address)
+            listener.listen(128)
+            inherited = listener.fileno(), end
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=build_environment("/nowhere"),
+                [sys.executable, "-m", __name__, *map(str, inherited)],
+                pass_fds=inherited,
+                env={"HOME": "/nowhere", "PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
                 cwd=_ROOT,
             )
+        os.close(end)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._jobs.close()
-        self._process.wait()
+    def close(self) -> None:
+        """End the server and its verbs, unless in a fork of the process that started it."""
+        if self._owner == os.getpid():
+            os.close(self._running)
+            self._process.wait()
+            shutil.rmtree(self._folder)
 
     def start(
         self,
@@ -137,12 +150,10 @@ class ForkServer:
         """Start a verb or a script; a terminal of its streams becomes its controlling terminal."""
         job = {"arguments": [*arguments], "env": {**env}, "folder": str(folder)}
         job |= {"terminal": terminal, "script": script}
-        hears, says = os.pipe()
-        try:
-            socket.send_fds(self._jobs, [json.dumps(job).encode()], [*streams, says])
-        finally:
-            os.close(says)
-        return VerbProcess(hears)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(self._address)
+        socket.send_fds(connection, [json.dumps(job).encode()], [*streams])
+        return VerbProcess(connection)
 
     def run_script(self, script: str, *arguments: object) -> CommandResult:
         """Run Python code with arguments, in the environment of the test."""
@@ -173,15 +184,18 @@ class ForkServer:
                 said.append(each.read().decode())
         return CommandResult(code, *said)
 
-    @property
-    def jobs(self) -> int:
-        """The descriptor that a shell must inherit for its commands."""
-        return self._jobs.fileno()
+    def _write_command(self) -> None:
+        text = _COMMAND.format(python=sys.executable, address=self._address)
+        self.command.write_text(text, encoding="utf-8")
+        self.command.chmod(0o755)
 
-    def write_command(self, path: Path) -> None:
-        """Write the command for shells."""
-        path.write_text(_COMMAND.format(python=sys.executable, jobs=self.jobs), encoding="utf-8")
-        path.chmod(0o755)
+
+@cache
+def get_fork_server() -> ForkServer:
+    """Return the fork server of this process, started at the first call."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
 
 
 # -- the process -------------------------------------------------------------------------------
@@ -206,49 +220,67 @@ def _import_verbs() -> None:
     gc.freeze()
 
 
-def _serve_jobs(jobs: socket.socket) -> dict[str, Any]:
-    """Fork for each job, and report its pid and its exit code; return the job in the child."""
-    ended, notes = os.pipe()
+def _serve_jobs(listener: socket.socket, end: int) -> dict[str, Any]:
+    """Fork for each connection until `end` is closed; return its job in the child."""
+    noted, notes = os.pipe()
     os.set_blocking(notes, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(notes, warn_on_full_buffer=False)
-    reports: dict[int, int] = {}
+    running: dict[int, socket.socket] = {}
     while True:
-        ready, _, _ = select.select([jobs, ended], [], [])
-        if ended in ready:
-            os.read(ended, _MAX_BYTES)
-            _report_ended(reports)
-        if jobs not in ready:
-            continue
-        data, fds, _, _ = socket.recv_fds(jobs, _MAX_BYTES, 4)
-        if not data:
+        ready, _, _ = select.select([listener, end, noted, *running.values()], [], [])
+        if noted in ready:
+            os.read(noted, _MAX_BYTES)
+            _report_ended(running)
+        for pid, connection in running.items():
+            if connection in ready or end in ready:
+                os.kill(pid, signal.SIGKILL)
+        if end in ready:
             os._exit(0)
-        says = fds.pop()
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            jobs.close()
-            for fd in (ended, notes, says, *reports.values()):
+        job = _fork_for_job(listener, running) if listener in ready else None
+        if job is not None:
+            for fd in (end, noted, notes):
                 os.close(fd)
-            job: dict[str, Any] = json.loads(data)
-            _receive_streams(job, fds)
             return job
-        reports[pid] = says
-        os.write(says, f"{pid}\n".encode())
-        for fd in fds:
-            os.close(fd)
 
 
-def _report_ended(reports: dict[int, int]) -> None:
-    """Report the exit codes of the jobs that have ended."""
-    for pid in list(reports):
+def _fork_for_job(
+    listener: socket.socket, running: dict[int, socket.socket]
+) -> dict[str, Any] | None:
+    """Fork for the next connection; return its job in the child, None in the server."""
+    connection, _ = listener.accept()
+    data, fds, _, _ = socket.recv_fds(connection, _MAX_BYTES, len(_STREAMS))
+    if not data:
+        connection.close()
+        return None
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for inherited in (listener, connection, *running.values()):
+            inherited.close()
+        job: dict[str, Any] = json.loads(data)
+        _receive_streams(job, fds)
+        return job
+    for fd in fds:
+        os.close(fd)
+    running[pid] = connection
+    _report(connection, pid)
+    return None
+
+
+def _report_ended(running: dict[int, socket.socket]) -> None:
+    """Report the exit codes of the children that have ended."""
+    for pid in list(running):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            says = reports.pop(pid)
-            with suppress(BrokenPipeError):  # nobody waits for it
-                os.write(says, f"{os.waitstatus_to_exitcode(status)}\n".encode())
-            os.close(says)
+            with running.pop(pid) as connection:
+                _report(connection, os.waitstatus_to_exitcode(status))
+
+
+def _report(connection: socket.socket, number: int) -> None:
+    with suppress(BrokenPipeError):  # nobody is there any more
+        connection.send(str(number).encode())
 
 
 def _receive_streams(job: Mapping[str, Any], fds: Sequence[int]) -> None:
@@ -271,7 +303,7 @@ def _receive_streams(job: Mapping[str, Any], fds: Sequence[int]) -> None:
 
 def _run_server() -> NoReturn:
     _import_verbs()
-    job = _serve_jobs(socket.socket(fileno=int(sys.argv[1])))
+    job = _serve_jobs(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
     code: Any = 1
     try:
         code = _run_job(job)

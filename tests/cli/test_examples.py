@@ -78,10 +78,7 @@ def _person(tmp_path, forks):
     user = tmp_path / "person"
     home.build_home(user / ".hermes")
     (user / "shop").mkdir()
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    forks.write_command(commands / "mcp-sessions")
-    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    path = f"{forks.command.parent}{os.pathsep}{os.environ['PATH']}"
     return {"HOME": str(user), "PATH": path, "PYTHONIOENCODING": "utf-8", "TMPDIR": str(tmp_path)}
 
 
@@ -146,9 +143,9 @@ def _is_continuous(line):
 
 @pytest.mark.requirement("project:examples")
 @pytest.mark.parametrize("line", [one for one in EXAMPLES if not _is_continuous(one)])
-def test_example_runs_as_described(line, person, shell, answer, forks):
+def test_example_runs_as_described(line, person, shell, answer):
     ready = _remove_missing_tools(_prepare_example(line, person, answer))
-    process = shell(ready, stdin=subprocess.DEVNULL, pass_fds=[forks.jobs])
+    process = shell(ready, stdin=subprocess.DEVNULL)
     said, error = process.communicate(timeout=100)
     # Nobody is there who could say yes: what asks has shown its plan, and stops.
     expected = (DONE,) if "--yes" in line or "--plan-only" in line else (DONE, DECLINED)

@@ -53,12 +53,6 @@ def made(tmp_path_factory):
     return maker(tmp_path_factory.mktemp("made"))(VERSION, damaged=False)
 
 
-@pytest.fixture(scope="module")
-def forks():
-    with ForkServer() as forks:
-        yield forks
-
-
 @pytest.fixture
 def verbs(made, forks, tmp_path):
     return Verbs(forks, snapshot(made.home, tmp_path / "home"))

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.cli.command_user import PseudoTerminal
-from tests.cli.fork_server import ForkServer, build_environment
+from tests.cli.fork_server import build_environment, get_fork_server
 from tests.readme import home
 from tests.readme.parts import ROOT
 
@@ -37,7 +37,7 @@ def _capture_lines(user: Path) -> list[str]:
     """Return the styled lines that the terminal shows."""
     words = shlex.split(COMMAND)[1:]
     given = {"env": build_environment(user), "folder": ROOT, "columns": _COLUMNS}
-    with ForkServer() as forks, PseudoTerminal(forks, *words, **given) as terminal:
+    with PseudoTerminal(get_fork_server(), *words, **given) as terminal:
         if terminal.end():
             raise RuntimeError(terminal.seen)
     return [line.rstrip() for line in terminal.seen.splitlines()]

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.cli.fork_server import get_fork_server
 from tests.homes import fill_database, make_hermes_database
 
 TOKEN = "a-token-of-the-tests-and-of-nobody-else"
+
+ServeCommand = Callable[..., list[str]]
 
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -46,6 +49,11 @@ def _served_home(tmp_path_factory) -> Path:
 def serve_command(home: Path, *more: str) -> list[str]:
     """Return the command line that serves a home."""
     return [sys.executable, "-m", "mcp_serve.cli.main", "serve", "--home", str(home), *more]
+
+
+def fork_command(home: Path, *more: str) -> list[str]:
+    """Return the command line that serves a home in a process that has imported everything."""
+    return [str(get_fork_server().command), "serve", "--home", str(home), *more]
 
 
 def make_environment(home: Path) -> dict[str, str]:
@@ -79,27 +87,28 @@ def start_listening(
     finally:
         process.kill()
         process.wait()
-        process.stderr.close()
-        process.stdout.close()
+        for stream in (process.stderr, process.stdout):
+            stream.read()  # to its end, since a forked server ends just after its command
+            stream.close()
 
 
 @contextmanager
 def serve_home(
-    home: Path, *more: str, token: str | None = TOKEN
+    home: Path, *more: str, token: str | None = TOKEN, serve: ServeCommand = fork_command
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Serve a home over HTTP on a free port."""
     env = make_environment(home) | ({"MCP_SESSIONS_TOKEN": token} if token else {})
-    with start_listening([*serve_command(home), "--http", "--port", "0", *more], env) as started:
+    with start_listening([*serve(home), "--http", "--port", "0", *more], env) as started:
         yield started
 
 
 class RawProcess:
     """A process that receives raw lines."""
 
-    def __init__(self, home: Path, *more: str) -> None:
+    def __init__(self, line: list[str], env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            serve_command(home, *more),
-            env=make_environment(home),
+            line,
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -107,7 +116,8 @@ class RawProcess:
             encoding="utf-8",
         )
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self._id = 0
 
     def _read(self) -> None:
@@ -152,14 +162,17 @@ class RawProcess:
         """End the process in any state."""
         self.process.kill()
         self.process.wait()
+        self._reader.join()  # a forked server ends just after its command
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             stream.close()
 
 
 @contextmanager
-def start_raw_process(home: Path, *more: str) -> Iterator[RawProcess]:
+def start_raw_process(
+    home: Path, *more: str, serve: ServeCommand = fork_command
+) -> Iterator[RawProcess]:
     """A process that receives raw lines."""
-    started = RawProcess(home, *more)
+    started = RawProcess(serve(home, *more), make_environment(home))
     try:
         yield started
     finally:

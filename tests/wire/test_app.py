@@ -13,7 +13,14 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.wire.conftest import MODERN, TOKEN, make_environment, serve_command, serve_home
+from tests.wire.conftest import (
+    MODERN,
+    TOKEN,
+    fork_command,
+    make_environment,
+    serve_command,
+    serve_home,
+)
 
 
 @pytest.fixture(scope="module", name="port")
@@ -122,7 +129,7 @@ def test_shutdown_with_open_stream_is_graceful(served_home):
         "method": "subscriptions/listen",
         "params": {"_meta": MODERN, "notifications": {"toolsListChanged": True}},
     }
-    with serve_home(served_home) as (process, port):
+    with serve_home(served_home, serve=serve_command) as (process, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         headers = {
             "Authorization": f"Bearer {TOKEN}",
@@ -148,7 +155,7 @@ def test_doctor_prints_token_of_served_stores(tmp_path):
     env.pop("MCP_SESSIONS_TOKEN", None)
     several = ["--store", "hermes:work", "--all-profiles"]
     with serve_home(tmp_path / "home", *several, token=None) as (_, port):
-        verb = [*serve_command(tmp_path / "home", *several), "--token"]
+        verb = [*fork_command(tmp_path / "home", *several), "--token"]
         verb[verb.index("serve")] = "doctor"
         done = subprocess.run(verb, env=env, capture_output=True, text=True, check=True)
         assert (
@@ -169,7 +176,7 @@ def test_doctor_prints_existing_token(tmp_path):
         if name != "MCP_SESSIONS_TOKEN"
     }
     with serve_home(home, "--read-only", token=None) as (_, port):
-        verb = serve_command(home)
+        verb = fork_command(home)
         verb[verb.index("serve")] = "doctor"
         done = subprocess.run(
             [*verb, "--token"], env=env, capture_output=True, text=True, check=True
@@ -199,7 +206,7 @@ def test_doctor_prints_existing_token(tmp_path):
 )
 def test_public_server_requires_token(served_home, more, code, text):
     done = subprocess.run(
-        [*serve_command(served_home), "--http", *more],
+        [*fork_command(served_home), "--http", *more],
         env=make_environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
         capture_output=True,
         text=True,

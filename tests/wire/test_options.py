@@ -14,7 +14,7 @@ from session_core import SessionDB
 from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 from tests.serve.form_users import Human
 from tests.serve.planted_secrets import PLANTED, get_secret
-from tests.wire.conftest import make_environment, serve_command, serve_home, start_raw_process
+from tests.wire.conftest import fork_command, make_environment, serve_home, start_raw_process
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ def _home(tmp_path):
     [([], "declined", 1), (["--confirm=ask"], "declined", 1), (["--confirm=never"], "applied", 0)],
 )
 async def test_confirm_option_controls_consent(home, mode, more, outcome, questions):
-    first, *rest = serve_command(home, *more)
+    first, *rest = fork_command(home, *more)
     server = StdioServerParameters(command=first, args=rest, env=make_environment(home))
     human = Human(action="decline")
     async with Client(stdio_client(server), mode=mode, elicitation_callback=human) as client:

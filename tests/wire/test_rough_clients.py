@@ -18,6 +18,7 @@ from session_core import SessionDB
 from tests.thorough import mark_thorough
 from tests.wire.conftest import (
     TOKEN,
+    fork_command,
     make_environment,
     serve_command,
     serve_home,
@@ -95,7 +96,7 @@ def test_cancelled_wait_receives_no_events(tmp_path):
 @pytest.mark.requirement("wire:interrupted")
 @pytest.mark.parametrize("requests", [[], [make_call(2, "events_wait", timeout_s=50)]])
 def test_ctrl_c_ends_server(served_home, requests):
-    with start_raw_process(served_home) as process:
+    with start_raw_process(served_home, serve=serve_command) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
         for message in requests:
@@ -108,7 +109,7 @@ def test_ctrl_c_ends_server(served_home, requests):
 @pytest.mark.requirement("wire:rough")
 def test_slow_stdio_reader_gets_every_answer(served_home):
     process = subprocess.Popen(
-        serve_command(served_home),
+        fork_command(served_home),
         env=make_environment(served_home),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.wire.conftest import TOKEN, serve_home
+from tests.wire.conftest import TOKEN, serve_command, serve_home
 
 WAITERS = 10
 HEADERS = {
@@ -52,7 +52,7 @@ def make_call(number, name, **arguments):
 
 @pytest.mark.requirement("wire:last-words")
 def test_shutdown_answers_waiting_calls(served_home):
-    with serve_home(served_home) as (process, port):
+    with serve_home(served_home, serve=serve_command) as (process, port):
         session = start_legacy_session(port)
         read_answer(send_message(port, make_call(2, "sessions_list"), **session))
         waiting = [
@@ -72,7 +72,7 @@ def test_shutdown_answers_waiting_calls(served_home):
 
 @pytest.mark.requirement("wire:last-words")
 def test_shutdown_ignores_disconnected_waiters(served_home):
-    with serve_home(served_home) as (process, port):
+    with serve_home(served_home, serve=serve_command) as (process, port):
         session = start_legacy_session(port)
         read_answer(send_message(port, make_call(2, "sessions_list"), **session))
         for number in range(WAITERS):
@@ -87,7 +87,7 @@ def test_shutdown_ignores_disconnected_waiters(served_home):
 
 @pytest.mark.requirement("wire:last-words")
 def test_shutdown_ends_sse_stream_cleanly(served_home):
-    with serve_home(served_home) as (process, port):
+    with serve_home(served_home, serve=serve_command) as (process, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("GET", "/sse", headers=HEADERS)
         answer = connection.getresponse()

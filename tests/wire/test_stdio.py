@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from session_core import SessionDB
-from tests.wire.conftest import MODERN, start_raw_process
+from tests.wire.conftest import MODERN, serve_command, start_raw_process
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +95,7 @@ def test_server_info_is_sent_in_both_eras(served_home):
 
 @pytest.mark.requirement("wire:end")
 def test_end_of_input_ends_server(served_home):
-    with start_raw_process(served_home) as process:
+    with start_raw_process(served_home, serve=serve_command) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
         assert process.end() == 0
@@ -104,7 +104,7 @@ def test_end_of_input_ends_server(served_home):
 
 @pytest.mark.requirement("wire:end")
 def test_end_of_input_ends_pending_wait(served_home):
-    with start_raw_process(served_home) as process:
+    with start_raw_process(served_home, serve=serve_command) as process:
         process.begin()
         process.ask("tools/call", name="sessions_list", arguments={})
         arguments = {"name": "events_wait", "arguments": {"timeout_s": 50}}
