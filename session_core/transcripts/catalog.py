@@ -5,7 +5,6 @@ The catalog is kept in memory and follows the changes that other processes make 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -307,8 +306,8 @@ def _make_stored_entry(row: tuple[Any, ...]) -> SourceEntry:
         bool(is_read),
         bool(is_unchecked),
         version,
-        json.loads(state),
-        json.loads(unknown),
+        state,
+        unknown,
         newest_at,
         change,
     )

@@ -6,6 +6,7 @@ error. That is noticed here and reported as a problem.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -69,7 +70,8 @@ def _measure_store(store: str, roots: list[RootCatalog], counts: _Counts) -> Sto
     done = sum(entry.identity.size if entry.is_read else entry.offset for entry in entries)
     unknown: Counter[str] = Counter()
     for entry in entries:
-        unknown.update(entry.unknown)
+        if entry.unknown != "{}":
+            unknown.update(json.loads(entry.unknown))
     newest_record = max((entry.newest_at or 0 for entry in entries), default=0) / 1000
     newest_file = max((file.mtime_ns for file in files), default=0) / 1e9
     paths = tuple(dict.fromkeys(root.root.path for root in roots))

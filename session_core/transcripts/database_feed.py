@@ -6,6 +6,7 @@ cannot be checkpointed because of a reader would grow it.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,15 +63,14 @@ class DatabaseFeed:
         """
         # Another inode is another database, to whose rows the watermark does not belong.
         is_same = entry.version == self._format.version and entry.identity[:2] == identity[:2]
-        after = replace(
-            entry, identity=identity, version=self._format.version, unknown=dict(entry.unknown)
-        )
-        after.state = _copy_state(entry.state) if is_same else {}
+        after = replace(entry, identity=identity, version=self._format.version)
         part = SourcePart(entry, after, None, is_reset=bool(entry.id) and not is_same)
+        part.state = json.loads(entry.state) if is_same else {}
+        part.unknown = json.loads(entry.unknown)
         try:
             with self._open(entry.full_path) as query:
                 if not self._format.has_tables(query):
-                    after.unknown = {"unknown layout": 1}
+                    part.unknown = {"unknown layout": 1}
                     after.is_read = True
                     return part
                 records = self._read_records(query, part)
@@ -89,7 +89,7 @@ class DatabaseFeed:
         self, entry: SourceEntry, session_id: str, opened: AbstractContextManager[Query]
     ) -> SourcePart | None:
         """Return a part that replaces one session, from tables with its rows alone."""
-        part = SourcePart(entry, replace(entry, unknown={}), None, renewed_id=session_id)
+        part = SourcePart(entry, replace(entry), None, renewed_id=session_id)
         state: dict[str, Any] = {}
         try:
             with opened as query:
@@ -99,14 +99,14 @@ class DatabaseFeed:
                             part.add_record(record, session_id)
         except get_database_errors():
             return None
-        part.after.unknown = entry.unknown
+        part.state, part.unknown = json.loads(entry.state), json.loads(entry.unknown)
         return part
 
     def _read_records(self, query: Query, part: SourcePart) -> list[Record]:
         until = time.monotonic() + _READ_S
         records: list[Record] = []
         while time.monotonic() < until:
-            more = self._format.read_changes(query, part.after.state, _READ_ROWS)
+            more = self._format.read_changes(query, part.state, _READ_ROWS)
             records += more
             if not more:
                 break
@@ -165,15 +165,3 @@ def make_query(connection: _sqlite3.Connection) -> Query:
 def get_database_errors() -> tuple[type[Exception], ...]:
     """Return the errors of a database that is locked, damaged or of an unexpected shape."""
     return (*READER_ERRORS, OSError, _sqlite3.load_library().Error)
-
-
-def _copy_state(state: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the whole state: a part that is not written must not move a watermark."""
-    copied: dict[str, Any] = _copy_value(state)
-    return copied
-
-
-def _copy_value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy_value(item) for key, item in value.items()}
-    return [_copy_value(item) for item in value] if isinstance(value, list) else value

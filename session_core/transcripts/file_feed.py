@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import json
 import os
 import time
 from dataclasses import replace
@@ -73,7 +73,7 @@ class FileFeed:
     def read_ends(self, entry: SourceEntry, file: SourceFile) -> SourcePart | None:
         """Return the records at the head and at the tail of a file, to show it in a list."""
         # A glance leaves no trace: its records are read again for the index.
-        part = SourcePart(entry, replace(entry, state={}, unknown={}), file)
+        part = SourcePart(entry, replace(entry), file)
         part.sessions[file.session_id] = SessionPart(file.session_id)
         try:
             with self._open(entry.full_path, is_zstd=file.is_zstd) as source:
@@ -118,15 +118,13 @@ class FileFeed:
             version=self._format.version,
             is_unchecked=is_unchecked,
             is_read=False,
-            # A copy: a part that loses the race is dropped and must leave the entry as it was.
-            state=copy.deepcopy(entry.state),
-            unknown=dict(entry.unknown),
         )
-        if not is_same:
+        part = SourcePart(entry, after, file, is_reset=not is_same and bool(entry.id))
+        if is_same:
+            part.state, part.unknown = json.loads(entry.state), json.loads(entry.unknown)
+        else:
             after.offset = after.checksum = 0
-            after.state, after.unknown, after.newest_at = {}, {}, None
-        is_reset = not is_same and bool(entry.id)
-        part = SourcePart(entry, after, file, is_reset=is_reset)
+            after.newest_at = None
         part.sessions[file.session_id] = SessionPart(file.session_id)
         return part
 
@@ -155,7 +153,7 @@ class FileFeed:
     def _read_line(self, line: Line, part: SourcePart) -> Record | None:
         if not line.data.strip():
             return None
-        state = part.after.state
+        state = part.state
         try:
             if line.is_cut:
                 return self._format.read_cut_record(line.data, line.offset, line.length, state)
@@ -171,7 +169,7 @@ class FileFeed:
             record = Record(0, len(data), "too large", is_known=False)
         else:
             try:
-                record = self._format.read_record(data, 0, after.state)
+                record = self._format.read_record(data, 0, part.state)
             except READER_ERRORS:
                 record = Record(0, len(data), "unreadable", is_known=False)
         part.add_record(record, file.session_id)

@@ -67,7 +67,8 @@ class IndexWriter:
             written, pending, repeated = [], list[PendingSession](), list[PendingSession]()
             for part in parts:
                 if _is_current(db, part.before) and self._copies.admit_part(part):
-                    entry = replace(part.after, change=change)
+                    state, unknown = json.dumps(part.state), json.dumps(part.unknown)
+                    entry = replace(part.after, change=change, state=state, unknown=unknown)
                     entry.id = part.before.id or int(
                         db.execute(SQL["get_next_source"]).fetchone()[0]
                     )
@@ -129,13 +130,12 @@ def _is_current(db: _sqlite3.Connection, entry: SourceEntry) -> bool:
 
 
 def _put_source(db: _sqlite3.Connection, entry: SourceEntry) -> None:
-    state, unknown = json.dumps(entry.state), json.dumps(entry.unknown)
     db.execute(
         SQL["put_source"],
         (
             *(entry.id, entry.store, entry.root, entry.path, *entry.identity),
             *(entry.offset, entry.checksum, entry.is_read, entry.is_unchecked, entry.version),
-            *(state, unknown, entry.newest_at, entry.change),
+            *(entry.state, entry.unknown, entry.newest_at, entry.change),
         ),
     )
 

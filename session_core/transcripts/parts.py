@@ -45,9 +45,10 @@ class SourceEntry:
     is_unchecked: bool = False
     """Whether the checksum of the part before the offset is not verified since a change."""
     version: int = 0
-    state: ReaderState = field(default_factory=dict)
-    unknown: dict[str, int] = field(default_factory=dict)
-    """The number of unknown records by type."""
+    state: str = "{}"
+    """The state of its reader as JSON; most files are never read on, and need no decoded one."""
+    unknown: str = "{}"
+    """The number of unknown records by type, as JSON."""
     newest_at: int | None = None
     """The time of the newest record in milliseconds."""
     change: int = 0
@@ -91,7 +92,10 @@ class SourcePart:
 
     before: SourceEntry
     after: SourceEntry
+    """Its `state` and `unknown` are those of the part only when it is written."""
     file: SourceFile | None
+    state: ReaderState = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)
     is_reset: bool = False
     """Whether everything that was known of the source is dropped first."""
     sessions: dict[str, SessionPart] = field(default_factory=dict)
@@ -107,9 +111,8 @@ class SourcePart:
         if part is None:
             part = self.sessions[session_id] = SessionPart(session_id)
         if not record.is_known:
-            unknown = self.after.unknown
             kind = record.type[:80]
-            unknown[kind] = unknown.get(kind, 0) + 1
+            self.unknown[kind] = self.unknown.get(kind, 0) + 1
         usage = None
         if record.facts:
             usage = record.facts.get("usage")

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -50,6 +50,11 @@ class RootSweeper:
             self._swept_at = 0.0
         return True
 
+    @property
+    def is_watching(self) -> bool:
+        """Return True if the kernel reports the changes."""
+        return self._watch is not None
+
     def stop_watch(self) -> None:
         """Go back to a sweep at each look."""
         if self._watch is not None:
@@ -82,17 +87,18 @@ class RootSweeper:
         """Look at everything; return False if it is as before."""
         before, self._swept_at = self.sweep, time.monotonic()
         self.sweep = self._find_files()
-        if self._watch is not None:
-            try:
-                while self._watch.add_folders(self.root.path, self.sweep.folders):
-                    # What changed before the new watches began is in no event.
-                    self.sweep = self._find_files()
-            except OSError:
-                self.stop_watch()
         return self.sweep.files != before.files
 
+    def _watch_folder(self, folder: str) -> None:
+        """Watch a folder before it is looked at, so that each later change is in an event."""
+        if self._watch is not None:
+            try:
+                self._watch.add_folder(self.root.path, folder)
+            except OSError:
+                self.stop_watch()
+
     def _find_files(self) -> Sweep:
-        found = sweep_root(self.root, self._is_wanted, self._user_id)
+        found = sweep_root(self.root, self._is_wanted, self._user_id, self._watch_folder)
         if self._is_database:
             for path, identity in found.files.items():
                 full_path = f"{self.root.path}/{path}"
@@ -134,19 +140,15 @@ class FolderWatch:
         """Stop watching."""
         self._inotify.close()
 
-    def add_folders(self, root: str, folders: Iterable[str]) -> bool:
-        """Watch folders below a root; return True if one of them was not watched yet."""
-        added = False
-        for folder in folders:
-            if folder in self._watched:
-                continue
-            # A folder may vanish between the sweep and this call.
-            with suppress(FileNotFoundError, NotADirectoryError):
-                descriptor = self._inotify.add_watch(os.path.join(root, folder), self._mask)  # noqa: PTH118 -- strings
-                self._folders[descriptor] = folder
-                self._watched.add(folder)
-                added = True
-        return added
+    def add_folder(self, root: str, folder: str) -> None:
+        """Watch a folder below a root; one that is gone or is watched already needs nothing."""
+        if folder in self._watched:
+            return
+        # A folder that may not be read is swept in vain too; its parent reports that it changed.
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            descriptor = self._inotify.add_watch(os.path.join(root, folder), self._mask)  # noqa: PTH118 -- strings
+            self._folders[descriptor] = folder
+            self._watched.add(folder)
 
     def read_changes(self) -> set[str] | None:
         """Return the paths that changed, or None if the whole root must be swept."""

@@ -74,12 +74,22 @@ def get_identity(status: os.stat_result) -> FileIdentity:
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def sweep_root(root: Root, is_wanted: Callable[[str], bool], user_id: int | None) -> Sweep:
-    """Return the wanted files below a root; files of another user than `user_id` are left out."""
+def sweep_root(
+    root: Root,
+    is_wanted: Callable[[str], bool],
+    user_id: int | None,
+    on_folder: Callable[[str], object] | None = None,
+) -> Sweep:
+    """Return the wanted files below a root; files of another user than `user_id` are left out.
+
+    `on_folder` is called with each folder before its files are looked at.
+    """
     found = Sweep()
     folders = [("", root.path)]
     while folders:
         prefix, folder = folders.pop()
+        if on_folder is not None:
+            on_folder(prefix.rstrip("/"))
         try:
             with os.scandir(folder) as entries:
                 found.folders.append(prefix.rstrip("/"))

@@ -81,8 +81,10 @@ class TranscriptStore:
         formats: Sequence[AnyFormat] | None = None,
     ) -> None:
         place = find_index_folder(environ) if folder is None else Path(folder)
-        readers = load_formats() if formats is None else formats
-        wanted = [reader for reader in readers if stores is None or reader.store in stores]
+        if formats is None:
+            wanted = load_formats(stores)
+        else:
+            wanted = [reader for reader in formats if stores is None or reader.store in stores]
         self._roots = find_roots(wanted, environ)
         self._index = Index(place.absolute())
         self._indexer = Indexer(self._index, self._roots)

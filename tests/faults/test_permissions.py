@@ -13,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from session_core.transcripts.formats.claude_code import ClaudeCodeFormat
+from session_core.transcripts.root_watch import RootSweeper
+from session_core.transcripts.roots import Root
 from tests.faults import state, template
 from tests.faults.mutations import open_home
 from tests.faults.process import ChildProcess
+from tests.faults.unprivileged_ledger import NOBODY_UID
 
 pytestmark = [
     pytest.mark.faults,
@@ -127,6 +131,26 @@ def test_new_log_of_immutable_file_is_noticed(home):
 def _append_message(home: Path) -> None:
     with state.open_connection(home / "state.db", "rw") as writer:
         writer.execute(APPEND_SQL)
+
+
+def test_watch_passes_folder_that_is_unreadable(shared):
+    readable, closed = shared / "readable", shared / "closed"
+    readable.mkdir(mode=0o755)
+    closed.mkdir(mode=0o700)
+    sweeper = RootSweeper(Root(ClaudeCodeFormat(), str(shared)), lambda _: True)
+    os.seteuid(NOBODY_UID)
+    try:
+        assert sweeper.start_watch()
+        sweeper.look()
+        os.seteuid(0)
+        (readable / "session.jsonl").write_text("{}\n", encoding="ascii")
+        os.seteuid(NOBODY_UID)
+        assert sweeper.look()
+    finally:
+        os.seteuid(0)
+    assert sweeper.is_watching
+    assert (list(sweeper.sweep.files), sweeper.sweep.unreadable) == (["readable/session.jsonl"], 1)
+    sweeper.stop_watch()
 
 
 def _run_guest_unchanged(home: Path, who: str, *, mounted: bool = False) -> dict[str, object]:

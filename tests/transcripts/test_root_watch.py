@@ -81,6 +81,20 @@ def test_watch_looks_at_changed_files_only(
     assert looked == ["-src-app/one.jsonl"]
 
 
+def test_begin_of_watch_sweeps_once(tree: ClaudeTree, monkeypatch: pytest.MonkeyPatch):
+    tree.write("one", ["first"])
+    looked: list[str] = []
+    sweep = roots.sweep_root
+    monkeypatch.setattr(
+        root_watch, "sweep_root", lambda root, *rest: looked.append(root.path) or sweep(root, *rest)
+    )
+    with tree.open_store() as store:
+        assert store.start_watch()
+        assert list_ids(store) == ["one"]
+
+    assert looked.count(str(tree.projects)) == 1
+
+
 def test_burst_of_events_is_swept(tree: ClaudeTree, watched: TranscriptStore):
     (sweeper,) = (
         root.sweeper

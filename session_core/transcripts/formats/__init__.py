@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from session_core.transcripts.roots import AnyFormat
 
-_MODULES = ("claude_code", "codex", "gemini", "qwen", "copilot", "opencode", "openclaw")
+_STORES = {
+    "claude_code": ("claude-code",),
+    "codex": ("codex",),
+    "gemini": ("gemini", "antigravity"),
+    "qwen": ("qwen",),
+    "copilot": ("copilot",),
+    "opencode": ("opencode",),
+    "openclaw": ("openclaw",),
+}
+"""The stores of each module; one of which no store is wanted is not imported."""
 
 
-def load_formats() -> list[AnyFormat]:
-    """Return the instances of all formats."""
-    modules = (import_module(f"session_core.transcripts.formats.{name}") for name in _MODULES)
-    return [reader for module in modules for reader in module.FORMATS]
+def load_formats(stores: Collection[str] | None = None) -> list[AnyFormat]:
+    """Return the formats of some stores, or of all."""
+    names = [
+        name
+        for name, its_stores in _STORES.items()
+        if stores is None or not set(its_stores).isdisjoint(stores)
+    ]
+    modules = (import_module(f"session_core.transcripts.formats.{name}") for name in names)
+    readers = [reader for module in modules for reader in module.FORMATS]
+    return [reader for reader in readers if stores is None or reader.store in stores]
