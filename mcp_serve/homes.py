@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The name of this server in the audit log.
-CLIENT_NAME = "mcp-sessions"
-
 # The sources of sessions that Hermes continues in a terminal.
 _TERMINAL_SOURCES = ("cli", "tui")
 
@@ -157,7 +154,8 @@ class ServedHome:
     def list_own_pins(self) -> Collection[str]:
         """Return sessions pinned in our state folder; empty if the database has a pin column."""
         has_column = "pinned" in self.db.rows.list_columns("sessions")
-        return () if has_column else self.ledger.pins.list_pinned()
+        is_empty = has_column or not self.folder.has_pins()
+        return () if is_empty else self.ledger.pins.list_pinned()
 
     def open_snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of this thread in the block see one moment."""

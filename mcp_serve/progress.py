@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 CALLS, LOOKS, WORK = "calls", "looks", "work"
 
+# The name of the client in the audit log.
+CLIENT_NAME = "mcp-sessions"
+
 # The SDK reads and writes standard input and output in anyio's default pool. Calls get pools of
 # their own: a thousand waiting clients would otherwise delay every request and answer.
 _MAX_THREADS = {CALLS: 8, LOOKS: 4, WORK: 4}

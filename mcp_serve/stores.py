@@ -195,7 +195,7 @@ class ServedStores:
                 self._views[store] = ServedTranscripts(
                     self._transcripts if store is None else [store],
                     index.open,
-                    index.labels,
+                    index.get_labels,
                     is_one_of_several=len(self.names) > 1,
                     redact=self.options.redact,
                     clock=time.time,
@@ -222,7 +222,7 @@ class ServedStores:
         if not self._transcripts:
             return None
         try:
-            store = self._get_index().labels.get_batch(batch).store
+            store = self._get_index().get_labels().get_batch(batch).store
         except SessionError:
             return None
         return store if store in self._transcripts else None

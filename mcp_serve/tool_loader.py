@@ -11,9 +11,8 @@ from mcp.server.mcpserver.tools import Tool
 
 from mcp_serve.arguments import check_plan_alone
 from mcp_serve.error_messages import explain_error
-from mcp_serve.homes import CLIENT_NAME
 from mcp_serve.plain_text import shorten_text, to_plain_line
-from mcp_serve.progress import CallContext
+from mcp_serve.progress import CLIENT_NAME, CallContext
 from mcp_serve.sdk.disconnect import run_while_connected
 from mcp_serve.sdk.tools import make_strict_tool
 from mcp_serve.stores import ServedStores
@@ -42,9 +41,11 @@ def load_tool(served: ServedStores, name: str) -> Tool:
 
 def prepare_first_call(served: ServedStores) -> None:
     """Import what the first call needs, and open the stores by reading; a call reports a fault."""
-    specs = [load_spec(name) for name in _FIRST_TOOLS]
+    first, *others = _FIRST_TOOLS
     with suppress(SessionError):
-        bind_call(specs[0], {"limit": 1}, served)()
+        bind_call(load_spec(first), {"limit": 1}, served)()
+    for name in others:
+        load_spec(name)
 
 
 def _make_runner(spec: ToolSpec, served: ServedStores) -> Any:

@@ -24,11 +24,11 @@ from mcp_serve.served_store import (
 )
 from mcp_serve.transcript_feed import TranscriptFeed
 from session_core import NotFound, SessionError, SessionFilter, Unsupported
-from session_core.ledger import AuditEntry, Batch, LabelChange, Labels
 from session_core.transcripts import Keep, StoreCoverage, TranscriptStore, TranscriptSummary
 from session_core.types import MessageRow, MessageWindow, Page, SearchHit, SessionOrder
 
 if TYPE_CHECKING:
+    from session_core.ledger import AuditEntry, Batch, LabelChange, Labels
     from session_core.state import StoreSearch
 
 INDEXING_S = 1.0
@@ -60,7 +60,7 @@ class ServedTranscripts:
         self,
         names: Sequence[str],
         open_library: Callable[[], TranscriptStore],
-        labels: Labels,
+        get_labels: Callable[[], Labels],
         *,
         is_one_of_several: bool,
         redact: bool,
@@ -74,7 +74,7 @@ class ServedTranscripts:
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
         self.now = clock
         self._open_library = open_library
-        self.labels = labels
+        self._get_labels = get_labels
         # Set once; what is written afterwards is read by the calls.
         self._is_indexed = False
         self.feed = TranscriptFeed(self)
@@ -87,6 +87,11 @@ class ServedTranscripts:
             Denied: the index cannot be written.
         """
         return self._open_library().select_stores(self.names)
+
+    @property
+    def labels(self) -> Labels:
+        """Titles, pins and archive marks of ours, of all stores."""
+        return self._get_labels()
 
     @property
     def keep(self) -> Keep:
@@ -312,10 +317,10 @@ class TranscriptIndex:
     """Opens the transcripts on first use; `watch` lets the kernel report their changes."""
 
     def __init__(self, stores: Sequence[str], *, watch: bool) -> None:
-        self.labels = Labels()
         self._stores = stores
         self._watch = watch
         self._library: TranscriptStore | None = None
+        self._labels: Labels | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._worker: threading.Thread | None = None
@@ -332,6 +337,15 @@ class TranscriptIndex:
                 if self._watch:
                     self._library.start_watch()
             return self._library
+
+    def get_labels(self) -> Labels:
+        """Return what is set on the sessions and stored beside the index."""
+        from session_core.ledger import Labels  # noqa: PLC0415 -- reads do not need it
+
+        with self._lock:
+            if self._labels is None:
+                self._labels = Labels()
+            return self._labels
 
     def index_all(self, report: Callable[[int, int], object] | None) -> None:
         """Index until nothing is left, and keep what is new for a moment.
@@ -356,7 +370,8 @@ class TranscriptIndex:
         if self._worker is not None:
             self._worker.join(_JOIN_S)
         with self._lock:
-            self.labels.close()
+            if self._labels is not None:
+                self._labels.close()
             if self._library is not None:
                 self._library.close()
 

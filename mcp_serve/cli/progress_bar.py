@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mcp_serve.cli.output import clean_text
-from mcp_serve.homes import CLIENT_NAME
+from mcp_serve.progress import CLIENT_NAME
 
 if TYPE_CHECKING:
     from types import FrameType

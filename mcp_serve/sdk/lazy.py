@@ -39,6 +39,9 @@ _LOOK_INTERVAL_S = 0.1
 _TOOL_LIST_TIMEOUT_S = 0.1
 _ANSWER_DELAY_S = 0.005
 
+# A call that came before the preparation would be slowed by it. A call may also wait for events.
+_FIRST_CALL_S = 2.0
+
 
 class Surface(Protocol):
     """The resources, prompts and completions of a server."""
@@ -87,6 +90,7 @@ class LazySurface:
         self._listed = anyio.Event()
         self._lock = anyio.Lock()
         self._has_tools = False
+        self._running_call: anyio.Event | None = None
         self._last_error: str | None = None
         self.server: MCPServer[Any] | None = None
 
@@ -118,6 +122,9 @@ class LazySurface:
             with anyio.move_on_after(_TOOL_LIST_TIMEOUT_S):
                 await self._listed.wait()
             await anyio.sleep(_ANSWER_DELAY_S)
+            if self._running_call is not None:
+                with anyio.move_on_after(_FIRST_CALL_S):
+                    await self._running_call.wait()
             with suppress(Exception):  # a failing task would end the server; a call reports it
                 await load_in_thread(self._prepare)
             await self.ensure_loaded()
@@ -159,9 +166,13 @@ class LazySurface:
         if context.method in _FOLLOW_METHODS and self.surface is not None:
             # Start watching before the answer, so that each later change is published.
             await self._publish_once(self.surface, _list_addresses(context.params or {}))
+        called = anyio.Event()
+        if context.method == "tools/call":
+            self._running_call = called
         try:
             return await call_next(context)
         finally:
+            called.set()
             self._listed.set()
 
     def _get_refusal(self, method: str, params: Mapping[str, Any]) -> str | None:

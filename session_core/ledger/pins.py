@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from session_core.ledger.database import PACKAGE
 from session_core.ledger.memory import open_ledger_database
-from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.state_folder import PINS_FILE, StateFolder
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.types import SessionSummary
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SQL = sql_blocks.load_blocks("pins", PACKAGE)
 
-_PINS_FILE = "pins.db"
 _BUSY_TIMEOUT_S = 5.0
 
 
@@ -81,9 +80,7 @@ class Pins:
 
     def _find_path(self) -> Path | None:
         folder = self._folder.find()
-        path = folder / _PINS_FILE if folder else None
-        is_there = path is not None and (self._folder.is_in_memory or path.exists())
-        return path if is_there else None
+        return folder / PINS_FILE if folder and self._folder.has_pins() else None
 
     def _make_path(self) -> Path:
-        return self._folder.make() / _PINS_FILE
+        return self._folder.make() / PINS_FILE

@@ -36,6 +36,7 @@ from session_core.state.sqlite.opening import HERMES_OWNER, find_owner, get_file
 STATE_FOLDER_NAME = ".mcp-sessions"
 """Name of the folder next to the databases of our own."""
 
+PINS_FILE = "pins.db"
 _BINDING_FILE = "home.json"
 _OBSTRUCTION_ERRNOS = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ELOOP)
 _PRIVATE_MODE = 0o700
@@ -105,6 +106,11 @@ class StateFolder:
             _, bound = self._locate_folder()
             self._found, self._seen = bound.folder if bound else None, identity
         return self._found
+
+    def has_pins(self) -> bool:
+        """Return True if sessions of this home were pinned beside its database."""
+        folder = self.find()
+        return folder is not None and (self.is_in_memory or (folder / PINS_FILE).exists())
 
     def make(self) -> Path:
         """Create the folder, durable and private to its owner, and return it.

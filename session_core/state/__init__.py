@@ -5,7 +5,7 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
-        "merged_search": ("MergedHit", "MergedPosition", "MergedSearch", "StoreSearch"),
+        "merged_search": ("MergedHit", "MergedPosition", "MergedSearch"),
         "protocol": (
             "MetaStorage",
             "RouteStorage",
@@ -14,5 +14,6 @@ __all__, __getattr__, __dir__ = export_names(
             "StateAdmin",
             "StateStorage",
         ),
+        "store_search": ("StoreSearch",),
     },
 )

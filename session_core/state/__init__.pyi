@@ -1,10 +1,10 @@
 from session_core.state.merged_search import MergedHit as MergedHit
 from session_core.state.merged_search import MergedPosition as MergedPosition
 from session_core.state.merged_search import MergedSearch as MergedSearch
-from session_core.state.merged_search import StoreSearch as StoreSearch
 from session_core.state.protocol import MetaStorage as MetaStorage
 from session_core.state.protocol import RouteStorage as RouteStorage
 from session_core.state.protocol import RowStorage as RowStorage
 from session_core.state.protocol import SdkStorage as SdkStorage
 from session_core.state.protocol import StateAdmin as StateAdmin
 from session_core.state.protocol import StateStorage as StateStorage
+from session_core.state.store_search import StoreSearch as StoreSearch

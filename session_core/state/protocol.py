@@ -30,7 +30,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from session_core.state.merged_search import StoreSearch
+from session_core.state.store_search import StoreSearch
 from session_core.types import (
     AppendManyResult,
     AppendResult,

@@ -31,7 +31,6 @@ SPACELESS_CHARS = (
 )
 """Han, kana, Hangul, Thai, Lao, Burmese, Khmer and emoji, as the inside of a character class."""
 
-_SPACELESS_CHAR = re.compile(f"[{SPACELESS_CHARS}]")
 _SPACELESS_RUN = re.compile(f"[{SPACELESS_CHARS}]+")
 _FOLDABLE_CHARS = re.compile(
     "[^\x00-\x7f\u2010\u2012-\u2016\u2018-\u2023\u3000-\u3029\u302e-\u3035\u303b-\u3130\u31a0-\u31ff"
@@ -87,7 +86,7 @@ class _SpacingTable(dict[int, str]):
         inside = (
             char.isalnum()
             or unicodedata.category(char) in _MARK_CATEGORIES
-            or _SPACELESS_CHAR.match(char)
+            or _SPACELESS_RUN.match(char)
         )
         self[code] = spaced = char if inside else " "
         return spaced
@@ -167,7 +166,7 @@ def list_spellings(text: str) -> list[str]:
 
 def has_spaceless(text: str) -> bool:
     """Return True if a character of the text is a word by itself."""
-    return not text.isascii() and _SPACELESS_CHAR.search(text) is not None
+    return not text.isascii() and _SPACELESS_RUN.search(text) is not None
 
 
 def find_spaceless_runs(text: str) -> list[str]:

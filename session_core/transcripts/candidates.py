@@ -13,8 +13,8 @@ from session_core.state.query import Node
 from session_core.state.search_text import TextFinder
 from session_core.transcripts.format import Message
 from session_core.transcripts.index import Index
-from session_core.transcripts.listing import Condition
-from session_core.transcripts.parts import ROLE_MASK, ROLES, cut_line
+from session_core.transcripts.listing import Condition, make_label
+from session_core.transcripts.parts import ROLE_MASK, ROLES
 from session_core.transcripts.texts import Place
 from session_core.transcripts.windows import WindowReader
 from session_core.transcripts.words import build_expression, build_text
@@ -28,7 +28,6 @@ WINDOW = 120
 MOST_LOADED = 1000
 """How many messages with the most words of a question are looked at."""
 
-_LABEL_LENGTH = 80
 _MAX_MARKS = 500
 """Values of one statement."""
 
@@ -267,8 +266,3 @@ def make_hit(candidate: Candidate, snippet: str, score: float) -> SearchHit:
         compacted=candidate.number < candidate.compacted_to,
         score=score,
     )
-
-
-def make_label(preview: str | None) -> str | None:
-    """Return the first prompt as a label of its session."""
-    return None if preview is None else cut_line(preview, _LABEL_LENGTH)

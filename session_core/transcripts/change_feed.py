@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from session_core.state.cursors import decode_cursor, encode_cursor
-from session_core.transcripts.candidates import make_label
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.index_writer import FIRST_ID
-from session_core.transcripts.listing import Condition
+from session_core.transcripts.listing import Condition, make_label
 from session_core.transcripts.parts import ROLE_MASK, ROLES
 from session_core.transcripts.texts import Place
 from session_core.transcripts.windows import WindowReader

@@ -8,7 +8,7 @@ from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.state.validation import parse_folders
-from session_core.transcripts.parts import ROLE_MASK, ROLES
+from session_core.transcripts.parts import ROLE_MASK, ROLES, cut_line
 from session_core.transcripts.types import TranscriptSummary
 from session_core.types import SessionFilter
 
@@ -49,6 +49,8 @@ _UNSUPPORTED = (
     *("min_tool_calls", "max_tool_calls"),
 )
 """Conditions on what transcripts do not have: no session meets them."""
+
+_LABEL_LENGTH = 80
 
 SummaryRow = dict[str, Any]
 
@@ -261,3 +263,8 @@ def summarize(
         pinned=bool(row["pinned"]),
         is_kept=is_kept,
     )
+
+
+def make_label(preview: str | None) -> str | None:
+    """Return the first prompt as a label of its session."""
+    return None if preview is None else cut_line(preview, _LABEL_LENGTH)

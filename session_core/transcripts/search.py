@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from session_core.state import query as queries
 from session_core.state import scoring, search_text
-from session_core.state.merged_search import ALL_TIES, LAST_MS, NO_TIES, RankedMatch
 from session_core.state.query import And, Node, Or, compile_leaf
 from session_core.state.search_text import TextFinder, cut_snippet
+from session_core.state.store_search import ALL_TIES, LAST_MS, NO_TIES, RankedMatch
 from session_core.transcripts.any_words import AnyWordScores, TermPostings, read_postings
 from session_core.transcripts.candidates import (
     COLUMNS,

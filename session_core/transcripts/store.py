@@ -15,18 +15,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from session_core._typing import Self
 from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.state.cursors import decode_cursor, encode_cursor
-from session_core.state.merged_search import MergedPosition, MergedSearch, StoreSearch
 from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
-from session_core.state.query import parse_query
+from session_core.state.store_search import StoreSearch
 from session_core.state.validation import check_limit, check_text
 from session_core.transcripts import label_view, listing
-from session_core.transcripts.candidates import SearchRequest
 from session_core.transcripts.change_feed import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
 from session_core.transcripts.formats import load_formats
@@ -39,7 +37,6 @@ from session_core.transcripts.listing import Condition, SummaryRow
 from session_core.transcripts.places import find_index_folder, list_seen_stores, remember_stores
 from session_core.transcripts.raw_source import RawSource, open_raw_source
 from session_core.transcripts.roots import AnyFormat, find_roots, is_database_format
-from session_core.transcripts.search import TranscriptSearch
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
 from session_core.transcripts.windows import UnreadPart, WindowReader, check_window
 from session_core.types import (
@@ -54,6 +51,9 @@ from session_core.types import (
     SearchUnit,
     SessionFilter,
 )
+
+if TYPE_CHECKING:
+    from session_core.transcripts.candidates import SearchRequest
 
 _REFRESH_S = 0.3
 _GLANCE_S = 0.01
@@ -384,6 +384,8 @@ class TranscriptStore:
 
         The age of a message counts from the time of the first page.
         """
+        from session_core.state.merged_search import MergedPosition, MergedSearch  # noqa: PLC0415 -- lists do not need it
+
         check_limit(limit)
         lists = (list(roles or ()), tool, since, until, order)
         scope = [query, mode, per, session, repr(where), *lists]
@@ -425,6 +427,10 @@ class TranscriptStore:
 
         The age of messages counts from `moment`; those after `newest_ms` are left out.
         """
+        from session_core.state.query import parse_query  # noqa: PLC0415 -- lists do not need it
+        from session_core.transcripts.candidates import SearchRequest  # noqa: PLC0415
+        from session_core.transcripts.search import TranscriptSearch  # noqa: PLC0415
+
         check_text("query", query, needed=True)
         self._refresh(_REFRESH_S)
         conditions = [] if where is None else listing.build_conditions(where, moment)

@@ -34,6 +34,8 @@ async def call(name, **given):
     return await caller.call_tool(load_spec(name), given)
 async def read():
     (first, *_) = (await call("sessions_list"))["sessions"]
+    unused = ("session_core.ledger.types", "session_core.state.sqlite.search.search")
+    assert not {*unused, "session_core.state.merged_search"} & set(sys.modules)
     await call("sessions_read", session=first["id"])
     await call("sessions_search", query="hello")
 anyio.run(read)

@@ -10,7 +10,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.postgres.connection import PostgresConnection
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import admin, usage
-from session_core.state.sqlite.search.ranged import RangedSearches
+from session_core.state.sqlite.search.calls import RangedSearches
 from session_core.types import (
     BlockedIndex,
     Capabilities,

@@ -25,7 +25,7 @@ from session_core.state.sqlite.rows.delete import RowDeleter
 from session_core.state.sqlite.rows.read import RowReader, SessionCopier, check_images
 from session_core.state.sqlite.rows.write import RowWriter, write_images
 from session_core.state.sqlite.sdk import SqliteSdk
-from session_core.state.sqlite.search.search import Search
+from session_core.state.sqlite.search.calls import Search
 from session_core.state.sqlite.session_lists import SqliteLists
 from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
 from session_core.state.sqlite.usage import SqliteUsage

@@ -17,7 +17,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, usage
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.search.ranged import RangedSearches
+from session_core.state.sqlite.search.calls import RangedSearches
 from session_core.state.sqlite.vacuum import SqliteVacuum
 from session_core.types import (
     BlockedIndex,

@@ -17,35 +17,21 @@ from typing import TypeVar
 from session_core import _sqlite3
 from session_core.state import query as queries
 from session_core.state import search_text, sql_blocks
-from session_core.state.merged_search import (
-    ALL_TIES,
-    LAST_MS,
-    NO_TIES,
-    STEPS,
-    RankedMatch,
-    StoreSearch,
-)
+from session_core.state.merged_search import STEPS
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations, SqliteStore
+from session_core.state.sqlite.connections import SqliteStore
 from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
 from session_core.state.sqlite.search import stages as search_stages
 from session_core.state.sqlite.search.blocks import MatchBlock
 from session_core.state.sqlite.search.candidates import CandidateQuery, Match
 from session_core.state.sqlite.search.index_plan import IndexPlan
 from session_core.state.sqlite.search.request import SearchRequest
-from session_core.state.sqlite.search.search import SearchPosition, SearchRun, make_request
+from session_core.state.sqlite.search.search import SearchPosition, SearchRun
 from session_core.state.sqlite.search.stages import SearchStage
+from session_core.state.store_search import ALL_TIES, LAST_MS, NO_TIES, RankedMatch
 from session_core.state.terms import SearchTerm
-from session_core.types import (
-    SearchEdge,
-    SearchHit,
-    SearchMode,
-    SearchOrder,
-    SearchStep,
-    SearchUnit,
-    TermCount,
-)
+from session_core.types import SearchEdge, SearchHit, SearchStep, TermCount
 
 SQL = sql_blocks.load_blocks("search")
 
@@ -56,58 +42,6 @@ _MAX_TITLES = 100
 _CLOCK_SLACK_MS = 1000
 _STEPS: Mapping[str, SearchStep] = {"inside": "substring", "coded": "substring"}
 """The steps of stages that have another name."""
-
-
-class RangedSearches(SqliteOperations):
-    """The search of several stores together."""
-
-    def open_search(
-        self,
-        query: str,
-        *,
-        moment: float,
-        newest_ms: int | None = None,
-        mode: SearchMode = "words",
-        per: SearchUnit = "conversation",
-        session: str | None = None,
-        source: Sequence[str] | None = None,
-        exclude_source: Sequence[str] | None = None,
-        project: str | Sequence[str] | None = None,
-        roles: Sequence[str] | None = None,
-        tool: str | None = None,
-        status: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        order: SearchOrder = "relevance",
-    ) -> StoreSearch:
-        """Return one search for `MergedSearch`, to be used in an open snapshot.
-
-        The age of messages counts from `moment`; those after `newest_ms` are left out.
-
-        Raises:
-            InvalidInput: an argument has an unknown value.
-            NotFound: the session does not exist.
-        """
-        if newest_ms is not None:
-            latest = (newest_ms + 1) / 1000
-            until = latest if until is None else min(until, latest)
-        request = make_request(
-            query,
-            mode=mode,
-            per=per,
-            session=session,
-            source=source,
-            exclude_source=exclude_source,
-            project=project,
-            roles=roles,
-            tool=tool,
-            status=status,
-            since=since,
-            until=until,
-            order=order,
-            moment=moment,
-        )
-        return RangedSearch(self._store, request)
 
 
 class RangedSearch:

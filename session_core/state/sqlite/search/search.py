@@ -8,7 +8,7 @@ are loosened in steps: all words, words as prefixes, any of them ranked by how m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from session_core.state import content, cursors, scoring, search_text, sql_block
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.connections import SqliteStore
 from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
 from session_core.state.sqlite.search import request as search_request
 from session_core.state.sqlite.search import stages as search_stages
@@ -27,14 +27,7 @@ from session_core.state.sqlite.search.candidates import Match, SearchTask
 from session_core.state.sqlite.search.match_conversations import MatchConversations
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.stages import SearchStage
-from session_core.types import (
-    MatchMode,
-    SearchHit,
-    SearchMode,
-    SearchOrder,
-    SearchResult,
-    SearchUnit,
-)
+from session_core.types import MatchMode, SearchHit, SearchResult
 
 SQL = sql_blocks.load_blocks("search")
 
@@ -45,74 +38,6 @@ _REPLY_REACH = 300
 
 _CURSOR_FIELD_TYPES = (str, int, int, int, int)
 _MALFORMED_CURSOR = "malformed cursor; pass next_cursor of the previous page unchanged"
-
-
-class Search(SqliteOperations):
-    """Full-text search."""
-
-    def search(
-        self,
-        query: str,
-        *,
-        mode: SearchMode = "words",
-        per: SearchUnit = "conversation",
-        session: str | None = None,
-        source: Sequence[str] | None = None,
-        exclude_source: Sequence[str] | None = None,
-        project: str | Sequence[str] | None = None,
-        roles: Sequence[str] | None = None,
-        tool: str | None = None,
-        status: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        order: SearchOrder = "relevance",
-        limit: int = 20,
-        cursor: str | None = None,
-        moment: float | None = None,
-    ) -> SearchResult:
-        """Find messages by words, phrases, prefixes, -words, AND, OR, NOT, or by a substring.
-
-        `tool` is the name of a tool that a message calls or answers. Without a status, archived
-        conversations are left out, unless `session` names one. The age of a message counts from
-        `moment`, by default the newest match.
-
-        Raises:
-            InvalidInput: an argument has an unknown value, or the cursor belongs to another search.
-            NotFound: the session does not exist.
-        """
-        validation.check_limit(limit)
-        request = make_request(
-            query,
-            mode=mode,
-            per=per,
-            session=session,
-            source=source,
-            exclude_source=exclude_source,
-            project=project,
-            roles=roles,
-            tool=tool,
-            status=status,
-            since=since,
-            until=until,
-            order=order,
-            moment=moment,
-        )
-        position = None if cursor is None else _decode_cursor(request, cursor)
-        max_hits = min(limit, MAX_HITS)
-
-        def answer(handle: Connection) -> SearchResult:
-            return _run_search(handle, request, position, max_hits)
-
-        def answer_unless_behind(handle: Connection) -> SearchResult | None:
-            return None if fts.is_behind(handle) else answer(handle)
-
-        # A read-only store cannot update the index, so it answers at once.
-        result = self._read(answer if self._store.read_only else answer_unless_behind)
-        # The index is updated in a write transaction, then the search runs again.
-        if result is None:
-            self._store.update_search_index()
-            result = self._read(answer)
-        return result
 
 
 def make_request(query: str, **arguments: Any) -> SearchRequest:
@@ -133,6 +58,33 @@ def make_request(query: str, **arguments: Any) -> SearchRequest:
     request = SearchRequest(text, **arguments)
     request.check()
     return request
+
+
+def search_messages(
+    store: SqliteStore, request: SearchRequest, cursor: str | None, limit: int
+) -> SearchResult:
+    """Return a page of hits; the index is brought up to date first if that is possible.
+
+    Raises:
+        InvalidInput: the cursor belongs to another search.
+        NotFound: the session does not exist.
+    """
+    position = None if cursor is None else _decode_cursor(request, cursor)
+    max_hits = min(limit, MAX_HITS)
+
+    def answer(handle: Connection) -> SearchResult:
+        return _run_search(handle, request, position, max_hits)
+
+    def answer_unless_behind(handle: Connection) -> SearchResult | None:
+        return None if fts.is_behind(handle) else answer(handle)
+
+    # A read-only store cannot update the index, so it answers at once.
+    result = store.read(answer if store.read_only else answer_unless_behind)
+    # The index is updated in a write transaction, then the search runs again.
+    if result is None:
+        store.update_search_index()
+        result = store.read(answer)
+    return result
 
 
 def _run_search(
