@@ -106,7 +106,7 @@ class SkillCatalog:
         return None if skill is None else skill.render_entry()
 
     def list_folder(self, uri: str) -> Sequence[Resource] | None:
-        """Return the files and folders directly in a folder, or None if there is no such folder."""
+        """Return the files and folders directly in a folder, or None if it does not exist."""
         children = self._folders.get(uri)
         return None if children is None else list(children.values())
 

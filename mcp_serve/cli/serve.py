@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _explain_to_person(served: ServedStores) -> None:
-    """Say on standard error what the server waits for, since a client starts it otherwise."""
+    """Print that the server waits for a client: a person has started it, not a client."""
     from mcp_serve.cli.terminal import Terminal  # noqa: PLC0415 -- not for a client
 
     out = Terminal(sys.stderr)

@@ -23,7 +23,7 @@ class SkillSource(Protocol):
         """Return the entry of the skill with this manifest, or None."""
 
     def list_folder(self, uri: str) -> Sequence[Resource] | None:
-        """Return the files and folders directly in a folder, or None if there is no such folder."""
+        """Return the files and folders directly in a folder, or None if it does not exist."""
 
 
 class AppsExtension(Extension):

@@ -1,1 +1,1 @@
-"""Session interfaces of agent SDKs over a home, one module an SDK; none is imported by others."""
+"""Session interfaces of agent SDKs over a home, one module an SDK; no module imports another."""

@@ -1,4 +1,4 @@
-"""What adapters share: the home, worker threads, messages of a text, and removal."""
+"""The common parts of adapters: the home, worker threads, messages of a text, and removal."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def quote_part(text: object) -> str:
     """Return a part of a session id, with characters quoted that separate parts or folders.
 
     Raises:
-        InvalidInput: it is no text, or empty.
+        InvalidInput: it is not text, or empty.
     """
     if not isinstance(text, str) or not text:
         raise InvalidInput(f"names of sessions must be non-empty text, got {text!r:.40}")
@@ -110,7 +110,7 @@ def quote_part(text: object) -> str:
 
 
 def decode_payload(row: MessageRow) -> Any:
-    """Return the payload of a row; None if it has none, or one that is no JSON."""
+    """Return the payload of a row, or None if it is missing or not JSON."""
     payload = row.get("payload_json")
     if payload is None:
         return None

@@ -37,7 +37,7 @@ _MAX_ROWID = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a user has set on a session of another agent; None is what the agent says."""
+    """Values that a user has set on a session of another agent; None keeps the agent's own."""
 
     title: str | None = None
     archived: bool | None = None

@@ -424,7 +424,7 @@ class Maintenance:
     def preview_import(
         self, path: str | os.PathLike[str], *, progress: CountFn | None = None
     ) -> ImportPreview:
-        """Return what an import of a file would add, and what it would leave out and why.
+        """Return the sessions that an import would add or leave out, with the reasons.
 
         `progress` is called with the number of bytes read and their total.
 

@@ -249,7 +249,7 @@ class SessionStore:
 
         Raises:
             InvalidInput: the session id is not safe.
-            NotFound: there is no such session.
+            NotFound: the session does not exist.
         """
         return self.router.switch_session(session_key, target_session_id)
 

@@ -1,4 +1,4 @@
-"""Compute the results of plans: what was removed and ended, and what was skipped or remains."""
+"""Compute the results of plans: the removed and ended members, and those skipped or left."""
 
 from __future__ import annotations
 
