@@ -198,6 +198,7 @@ class Terminal:
     def _print(self, text: Text) -> None:
         """Write a line as it is, without trailing blanks."""
         text.rstrip()
+        # The text is wrapped already, and rich would break a line that the user copies.
         self._console.print(text, soft_wrap=True)
 
 
@@ -222,6 +223,7 @@ def _choose_columns(
         for at, column in enumerate(columns)
         if not column.optional or any(row[at].strip() for row in rows)
     ]
+    # A column that is left out is better than several that are cut to a few letters.
     widths = _measure_columns(columns, kept, rows, 0, least=_COMFORTABLE)
     while _measure_table(widths) > room and any(columns[at].optional for at in widths):
         del widths[max(widths, key=lambda at: columns[at].optional)]

@@ -83,6 +83,7 @@ def list_call_ids(message: Message) -> list[tuple[str, ...]]:
 def list_results(message: Message) -> list[MessageToolResult]:
     """Return the tool results in a message."""
     if message.get("role") in _RESULT_ROLES:
+        # Homes name the tool in `tool_name`, providers in `name`.
         name = message.get("tool_name") or message.get("name")
         return [
             MessageToolResult(

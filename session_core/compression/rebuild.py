@@ -67,6 +67,7 @@ def rebuild_messages(
         return Refusal(
             fault, _FAULT_REASONS[fault].format(mark=summary_message.find_redaction_mark(text))
         )
+    # Providers refuse a call without its results, so a range may not end between them.
     may_cut = ranges.list_cuts(messages)
     if not (may_cut[start] and may_cut[end]):
         return Refusal("split_pair", "the range separates a call from its results; plan it again")
@@ -221,6 +222,7 @@ def _trim_arguments(arguments: Any) -> Any:
         return _truncate_with_count(text, MAX_ARGUMENT_CHARS)
     trimmed = _trim_value(value, _MAX_DEPTH)
     if len(to_json_text(trimmed)) > MAX_ARGUMENT_CHARS:
+        # Many short values can be too long together; a cut text would not be JSON any more.
         trimmed = {"trimmed": _truncate_with_count(text, MAX_ARGUMENT_CHARS // 2)}
     return to_json_text(trimmed) if isinstance(arguments, str) else trimmed
 

@@ -71,6 +71,7 @@ def add_all_kinds(draft: PlanDraft, request: PlanRequest) -> None:
     """Add the members of each kind that a plan of all kinds includes."""
     for kind in kinds.list_requestable("prune"):
         if kind.is_in_all:
+            # Each kind has its own default age, unless the request gives one for all.
             part = PlanRequest(kind.what, "prune", None, request.where, request.older_than_days)
             add_selected(draft, kind, part)
 
@@ -92,6 +93,7 @@ def record_plan(
     if not selected:
         ids = draft.protected.ids
         return PlanPreview("nothing", None, None, 0, (), protected, Bytes(), warnings, ids)
+    # An end changes a row in place and needs neither room nor a writable search index.
     deletes_rows = wanted.verb != "finalize"
     if deletes_rows:  # an index that blocks it is reported before a plan is made
         home.db.rows.check_rows_writable(draft.list_changed_tables())

@@ -103,6 +103,8 @@ class RootCatalog:
         try:
             return self._matches[path]
         except KeyError:
+            # None is an answer too, which `get` could not tell from a file that was not matched
+            # yet.
             self._matches[path] = match = self._compute_match(path)
             return match
 
@@ -113,6 +115,7 @@ class RootCatalog:
         if is_database_format(reader):
             database, session_id = split_rows_path(path)
             is_excluded = self.copies.is_excluded(reader.store, session_id or WHOLE_STORE)
+            # A database whose store was forgotten is not opened at all.
             is_known = reader.match_database(database) and not is_excluded
             return SourceFile("") if is_known else None
         file = cast("FileFormat", reader).match_file(path)
@@ -144,6 +147,7 @@ class RootCatalog:
         if len(files) == len(entries) and not self.due:
             return
         gone = [entry for path, entry in entries.items() if path not in files]
+        # A file below an unreadable folder may still be there, so nothing counts as gone.
         if gone and not self.sweep.unreadable:
             self._find_moved(gone)
 
@@ -151,6 +155,7 @@ class RootCatalog:
         """Recognise files under another name by their inode; the rest no longer exists."""
         added = {due.identity[:2]: path for path, due in self.due.items() if due.is_new}
         for entry in gone:
+            # Device and inode alone: a file that was moved may have grown since.
             path = added.get(entry.identity[:2])
             if path is not None and self._is_same_session(entry.path, path):
                 self.moved.append(entry)
@@ -228,6 +233,7 @@ class Catalog:
     def list_due(self) -> Iterator[Due]:
         """Yield the files with something to read: those that have grown first, then the newest."""
         due = sorted(self.iterate_due(), key=_GET_TIME, reverse=True)
+        # A stable sort. What an agent appends just now is asked for next; history can wait.
         due.sort(key=_IS_GROWN, reverse=True)
         return iter(due)
 

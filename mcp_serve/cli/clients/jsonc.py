@@ -105,6 +105,7 @@ def _insert_member(text: str, node: JsonNode, key: str, new: Any) -> str:
     inner = text[node.start + 1 : close]
     label = json.dumps(key, ensure_ascii=False) + ": "
     last = node.members[-1] if node.members else None
+    # An object that its owner keeps on one line stays there.
     if last is not None and "\n" not in inner:
         comma = "" if _find_comma(text, last.node.end) is not None else ", "
         return text[:close].rstrip() + comma + label + json.dumps(new) + text[close:]
@@ -130,6 +131,7 @@ def _remove_member(text: str, node: JsonNode, member: JsonMember) -> str:
     lead = len(text[: member.start].rstrip())
     comma = _find_comma(text, member.node.end)
     end = member.node.end if comma is None else comma + 1
+    # The last member goes with the comma before it: not every client accepts a trailing one.
     if comma is None and at > 0:
         before = _find_comma(text, members[at - 1].node.end)
         if before is not None:
@@ -245,6 +247,7 @@ class _Scanner:
         if match is None:
             raise self._make_error("expected a value")
         try:
+            # The pattern only finds the end; JSON decides which escapes and numbers are valid.
             value = json.loads(match[0])
         except ValueError as error:
             raise self._make_error("expected a value") from error

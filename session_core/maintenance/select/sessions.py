@@ -185,6 +185,7 @@ def _find_next_session(snapshot: MaintenanceSnapshot, entry: SessionEntry) -> In
     if conversation is None:
         return None
     session = snapshot.conversations.sessions[entry.session_id]
+    # A compressed session goes on in its tip, so the tip is what a policy would end.
     return conversation.tip if session.end_reason == "compression" else session
 
 

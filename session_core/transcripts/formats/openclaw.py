@@ -213,6 +213,7 @@ def _read_windows(query: Query, state: ReaderState, limit: int) -> list[Record]:
     mark = state.setdefault("windows", [-1, ""])
     rows = query(
         f"SELECT {changed}, {', '.join(columns)} FROM session_windows w {join}"  # noqa: S608
+        # Text sorts above all numbers: as a mark it would hide every later session.
         f" WHERE typeof(w.session_id) = 'text' AND typeof({changed}) = 'integer'"
         f" AND ({changed}, w.session_id) > (?, ?) ORDER BY 1, w.session_id LIMIT ?",
         (*mark, limit),
@@ -259,12 +260,14 @@ def _find_current(query: Query, session_key: str | None) -> str | None:
 
 def _identify(session_id: Any, seq: Any, event: Any) -> str:
     """Return what tells an event from another one that a rewrite put in its place."""
+    # A rewrite keeps session and number and gives them to another event.
     checksum = zlib.crc32(str(event).encode("utf-8", "replace"))
     return f"{str(session_id)[:200]} {str(seq)[:20]} {checksum}"
 
 
 def _read_row(seq: Any, session_id: Any, event: Any) -> Record:
     data = event.encode("utf-8", "replace") if isinstance(event, str) else b""
+    # SQLite stores any value in the column, and an offset must fit 64 bits.
     offset = seq * _PLACES if isinstance(seq, int) and 0 <= seq < 2**58 else 0
     record = _read_event(data, offset, 0)
     # A rewritten transcript has its events again, under other row ids.

@@ -276,6 +276,7 @@ class _Changes:
             records.append(read.record)
         add_marks(self._state["marks"], [(row.rowid, row.id) for row in rows])
         unfinished = self._state["open"]
+        # The answer of a killed client never ends, so only the newest are looked at again.
         for message_id in list(unfinished)[: max(0, len(unfinished) - _OPEN_KEPT)]:
             del unfinished[message_id]
         return records
@@ -319,12 +320,14 @@ def _clean_row(row: tuple[Any, ...]) -> _Row:
     texts = [value if isinstance(value, str) else "" for value in (row[1], row[2], *row[6:])]
     rowid, created, updated, rank = numbers
     message_id, session_id, kind, data = texts
+    # Ids go into the state and the index, and a damaged database may have any length.
     message_id, session_id = message_id[:_LONGEST_ID], session_id[:_LONGEST_ID]
     return _Row(rowid, message_id, session_id, created, updated, rank, kind, data)
 
 
 def _make_record(row: _Row, kind: str) -> Record:
     rank = min(row.rank, _PLACES // _PLACES_OF_RANK - 1)
+    # SQLite stores any value in the column, and an offset must fit 64 bits.
     created = row.created if 0 <= row.created < 2**48 else 0
     offset = created * _PLACES + rank * _PLACES_OF_RANK
     return Record(offset, 0, kind, session_id=row.session_id or "unknown")
@@ -335,6 +338,7 @@ def _read_session_row(row: tuple[Any, ...]) -> Record:
     session = dict(zip((*names, "parent", "fork"), row, strict=True))
     facts: SessionFacts = {"archived": session["archived"] is not None}
     title = get_name(session, "title")
+    # The preview tells more than a title that only has the time.
     if title and not _DEFAULT_TITLE.match(title):
         facts["title"], facts["title_rank"] = title, 0
     folder, release = get_name(session, "folder"), get_name(session, "version")

@@ -104,9 +104,11 @@ class RowComparison:
         self, place: tuple[str, str, str], identity: FileIdentity, *, is_anew: bool
     ) -> _Round:
         before = self._load_round(place)
+        # An interrupted round goes on; if the database has changed again, the next one sees that.
         if before.position is not None:
             return before
         is_on, now = self._copies.is_on, time.time()
+        # Once keeping is off, rows that the copy lacks no longer make a difference.
         is_same = (before.identity, before.is_on) == (identity, is_on)
         if is_same or not (is_anew or abs(now - before.begun_at) > _PAUSE_S):
             return before
@@ -136,6 +138,7 @@ class RowComparison:
         for data, _, _ in lines:
             digests += map(compute_digest, cut_chunks(data))
         pieces = self._copies.database.read(SQL["list_pieces"], (copy.id, 0, -1))
+        # Without rows the session has gone, and then its copy stands in for it.
         return bool(digests) and [piece[2] for piece in pieces] != digests
 
     def list_known_rows(self, copy: Copy | None) -> set[bytes] | None:

@@ -121,6 +121,7 @@ class KeptCopies:
         rows = self.database.read(SQL["list_exclusions"])
         self.exclusions = frozenset((store, session_id) for store, session_id, *_ in rows)
         self._is_excluding = self.is_changed = True
+        # A removal leaves no row with a newer change, so after one all copies are loaded again.
         removal = int(self.database.get_setting("removal") or 0)
         if removal != self._removal:
             self._removal, self._change = removal, -1
@@ -172,6 +173,8 @@ class KeptCopies:
                 is_replaced = (
                     other not in self.served_roots
                     and os.path.basename(other) == os.path.basename(root)  # noqa: PTH119 -- strings
+                    # A root that is not served but exists belongs to another configuration, with
+                    # its own files.
                     and not os.path.isdir(other)  # noqa: PTH112 -- strings
                 )
                 if name == store and (other == root or is_replaced):
@@ -221,6 +224,8 @@ class KeptCopies:
             path: copy
             for path, copy in copies.items()
             if copy.kind == "file"
+            # An emptied file counts as deleted; any other change is one of the owner, and is
+            # followed.
             and (path not in files or files[path].size == 0 < copy.identity.size)
             and root.match_file(path) is not None
         }
@@ -245,6 +250,7 @@ class KeptCopies:
         if database not in root.sweep.files:
             return set()
         entry = root.entries.get(database)
+        # Before the end of the database a session that was not met yet is not lost.
         if entry is None or not entry.is_read:
             return None
         present = {row[0] for row in self._index.read(_PRESENT_IDS, (entry.id,))}
@@ -275,6 +281,7 @@ class KeptCopies:
             try:
                 return open_plain_source(path, is_zstd=is_zstd)
             except FileNotFoundError:
+                # Deleted since the last look: the copy is as good as the file was.
                 copy = self._copies.get(path)
                 if copy is None:
                     raise

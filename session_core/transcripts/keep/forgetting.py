@@ -129,6 +129,7 @@ class Forgetting:
         # Before the state, which is then as new as this number or newer.
         clearing = self._database.get_setting("clearing")
         self._copies.load_changes()
+        # A table of words without text cannot drop the words of one session, so all of it goes.
         if self._copies.unfinished == MUST_CLEAR:
             self._indexer.clear()
             self._set_unfinished(MUST_PURGE, clearing)
@@ -150,6 +151,7 @@ class Forgetting:
             raise NotFound(f"plan {handle!r:.40} does not exist, was applied or has expired")
         key, native_ids, expires_at = rows[0]
         target = self._find_target(key)
+        # The user has agreed to these sessions; a subagent that began since is not one of them.
         if target.native_ids != json.loads(native_ids):
             raise _make_changed(target)
         return target, expires_at

@@ -31,6 +31,7 @@ def read_session_rows(
     """
     tables: set[str] = set()
     for selection in reader.row_selections:
+        # The ids first: a page is then found without a scan, and the agent can write in between.
         columns, row_ids = _list_rows(path, selection, session_id)
         if columns and selection.table not in tables:
             tables.add(selection.table)
@@ -81,6 +82,7 @@ def _read_page(
     rows: list[tuple[Any, ...]] = []
     sql = (
         f"SELECT {', '.join(map(_quote, columns))} FROM {selection.table}"  # noqa: S608 -- quoted
+        # SQLite gives freed row ids again, so a row may belong to another session by now.
         f" WHERE rowid = ? AND ({selection.where})"
     )
     with open_read_only(path) as connection:
@@ -102,6 +104,7 @@ def open_rows(lines: Iterable[bytes]) -> Iterator[Query]:
 
     They lie in a temporary database, of which a large one is not held in memory as a whole.
     """
+    # An empty name is a temporary database, which SQLite writes to disk once it is large.
     with closing(_sqlite3.connect("file:", busy_timeout_s=0)) as connection:
         connection.execute("BEGIN")
         columns: dict[str, list[str]] = {}
@@ -156,6 +159,7 @@ def _quote(name: str) -> str:
 
 
 def _encode(record: dict[str, Any]) -> bytes:
+    # Canonical, since copies are compared with their source by the hashes of these bytes.
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=True)
     return text.encode() + b"\n"
 
