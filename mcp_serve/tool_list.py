@@ -37,6 +37,11 @@ def load_spec(name: str) -> ToolSpec:
     return spec
 
 
+def load_specs() -> tuple[ToolSpec, ...]:
+    """Return the specifications of all tools, in the order of the tool list."""
+    return tuple(map(load_spec, TOOL_MODULES))
+
+
 def read_descriptions(*, read_only: bool) -> list[dict[str, Any]]:
     """Return the descriptions of all tools, or of those that change nothing."""
     text = resources.files("mcp_serve").joinpath(FILE_NAME).read_text("utf-8")

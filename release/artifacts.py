@@ -15,7 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import tomlkit
 
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,7 +73,7 @@ def make_manifest(project: Project) -> dict[str, Any]:
                 "env": {"MCP_SESSIONS_HOME": "${user_config.home}"},
             },
         },
-        "tools": [{"name": spec.name, "description": spec.description} for spec in SPECS],
+        "tools": [{"name": spec.name, "description": spec.description} for spec in load_specs()],
         "compatibility": {
             "platforms": ["linux", "darwin", "win32"],
             "runtimes": {"python": project.python},

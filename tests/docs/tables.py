@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from mcp_serve.cli.command_errors import get_exit_code
 from mcp_serve.cli.main import VERBS, build_parser
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 from mcp_serve.tools.spec import ToolSpec
 from session_core import GatewayConfig, SessionDB, SessionResetPolicy, errors
 from session_core.config import _VALID_VALUES
@@ -31,7 +31,7 @@ _COMMON_OPTIONS = {"help", "home", "store", "all_profiles", "json"}
 
 def format_tools() -> str:
     """Return a section for each tool: effect, arguments, answer."""
-    return "\n\n".join(map(_format_tool, SPECS))
+    return "\n\n".join(map(_format_tool, load_specs()))
 
 
 def _format_tool(spec: ToolSpec) -> str:
@@ -127,7 +127,7 @@ def _is_nullable(part: Mapping[str, Any]) -> str:
 def format_shapes() -> str:
     """Return a section for each shape that an answer of a tool holds."""
     known: dict[str, Mapping[str, Any]] = {}
-    for spec in SPECS:
+    for spec in load_specs():
         known |= TypeAdapter(spec.answers).json_schema().get("$defs", {})
     return "\n\n".join(f"### {name}\n\n{_format_keys(known[name])}" for name in sorted(known))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from mcp_serve.cli import command_errors as cli_errors
 from mcp_serve.cli.clients.supported_clients import CLIENTS
 from mcp_serve.cli.main import VERBS
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 from session_core import errors
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def _format_tools() -> str:
                 f"`{spec.name}`{' *' if spec.changes else ''}",
                 extract_first_sentence(spec.description),
             )
-            for spec in SPECS
+            for spec in load_specs()
         ),
     )
 

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 from release.artifacts import read_project
 from tests.node import find_node, install_modules
 from tests.peers import peer_python
@@ -130,7 +130,7 @@ def test_bundle_manifest_passes_validator(released, mcpb, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(manifest.read_text("utf-8"))
     assert said["version"] == SAID.version
-    assert [tool["name"] for tool in said["tools"]] == [spec.name for spec in SPECS]
+    assert [tool["name"] for tool in said["tools"]] == [spec.name for spec in load_specs()]
     manifest.write_text(json.dumps(said | {"server": {"type": "uv"}}))
     assert run_program(*mcpb, "validate", manifest).returncode == 1
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcp_serve import answer_size
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 from tests.security.corpus import make_tool_call
 from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 from tests.wire.conftest import start_raw_process
@@ -97,7 +97,7 @@ async def test_limits_and_answers_are_bounded(client):
     tools = {
         tool.name: tool.input_schema["properties"] for tool in (await client.list_tools()).tools
     }
-    for spec in SPECS:
+    for spec in load_specs():
         limit = tools[spec.name].get("limit")
         assert limit is None or limit["maximum"] <= 500
         for name in tools[spec.name]:

@@ -15,9 +15,9 @@ from mcp.types import INVALID_PARAMS, PromptReference
 from pydantic import TypeAdapter
 
 from mcp_serve import server
-from mcp_serve.registry import SPECS
 from mcp_serve.sdk.tool_schemas import make_input_schema, slim_schema
 from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.tool_list import load_specs
 from tests.security.corpus import LONG, plant_texts
 from tests.security.walk import COMPLETED
 
@@ -108,7 +108,9 @@ def tool_arguments(spec):
     return expected | st.tuples(expected, one).map(lambda both: both[0] | {both[1][0]: both[1][1]})
 
 
-CALLS = st.sampled_from(SPECS).flatmap(lambda spec: st.tuples(st.just(spec), tool_arguments(spec)))
+CALLS = st.sampled_from(load_specs()).flatmap(
+    lambda spec: st.tuples(st.just(spec), tool_arguments(spec))
+)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +153,7 @@ def check_refusal(refused, asked):
 
 VALID = {
     spec.name: jsonschema.Draft202012Validator(slim_schema(TypeAdapter(spec.answers).json_schema()))
-    for spec in SPECS
+    for spec in load_specs()
 }
 """Validators of the tool answers, from the published schemas."""
 
@@ -170,7 +172,7 @@ async def test_random_arguments_get_answer_or_error(client, asked):
 
 
 @pytest.mark.requirement("security:arguments")
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", load_specs(), ids=lambda spec: spec.name)
 async def test_odd_values_are_answered(client, spec):
     valid = VALID[spec.name]
     for name in spec.arguments.model_fields:

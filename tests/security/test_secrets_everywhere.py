@@ -15,7 +15,7 @@ import pytest
 from mcp_serve import prompts
 from mcp_serve.cli.main import VERBS
 from mcp_serve.completions import _COMPLETERS
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 from session_core import SessionDB
 from tests.cli.fork_server import build_environment
 from tests.security.corpus import LONG, plant_texts
@@ -132,7 +132,7 @@ async def test_no_tool_shows_a_disguised_secret(tmp_path, number, parts):
     secret = list_windows(drawn)
     text = await walk_home(tmp_path, ("auto", "legacy")[number % 2], texts)
     names = {where for where, _ in text}
-    assert names >= {spec.name for spec in SPECS}
+    assert names >= {spec.name for spec in load_specs()}
     assert names >= {f"prompt {prompt.name}" for prompt in prompts.PROMPTS}
     assert names >= {f"completion {argument}" for argument in _COMPLETERS}
     assert unread_resources(text) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.registry import SPECS
 from mcp_serve.sdk.tool_schemas import make_input_schema
+from mcp_serve.tool_list import load_specs
 from tests.homes import connect
 
 pytestmark = pytest.mark.anyio
@@ -79,14 +79,14 @@ def make_payload_call(spec, name, payload):
 
 @pytest.mark.requirement("security:sql")
 def test_payloads_reach_lists_of_sessions():
-    reached = {(spec.name, name) for spec in SPECS for name in list_text_arguments(spec)}
+    reached = {(spec.name, name) for spec in load_specs() for name in list_text_arguments(spec)}
     for tool in ("sessions_edit", "sessions_finalize", "sessions_prune"):
         assert (tool, "sessions") in reached
     assert ("sessions_prune", "keep") in reached
 
 
 def test_no_argument_takes_sql():
-    names = {name for spec in SPECS for name in spec.arguments.model_fields}
+    names = {name for spec in load_specs() for name in spec.arguments.model_fields}
     assert not names & {"sql", "where", "statement", "filter", "expression", "table", "column"}
 
 
@@ -94,7 +94,7 @@ def test_no_argument_takes_sql():
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 async def test_payload_arguments_change_nothing(db, home_path, client, payload):
     before = dump_database(home_path)
-    for spec in SPECS:
+    for spec in load_specs():
         for name in list_text_arguments(spec):
             sent = make_payload_call(spec, name, payload)
             if sent is None:
@@ -144,7 +144,7 @@ async def test_stored_payload_is_returned_unchanged(db, call, payload):
 async def test_read_only_server_cannot_write(db, home_path, client, call):
     await call("sessions_list")
     before = dump_database(home_path)
-    for spec in SPECS:
+    for spec in load_specs():
         await _call_with_payload(client, spec)
     assert dump_database(home_path) == before
 

@@ -11,8 +11,8 @@ from mcp import Client
 from mcp_serve import server
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.prompts import PROMPTS
-from mcp_serve.registry import SPECS
 from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.tool_list import load_specs
 from tests.security.corpus import CANARY, INJECTIONS, QUOTED
 from tests.security.walk import iterate_strings, walk_home
 
@@ -46,7 +46,7 @@ async def _said(mode, tmp_path_factory):
 @pytest.mark.requirement("security:injection")
 async def test_walk_covers_every_path(walk_results):
     places = {where for where, _ in walk_results}
-    assert {spec.name for spec in SPECS} <= places
+    assert {spec.name for spec in load_specs()} <= places
     assert {"resource session", "resource route", "resource sessions", "resources/list"} <= places
     assert {f"prompt {prompt.name}" for prompt in PROMPTS} <= places
     assert "resource skill" in places

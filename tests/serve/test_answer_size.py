@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from mcp_serve import answer_size, server
-from mcp_serve.registry import SPECS
 from mcp_serve.sdk.tool_schemas import make_input_schema
 from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.tool_list import load_specs
 from mcp_serve.tools.read import PageBuilder, ReadArguments
 from session_core import SessionDB
 
@@ -130,7 +130,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 @st.composite
 def tool_requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """Return a tool and arguments for it."""
-    spec = draw(st.sampled_from([spec for spec in SPECS if spec.name != "sessions_edit"]))
+    spec = draw(st.sampled_from([spec for spec in load_specs() if spec.name != "sessions_edit"]))
     names = sorted(VALUES.keys() & spec.arguments.model_fields.keys())
     chosen = draw(st.lists(st.sampled_from([*names, "limit"]), unique=True, max_size=5))
     expected = {*chosen, *spec.arguments.required, *({"timeout_s"} & {*names})}

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_serve.error_messages import explain_error
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +168,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.requirement("serving:surface")
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", load_specs(), ids=lambda spec: spec.name)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_arbitrary_arguments_are_validated_or_explained(spec, data):

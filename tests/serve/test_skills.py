@@ -15,14 +15,14 @@ from mcp.types import Request
 from pydantic import TypeAdapter
 
 from mcp_serve import skills
-from mcp_serve.registry import SPECS
+from mcp_serve.tool_list import load_specs
 
 pytestmark = pytest.mark.anyio
 
 FOLDER = Path(skills.__file__).parent / "plugin" / "skills"
 TEXTS = sorted(FOLDER.rglob("*.md"))
-CALLS = {spec.name: set(spec.arguments.model_fields) for spec in SPECS}
-KEYS = {name for spec in SPECS for name in spec.answers.__annotations__} | {
+CALLS = {spec.name: set(spec.arguments.model_fields) for spec in load_specs()}
+KEYS = {name for spec in load_specs() for name in spec.answers.__annotations__} | {
     *("free_in_file", "returned_to_disk", "session_id", "message_id", "resume"),
 }
 """The names of answers that a text may mention by themselves."""

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from mcp_serve.registry import SPECS
 from mcp_serve.stores import ServedStores, ServerOptions
 from mcp_serve.tool_dispatcher import bind_call
+from mcp_serve.tool_list import load_specs
 
 APPEND = """
 import sys
@@ -35,7 +35,7 @@ def test_answer_shows_one_moment(db, home_path, monkeypatch):
         return summary
 
     monkeypatch.setattr(home.db, "summarize_session", summarize_then_append)
-    (spec,) = (spec for spec in SPECS if spec.name == "sessions_read")
+    (spec,) = (spec for spec in load_specs() if spec.name == "sessions_read")
     arguments = dict(spec.arguments.read({"session": "s1"}))
     read = bind_call(spec, arguments, served)
     for count, title in ((3, None), (4, "Later")):

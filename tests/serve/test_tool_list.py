@@ -9,10 +9,9 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.registry import SPECS
 from mcp_serve.sdk.tool_schemas import describe_tool
 from mcp_serve.stores import ServedStores, ServerOptions
-from mcp_serve.tool_list import read_descriptions
+from mcp_serve.tool_list import load_specs, read_descriptions
 
 pytestmark = pytest.mark.anyio
 
@@ -34,12 +33,12 @@ anyio.run(list_tools)
 async def test_listed_tools_equal_specifications(client: Client):
     listed = (await client.list_tools()).tools
     shown = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed]
-    assert shown == [describe_tool(spec) for spec in SPECS]
+    assert shown == [describe_tool(spec) for spec in load_specs()]
 
 
 def test_read_only_list_omits_changes():
     names = [tool["name"] for tool in read_descriptions(read_only=True)]
-    assert names == [spec.name for spec in SPECS if not spec.changes]
+    assert names == [spec.name for spec in load_specs() if not spec.changes]
 
 
 @pytest.mark.requirement("wire:start")
