@@ -18,12 +18,11 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from mcp_serve.cli import plan_output, transcript_summary
+from mcp_serve.cli import plan_output, sample_home, transcript_summary
 from mcp_serve.cli.command_errors import DONE
-from mcp_serve.cli.demo_home import sample
-from mcp_serve.cli.demo_home.sample import SampleHome, create_sample_home
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import print_error
+from mcp_serve.cli.sample_home import SampleHome, create_sample_home
 from mcp_serve.cli.terminal import Terminal, format_age, format_bytes, format_milliseconds
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.stores import ServedStores, ServerOptions
@@ -221,7 +220,7 @@ class Tour:
     async def _read_session(self) -> None:
         self._out.write_heading("What was said in the long one?")
         answer = await self._call_tool(
-            "sessions_read", session=sample.LONG_SESSION_ID, limit=_PAGE_SIZE
+            "sessions_read", session=sample_home.LONG_SESSION_ID, limit=_PAGE_SIZE
         )
         messages = answer["messages"]
         self._out.write_truncated(

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.cli.command_user import CommandUser, PseudoTerminal
 from tests.cli.fork_server import build_environment
@@ -70,9 +70,9 @@ def _sample_home(tmp_path_factory):
     """A home with made-up conversations, two routes and a store."""
     home = tmp_path_factory.mktemp("home")
     (home / "profiles" / "work").mkdir(parents=True)
-    clock = sample.SampleClock()
+    clock = sample_home.SampleClock()
     with SessionDB(home / "state.db", clock=clock) as db:
-        sample.build_home(db, clock)
+        sample_home.build_home(db, clock)
         with SessionStore(home / "sessions", db=db) as store:
             for chat in ("1", "2"):
                 store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat))

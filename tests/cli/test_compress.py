@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from session_core import SessionDB
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, list_live_ids
 
@@ -81,9 +81,11 @@ def test_compress_help_states_default_tail(run):
 
 
 def test_demo_session_is_worth_compressing(script, tmp_path):
-    clock = sample.SampleClock()
+    clock = sample_home.SampleClock()
     with SessionDB(tmp_path / "demo" / "state.db", clock=clock) as db:
-        sample.build_home(db, clock)
-    done = script("--home", str(tmp_path / "demo"), "compress", sample.LONG_SESSION_ID, "--yes")
+        sample_home.build_home(db, clock)
+    done = script(
+        "--home", str(tmp_path / "demo"), "compress", sample_home.LONG_SESSION_ID, "--yes"
+    )
     assert (done.code, done.err) == (0, "")
     assert "% less" in done.out

@@ -15,8 +15,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from mcp_serve.cli import sample_home
 from mcp_serve.cli.demo import FILE_WIDTH
-from mcp_serve.cli.demo_home import sample
 from mcp_serve.cli.terminal import format_elapsed, format_remaining
 from tests.cli.command_user import (
     COMMAND,
@@ -84,7 +84,7 @@ def test_demo_runs_full_tour_and_cleans_up(
     said, folder = shown
     for call in (
         'sessions_list {"limit": 6}',
-        f'sessions_read {{"session": "{sample.LONG_SESSION_ID}", "limit": 50}}',
+        f'sessions_read {{"session": "{sample_home.LONG_SESSION_ID}", "limit": 50}}',
         'sessions_search {"query": "pager"}',
         "sessions_stats {}",
         'sessions_prune {"what": "all"}',

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from session_core import Ledger, SessionDB, StateFolder
 from tests.cli.command_user import (
     COMMAND,
@@ -41,10 +41,10 @@ NO_TOKEN = {"MCP_SESSIONS_TOKEN": "short"}
 def build_damaged_home(home):
     """Make a home with all the damage of the sample."""
     home.mkdir(parents=True)
-    clock = sample.SampleClock()
+    clock = sample_home.SampleClock()
     with SessionDB(home / "state.db", clock=clock) as db:
-        sample.build_home(db, clock)
-        sample.add_routes(home, db, clock)
+        sample_home.build_home(db, clock)
+        sample_home.add_routes(home, db, clock)
     return home
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from session_core import SessionDB
 from tests.cli.command_user import CommandUser
 from tests.maintenance.transfer_homes import differences, rows
@@ -16,9 +16,9 @@ from tests.maintenance.transfer_homes import differences, rows
 def _home(tmp_path_factory):
     """A home with a lineage, archived and compressed sessions."""
     home = tmp_path_factory.mktemp("home")
-    clock = sample.SampleClock()
+    clock = sample_home.SampleClock()
     with SessionDB(home / "state.db", clock=clock) as db:
-        sample.build_home(db, clock)
+        sample_home.build_home(db, clock)
         db.append_message("root", "user", "the first part", create={"source": "cron"})
         db.archive_and_compact("root", [{"role": "user", "content": "a summary"}])
         db.end_session("root", "compression")
@@ -56,13 +56,13 @@ def test_exported_sessions_import_equal(person, home):
 @pytest.mark.requirement("reports:carrying")
 def test_export_without_filter_takes_every_session(person):
     everything = export_sessions(person)
-    assert {"root", "tip", "kept", sample.LONG_SESSION_ID} <= set(everything)
+    assert {"root", "tip", "kept", sample_home.LONG_SESSION_ID} <= set(everything)
     assert export_sessions(person, "tip") == ["root", "tip"]
     assert export_sessions(person, "--source", "cron") == ["kept", "root", "tip"]
     assert export_sessions(person, "--source", "cron", "--status", "archived") == ["kept"]
     assert export_sessions(person, "tip", "kept", "--source", "telegram") == []
     assert export_sessions(person, "--title", "Schema change", "--min-messages", "9") == [
-        sample.LONG_SESSION_ID
+        sample_home.LONG_SESSION_ID
     ]
     assert export_sessions(person, "--older-than", "9000") == []
 

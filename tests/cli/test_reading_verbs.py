@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from mcp_serve.cli.search import build_pattern
 from tests.cli.command_user import STYLE, find_wide_lines, strip_style
 
 VERBS = [
     ("list",),
     ("search", "orders", "schema"),
-    ("show", sample.LONG_SESSION_ID, "--limit", "6"),
+    ("show", sample_home.LONG_SESSION_ID, "--limit", "6"),
     ("routes",),
 ]
 
@@ -46,7 +46,7 @@ def test_json_has_tool_keys(reader):
     assert set(json.loads(reader.run("list", "--json").out)) == {"sessions", "next_cursor"}
     found = json.loads(reader.run("search", "orders", "--json").out)
     assert set(found) == {"hits", "matched", "searched_back_to", "next_cursor"}
-    shown = json.loads(reader.run("show", sample.LONG_SESSION_ID, "--json").out)
+    shown = json.loads(reader.run("show", sample_home.LONG_SESSION_ID, "--json").out)
     assert {"session", "messages", "next_cursor"} <= set(shown)
     assert set(json.loads(reader.run("--json", "routes").out)) == {"routes", "next_cursor"}
 

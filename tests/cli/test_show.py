@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from tests.cli.command_user import strip_style
 
 
@@ -16,14 +16,16 @@ def test_stored_text_sends_no_terminal_escapes(screen):
 
 
 def test_limit_above_page_size_collects_pages(reader):
-    shown = json.loads(reader.run("show", sample.LONG_SESSION_ID, "--limit", "150", "--json").out)
+    shown = json.loads(
+        reader.run("show", sample_home.LONG_SESSION_ID, "--limit", "150", "--json").out
+    )
     ids = [message["id"] for message in shown["messages"]]
     assert len(ids) == 150
     assert ids == sorted(set(ids))
 
 
 def test_show_finds_session_by_prefix_or_title(reader):
-    for name in (sample.LONG_SESSION_ID[:-2], "Schema change for orders"):
+    for name in (sample_home.LONG_SESSION_ID[:-2], "Schema change for orders"):
         assert "Schema change for orders" in reader.run("show", name).out
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from mcp_serve.cli.report import charts
 from mcp_serve.tools.stats import SPEC
 from session_core import SessionDB
@@ -107,10 +107,10 @@ def test_finding_shows_fixing_command_line(person):
 
 def test_single_finding_uses_singular(forks, tmp_path):
     one = CommandUser(forks, tmp_path, tmp_path / "one")
-    clock = sample.SampleClock()
+    clock = sample_home.SampleClock()
     with SessionDB(one.home / "state.db", clock=clock) as db:
-        sample.build_home(db, clock)
-        sample.add_routes(one.home, db, clock)
+        sample_home.build_home(db, clock)
+        sample_home.add_routes(one.home, db, clock)
     for seen in (one.run("stats").out, one.run("stats", "--html", "-").out):
         assert "1 route to a missing session" in seen
         assert "3 empty sessions" in seen

@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli import sample_home
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
@@ -23,9 +23,9 @@ LONG_TALK = 260
 def _make_sample_home(tmp_path_factory) -> Path:
     """The sample home of the demo, with a chat."""
     path: Path = tmp_path_factory.mktemp("months")
-    clock = sample.SampleClock()
+    clock = sample_home.SampleClock()
     with SessionDB(path / "state.db", clock=clock) as db:
-        sample.build_home(db, clock)
+        sample_home.build_home(db, clock)
         _add_long_conversation(db)
     return path
 

@@ -1,1 +1,0 @@
-"""The sample home of `demo` and the tour through it."""
