@@ -57,7 +57,7 @@ import json, os, signal, socket, sys
 verb = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 verb.connect({address!r})
 job = {{"arguments": sys.argv[1:], "env": {{**os.environ}}, "folder": os.getcwd()}}
-job |= {{"terminal": False, "script": None}}
+job |= {{"terminal": False, "script": None, "teardown": False}}
 socket.send_fds(verb, [json.dumps(job).encode()], [0, 1, 2])
 for inherited in 0, 1, 2:
     os.close(inherited)
@@ -146,10 +146,14 @@ class ForkServer:
         *,
         terminal: bool = False,
         script: str | None = None,
+        teardown: bool = False,
     ) -> VerbProcess:
-        """Start a verb or a script; a terminal of its streams becomes its controlling terminal."""
+        """Start a verb or a script; a terminal of its streams becomes its controlling terminal.
+
+        With `teardown` it exits as Python does, in all the steps.
+        """
         job = {"arguments": [*arguments], "env": {**env}, "folder": str(folder)}
-        job |= {"terminal": terminal, "script": script}
+        job |= {"terminal": terminal, "script": script, "teardown": teardown}
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.connect(self._address)
         socket.send_fds(connection, [json.dumps(job).encode()], [*streams])
@@ -311,13 +315,15 @@ def _run_server() -> NoReturn:
         code = error.code or 0
     except BaseException:  # noqa: BLE001 -- as Python tells what nobody has caught
         traceback.print_exc()
+    if job["teardown"]:
+        sys.exit(code)
     _exit_process(code)
 
 
 def _run_job(job: Mapping[str, Any]) -> int:
     """Run the verb or the script of a job, and return its exit code."""
     main = import_module("mcp_serve.cli.main")
-    if job.get("script") is None:
+    if job["script"] is None:
         sys.argv = [main.__file__, *job["arguments"]]
         return int(main.main())
     sys.argv = ["-c", *job["arguments"]]

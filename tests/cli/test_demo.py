@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -27,6 +25,7 @@ from tests.cli.command_user import (
     find_wide_lines,
     strip_style,
 )
+from tests.cli.fork_server import build_environment
 from tests.thorough import mark_thorough
 
 
@@ -38,30 +37,23 @@ def _mine(tmp_path):
     return path
 
 
-def build_environment(folder):
+def make_environment(folder):
     """Return an environment with this home directory and temporary folder."""
-    given = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"}
-    return given | {"PATH": os.environ["PATH"]}
+    return build_environment(folder) | {"TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"}
 
 
 @pytest.fixture(name="env")
 def _env(mine):
-    return build_environment(mine)
+    return make_environment(mine)
 
 
 @pytest.fixture(name="shown", scope="module")
-def _shown(tmp_path_factory):
+def _shown(forks, tmp_path_factory):
     """The output of the demo in a pipe and its folder, shared by several tests."""
     folder = tmp_path_factory.mktemp("person")
-    done = subprocess.run(
-        [*COMMAND, "demo"],
-        env=build_environment(folder),
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    assert done.stderr == ""
-    return done.stdout, folder
+    done = forks.run(["demo"], make_environment(folder), folder)
+    assert (done.code, done.err) == (0, "")
+    return done.out, folder
 
 
 @pytest.fixture(name="run")

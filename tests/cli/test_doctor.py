@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -24,6 +23,7 @@ from tests.cli.command_user import (
     find_wide_lines,
     strip_style,
 )
+from tests.cli.fork_server import build_environment
 from tests.cli.homes import build_home
 from tests.homes import make_hermes_database
 
@@ -34,7 +34,6 @@ CLIENT_FILES = {
     "copilot": ".copilot/mcp-config.json",
     "claude-code": ".claude.json",
 }
-SERVE_ARGUMENTS = [*COMMAND, "serve"]
 NO_TOKEN = {"MCP_SESSIONS_TOKEN": "short"}
 
 
@@ -62,12 +61,14 @@ def _user(tmp_path):
 
 @pytest.fixture(name="env")
 def _env(user):
-    return {
-        "HOME": str(user),
-        "PATH": os.environ["PATH"],
-        "PYTHONIOENCODING": "utf-8",
-        "MCP_SESSIONS_STATE": str(user / "state"),
-    }
+    ours = {"PYTHONIOENCODING": "utf-8", "MCP_SESSIONS_STATE": str(user / "state")}
+    return build_environment(user) | ours
+
+
+@pytest.fixture(name="serve")
+def _serve(forks):
+    """The command line of a server."""
+    return [str(forks.command), "serve"]
 
 
 @pytest.fixture(name="run")
@@ -172,8 +173,8 @@ def test_findings_name_fixing_command(look_in, sick):
 
 @pytest.mark.thorough  # a client waits 10 seconds for an answer
 @pytest.mark.requirement("terminal:handshake")
-def test_handshake_failures_are_distinguished(look, sick, user):
-    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS, "--home", str(sick))
+def test_handshake_failures_are_distinguished(look, serve, sick, user):
+    write_client_configuration(user, "cursor", *serve, "--home", str(sick))
     write_client_configuration(user, "gemini", *write_program(user, "hangs", "sleep 987"))
     write_client_configuration(
         user, "qwen", *write_program(user, "loud", "echo welcome to my shell; exec cat")
@@ -225,7 +226,8 @@ def test_hanging_server_is_killed(look, user):
 )
 def test_wrong_program_is_reported_in_a_line(look, user, text, says):
     write_client_configuration(user, "cursor", *write_program(user, "odd", text))
-    code, found = look("--timeout", "2")
+    # Only what never ends its errors is waited for; nothing else depends on the time.
+    code, found = look("--timeout", "2" if text == "yes >&2" else "60")
     assert code == 1
     assert says in found["handshake"][0]["says"]
     assert "\n" not in found["handshake"][0]["says"]
@@ -242,14 +244,14 @@ def test_interrupted_doctor_leaves_no_process(screen, user):
 
 
 @pytest.mark.requirement("terminal:handshake")
-def test_client_with_different_home_is_warned(look, sick, user):
-    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS)
+def test_client_with_different_home_is_warned(look, serve, sick, user):
+    write_client_configuration(user, "cursor", *serve)
     _, found = look(MCP_SESSIONS_HOME=str(sick))
     (shaken,) = found["handshake"]
     assert shaken["state"] == "warning"
     assert shaken["next"] == f"mcp-sessions install cursor --home {sick}"
     other = build_home(user / "other", ghosts=0)
-    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS, "--home", str(other))
+    write_client_configuration(user, "cursor", *serve, "--home", str(other))
     _, found = look(MCP_SESSIONS_HOME=str(sick))
     assert found["handshake"][0]["state"] == "warning"
     assert "its entry names that home" in found["handshake"][0]["says"]
@@ -266,8 +268,8 @@ def test_absent_clients_share_a_line(look_in, user):
 
 
 def test_shared_client_command_is_started_once(look, user):
-    write_client_configuration(user, "cursor", *SERVE_ARGUMENTS)
-    write_client_configuration(user, "qwen", *SERVE_ARGUMENTS)
+    for name in ("cursor", "qwen"):
+        write_client_configuration(user, name, *COMMAND, "serve")
     _, found = look()
     (shaken,) = found["handshake"]
     assert shaken["clients"] == ["cursor", "qwen"]

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -22,21 +24,22 @@ def _person(forks, tmp_path):
 
 @pytest.fixture(name="unread")
 def _unread(person):
-    """Run a verb whose output pipe is closed."""
+    """Run a verb one of whose output pipes is closed; return its code and its other output."""
 
-    def run(*verb):
+    def run(*verb, closed=1):
         reader, writer = os.pipe()
         os.close(reader)
-        with os.fdopen(writer) as out:
-            return subprocess.run(
-                [*COMMAND, *verb],
-                env=person.env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                check=False,
-            )
+        with (
+            Path(os.devnull).open() as stdin,
+            os.fdopen(writer) as pipe,
+            tempfile.TemporaryFile() as other,
+        ):
+            outputs = [pipe, other] if closed == 1 else [other, pipe]
+            streams = [each.fileno() for each in (stdin, *outputs)]
+            started = person.forks.start(verb, person.env, person.folder, streams, teardown=True)
+            code = started.wait()
+            other.seek(0)
+            return code, other.read().decode()
 
     return run
 
@@ -44,14 +47,12 @@ def _unread(person):
 @pytest.mark.requirement("verbs:streams")
 @pytest.mark.parametrize("verb", [("list",), ("list", "--json"), ("stats",), ("export",)], ids=str)
 def test_closed_reader_causes_no_failure(unread, verb):
-    done = unread(*verb)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert unread(*verb) == (0, "")
 
 
 @pytest.mark.requirement("verbs:streams")
 def test_unseen_change_is_not_reported_done(unread, person):
-    done = unread("edit", FRESH_SESSION_ID, "--title", "Unseen", "--yes")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert unread("edit", FRESH_SESSION_ID, "--title", "Unseen", "--yes") == (1, "")
     with SessionDB(person.home / "state.db", read_only=True) as db:
         assert db.summarize_session(FRESH_SESSION_ID).title != "Unseen"
 
@@ -96,25 +97,14 @@ TRACES = ("Traceback", "Exception ignored", "Error in")
 
 @pytest.mark.parametrize("verb", SHARED_VERBS, ids=" ".join)
 def test_verb_without_reader_prints_no_trace(unread, verb):
-    done = unread(*verb)
-    assert not any(trace in done.stderr for trace in TRACES), done.stderr
+    _, errors = unread(*verb)
+    assert not any(trace in errors for trace in TRACES), errors
 
 
 @pytest.mark.parametrize("verb", SHARED_VERBS, ids=" ".join)
-def test_verb_with_unread_errors_prints_no_trace(person, verb):
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer) as err:
-        done = subprocess.run(
-            [*COMMAND, *verb],
-            env=person.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=err,
-            encoding="utf-8",
-            check=False,
-        )
-    assert not any(trace in done.stdout for trace in TRACES), done.stdout
+def test_verb_with_unread_errors_prints_no_trace(unread, verb):
+    _, said = unread(*verb, closed=2)
+    assert not any(trace in said for trace in TRACES), said
 
 
 INTERRUPTED_AT_EXIT = """
