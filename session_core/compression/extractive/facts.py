@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from session_core.compression.extractive import identifiers, patterns, tokenize
@@ -30,6 +31,10 @@ _LINE_BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """What ends a line for some: within an item of a summary it would begin a heading."""
 
 MAX_PIECE_CHARS = 2000
+_MAX_KEPT_CHARS = 2000
+_MAX_KEPT_TEXTS = 4096
+"""The facts of so many texts up to that length are kept."""
+
 _MIN_LINE_CHARS = 3
 _MAX_SENTENCE_CHARS = 500
 _MAX_LEADING_CHARS = 80
@@ -52,6 +57,12 @@ class Fact(NamedTuple):
 
 def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
     """Return the facts of a text by position; `prose` ends an error with its sentence."""
+    # A compression reads its range again to measure what the summary keeps.
+    find = _find_kept if len(text) <= _MAX_KEPT_CHARS else _find_in_text
+    return list(find(text, prose))
+
+
+def _find_in_text(text: str, prose: bool) -> list[Fact]:
     found: list[Fact] = []
     shell = fenced = False
     led: FactKind | None = None
@@ -68,6 +79,9 @@ def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
         found += inside
     found.sort(key=lambda fact: (fact.position, -len(fact.text)))
     return found
+
+
+_find_kept = lru_cache(maxsize=_MAX_KEPT_TEXTS)(_find_in_text)
 
 
 def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
