@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,9 @@ from mcp_serve.cli.output import print_error
 from session_core import InvalidInput
 
 MAX_INTEGER = 2**53
+
+_EXCLUDED_WORD = re.compile(r"-(?![a-z]\d+$)[^-\s].")
+"""A dash and two characters or more, but not a short option with a number."""
 
 
 def make_integer_parser(least: int = 0, most: int = MAX_INTEGER) -> Callable[[str], int]:
@@ -125,6 +129,9 @@ class CommandParser(argparse.ArgumentParser):
     Abbreviated options are refused, and repeated ones unless they collect values.
     """
 
+    takes_query = False
+    """Whether the arguments are words of a query, which exclude a word by one dash before it."""
+
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **more})
         self._positionals.title = "arguments"
@@ -137,12 +144,31 @@ class CommandParser(argparse.ArgumentParser):
         namespace: argparse.Namespace | None = None,
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the arguments, or exit with a usage error of this parser if one is unknown."""
+        if self.takes_query:
+            args = self._move_words(sys.argv[1:] if args is None else args)
         # The parser of a verb reports its own unknown options; argparse leaves that to the main
         # parser, which knows neither the usage nor the options of the verb.
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._explain_unknown(unknown))
         return options, unknown
+
+    def _move_words(self, words: Sequence[str]) -> list[str]:
+        """Return the arguments with all words of the query last, where a dash begins no option.
+
+        Otherwise `-secret` would be the option `-s` with the value `ecret`. So a short option has
+        its value in the next argument, except for a number.
+        """
+        names = {name for each in self._actions if each.nargs != 0 for name in each.option_strings}
+        options, query = list[str](), list[str]()
+        for number, word in enumerate(words):
+            if word == "--":
+                query += words[number + 1 :]
+                break
+            is_value = number > 0 and words[number - 1] in names
+            is_option = word.startswith("-") and not _EXCLUDED_WORD.match(word)
+            (options if is_value or is_option else query).append(word)
+        return [*options, "--", *query]
 
     def _explain_unknown(self, words: Sequence[str]) -> str:
         """Return the error about words that no option and no argument takes."""

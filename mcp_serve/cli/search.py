@@ -9,7 +9,12 @@ from functools import partial
 from typing import get_args
 
 from mcp_serve import arguments as given_as
-from mcp_serve.cli.argument_parser import parse_project, parse_text, parse_time_option
+from mcp_serve.cli.argument_parser import (
+    CommandParser,
+    parse_project,
+    parse_text,
+    parse_time_option,
+)
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import Terminal, format_age, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
@@ -21,6 +26,7 @@ EXAMPLES = """\
 examples:
   mcp-sessions search what did we decide about the schema
   mcp-sessions search '"connection pool" OR timeout' --since 30d
+  mcp-sessions search timeout -proxy --source cli
   mcp-sessions search flush_batch --every --project ~/shop
 """
 
@@ -45,14 +51,15 @@ class SearchCommandArguments(search.SearchArguments):
 _SPEC = replace(search.SPEC, arguments=SearchCommandArguments)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Add the arguments of this verb."""
+    parser.takes_query = True
     parser.add_argument(
         "query",
         nargs="*",
         type=_parse_word,
         metavar="WORD",
-        help='words, "a phrase", prefix*, OR, NOT; after -- also -word to exclude',
+        help='words, "a phrase", prefix*, OR, NOT, -word to exclude',
     )
     parser.add_argument("--session", metavar="ID", help="only this session")
     parser.add_argument(

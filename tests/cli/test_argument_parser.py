@@ -36,7 +36,7 @@ def _refuse(capsys):
         ("list --order recnt", "'recnt' is not one of recent, started, size, cost, tokens; did"),
         ("prune ghost", "did you mean ghosts?"),
         ("compress a b", "mcp-sessions compress: unexpected argument 'b'"),
-        ("search foo -bar", "unknown option -bar; a word that begins with - comes after --"),
+        ("search foo -b", "unknown option -b; a word that begins with - comes after --"),
     ],
 )
 def test_usage_error_suggests_nearest(refuse, line, says):
@@ -65,3 +65,16 @@ def test_short_options_set_values(line, values):
     words = line.split()
     options = vars(build_parser(words).parse_args(words))
     assert {name: options[name] for name in values} == values
+
+
+@pytest.mark.parametrize(
+    ("line", "query"),
+    [
+        ("search foo -secret", ["foo", "-secret"]),
+        ("search -secret foo -n5", ["-secret", "foo"]),
+        ("search foo --since 7d bar -n 5 -scli", ["foo", "bar", "-scli"]),
+        ("search -s cli foo -- -n --json", ["foo", "-n", "--json"]),
+    ],
+)
+def test_dash_in_query_excludes_word(line, query):
+    assert build_parser(line.split()).parse_args(line.split()).query == query
