@@ -66,6 +66,29 @@ def log_to_stderr(*, traces: bool) -> None:
 _UNSAFE_PATTERN = re.compile(f"[\x7f-\x9f]|{HIDDEN.pattern}")
 """Characters that JSON does not escape and a terminal interprets."""
 
+_UNPRINTED_PATTERN = re.compile(f"[\x00-\x1f\u2028\u2029]|{_UNSAFE_PATTERN.pattern}")
+_TEXT_KEYS = ("text", "snippet", "next", "digest", "note", "warnings")
+"""Keys of answers whose values may have several lines."""
+
+
+def escape_line(text: str) -> str:
+    """Return a text as one line, with escapes for characters that a terminal does not show."""
+    return _UNPRINTED_PATTERN.sub(lambda raw: json.dumps(raw[0])[1:-1], text)
+
+
+def escape_answer(value: Any) -> Any:
+    """Return an answer for a person: ids and other values of one line have no control characters.
+
+    An id is chosen by an agent, and a client passes it back as it is, so only screens escape it.
+    """
+    if isinstance(value, str):
+        return value if value.isprintable() else escape_line(value)
+    if isinstance(value, Mapping):
+        return {
+            key: item if key in _TEXT_KEYS else escape_answer(item) for key, item in value.items()
+        }
+    return [escape_answer(item) for item in value] if isinstance(value, (list, tuple)) else value
+
 
 def print_json(found: Mapping[str, Any], *, indent: int | None = 2) -> None:
     """Write a JSON document without characters that a terminal interprets."""

@@ -30,7 +30,7 @@ from mcp_serve.cli.command_errors import (
     translate_tool_text,
 )
 from mcp_serve.cli.options import add_quiet_option, format_command
-from mcp_serve.cli.output import print_error, print_json
+from mcp_serve.cli.output import escape_answer, print_error, print_json
 from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
@@ -231,7 +231,7 @@ class _ChangeRunner:
         if state not in ("planned", "applying"):  # finished or closed
             return self._apply_change()
         if not (self._is_silent and (self._options.yes or self._options.plan_only)):
-            self._change.plan(self._out, kind, self.answer)
+            self._change.plan(self._out, kind, escape_answer(self.answer))
         if self._options.plan_only:
             self._show_plan_command()
             return DONE
@@ -382,7 +382,7 @@ class _ChangeRunner:
         self._out.write_line(translate_tool_text(self.answer.get("note", "Nothing to do.")))
         for warning in self.answer["warnings"]:
             self._out.write_line(f"Note: {translate_tool_text(warning)}.")
-        plan_output.show_protected(self._out, self.answer)
+        plan_output.show_protected(self._out, escape_answer(self.answer))
         if self._change.nothing and "note" not in self.answer:
             self._out.write_hint(self._change.nothing)
 
@@ -400,7 +400,7 @@ class _ChangeRunner:
     def _show_result(self) -> None:
         if self._is_silent:
             return
-        self._change.done(self._out, self._kind, self.answer)
+        self._change.done(self._out, self._kind, escape_answer(self.answer))
         if "next" in self.answer:
             self._out.write_line("Shrink the file with")
             self._out.write_unwrapped(f"  {format_command(self._options, 'prune', 'index')}")

@@ -23,7 +23,7 @@ from mcp_serve.cli.layout import (
     wrap_line,
     wrap_text,
 )
-from mcp_serve.cli.output import clean_text
+from mcp_serve.cli.output import clean_text, escape_line
 
 _FILE_WIDTH = 240
 """The width for a file or a pipe, wide enough that nothing is cut."""
@@ -155,7 +155,7 @@ class Terminal:
         self, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, bare: bool = False
     ) -> None:
         """Write a table, without heads if `bare`; copied columns get their own lines last."""
-        rows = [[clean_text(cell) for cell in row] for row in rows]
+        rows = [[escape_line(clean_text(cell)) for cell in row] for row in rows]
         kept = _choose_columns(columns, rows, self.width)
         widths = _measure_columns(columns, kept, rows, self.width)
         if _measure_table(widths) <= self.width:

@@ -14,7 +14,7 @@ from mcp_serve.arguments import check_plan_alone
 from mcp_serve.cli import missing_home
 from mcp_serve.cli.command_errors import DONE, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import choose_driver
-from mcp_serve.cli.output import page_output, print_json
+from mcp_serve.cli.output import escape_answer, page_output, print_json
 from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.error_messages import explain_error
@@ -173,7 +173,7 @@ def show_answer(
         print_json(answer)
     else:
         with page_output(off=getattr(options, "no_pager", True)):
-            show(answer)
+            show(escape_answer(answer))
             if answer.get("note"):
                 get_terminal().write_line(translate_tool_text(answer["note"]), "dim")
     return DONE

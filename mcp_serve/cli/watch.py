@@ -11,7 +11,7 @@ import anyio
 from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.missing_home import find_missing_reason
 from mcp_serve.cli.options import add_home_options, add_json_option
-from mcp_serve.cli.output import print_json
+from mcp_serve.cli.output import escape_answer, print_json
 from mcp_serve.cli.terminal import Terminal, format_clock_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal
 from mcp_serve.plain_text import to_plain_line
@@ -82,7 +82,10 @@ class _Watcher:
         where = ", ".join([*homes, *served.transcript_names])
         missing = [find_missing_reason(served.get_path(name)) for name in served.home_names]
         if missing and all(missing) and not served.transcript_names:
-            Terminal(sys.stderr).write_line(f"There is no home yet: {missing[0]}. Waiting for it.")
+            Terminal(sys.stderr).write_line(
+                f"There is no home yet in {homes[0]} ({missing[0]}). Waiting until it is made; "
+                "stop with Ctrl-C."
+            )
         Terminal(sys.stderr).write_hint(f"Watching {where}; stop with Ctrl-C.")
         while True:
             answered = await self._poll_events({"cursor": cursor, "timeout_s": _TIMEOUT_S})
@@ -109,7 +112,7 @@ class _Watcher:
         for event in answered["events"]:
             # Messages may be long and are cut. Other events end in an id or a key to copy.
             write = self._out.write_truncated if "role" in event else self._out.write_line
-            self._write_event(event, _format_event(event), write)
+            self._write_event(event, _format_event(escape_answer(event)), write)
         sys.stdout.flush()
 
     def _write_event(self, found: Answer, line: str, write: Callable[[str], None]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from session_core import SessionDB, SessionSource, SessionStore
-from tests.cli.command_user import find_wide_lines
+from tests.cli.command_user import CommandUser, find_wide_lines
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 from tests.thorough import mark_thorough
 
@@ -154,3 +154,20 @@ def test_pipe_lines_have_no_trailing_blanks(run, answer):
 def test_batch_expires_in_thirty_days(run, answer):
     answer("prune", "ghosts", "--yes")
     assert "in 30 d" in run("trash", "list").out
+
+
+def test_control_characters_are_escaped_on_screens(forks, tmp_path):
+    person = CommandUser(forks, tmp_path, tmp_path / "odd")
+    odd, shown = "odd\nid\x1b[2J\u202eend", "odd\\nid\\u001b[2J\\u202eend"
+    row = {"source": "cli\nx", "model": f"model\n{odd}", "cwd": f"/src/app\n{odd}"}
+    with SessionDB(person.home / "state.db") as db:
+        db.append_message(odd, "user", "one question", create=row)
+        db.set_session_title(odd, "one\ttitle")
+        plan = person.run("--json", "finalize", "--session", odd, "--plan-only")
+    assert '"odd\\nid' in plan.out
+    verbs = [("list",), ("search", "question"), ("show", odd)]
+    for verb in [*verbs, ("finalize", "--session", odd, "--plan-only")]:
+        done = person.run(*verb)
+        assert (done.code, shown in done.out) == (0, True), (verb, done.out)
+        assert not {"\x1b", "\u202e", "\t"} & set(done.out)
+        assert not [line for line in done.out.splitlines() if line.startswith("id")]

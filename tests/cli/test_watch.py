@@ -82,7 +82,8 @@ def test_watch_json_prints_event_per_line(person):
 def test_watch_follows_home_created_later(forks, tmp_path):
     person = CommandUser(forks, tmp_path, tmp_path / "later")
     with person.at(80, "watch") as terminal:
-        terminal.until("Ctrl-C")
+        waiting = "".join(strip_style(terminal.until("Ctrl-C")).split())
+        assert f"nohomeyetin{person.home}" in waiting
         assert not person.home.exists()
         commit_message(person, "first", "here I am")
         terminal.until("here I am")
