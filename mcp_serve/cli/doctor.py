@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import anyio
-from mcp import Client as Asking
-from mcp import StdioServerParameters
+from mcp import Client, StdioServerParameters
 
 from mcp_serve import render
 from mcp_serve.cli import keep, missing_home, plan_output, transcript_summary
@@ -48,10 +47,6 @@ from session_core import (
     list_homes,
 )
 from session_core.maintenance import HealthReport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 EXAMPLES = """\
 examples:
@@ -326,7 +321,7 @@ async def _check_handshake(
     return Check("handshake", "ok", text, more=more)
 
 
-async def _query_server(client: Asking) -> dict[str, Any]:
+async def _query_server(client: Client) -> dict[str, Any]:
     tools = (await client.list_tools()).tools
     answer = await client.call_tool("sessions_stats")
     if answer.is_error or answer.structured_content is None:
