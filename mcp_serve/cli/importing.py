@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show a preview, ask, import, and print the command that undoes it."""
     path: Path = options.file
+    # With --json, standard output is the answer alone.
     out = Terminal(sys.stderr if options.json else sys.stdout)
     with ToolCaller(options, changes=True, new=True) as tools:
         maintenance = tools.home.maintenance
@@ -94,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
             Terminal(sys.stderr).write_line(format_declined())
             _print_preview(options, "declined", found)
             return DECLINED
+        # The user has confirmed the preview of the file as it was.
         if _read_file_state(path) != state:
             raise Conflict(f"{path} changed after it was read; run the import again")
         with TerminalProgress("Importing") as work:

@@ -192,6 +192,7 @@ class _ChangeRunner:
         self._options = options
         self._change = change
         self._tools = tools
+        # With --json, standard output is the answer alone.
         self._out = Terminal(sys.stderr if options.json else sys.stdout)
         self._err = Terminal(sys.stderr)
         self._handle: str | None = options.plan

@@ -144,6 +144,7 @@ class ToolCaller:
         answer = self.call_tool(spec, first | ({} if cursor is None else {"cursor": cursor}))
         while len(answer[key]) < limit and answer["next_cursor"] is not None:
             rest = min(limit - len(answer[key]), _PAGE_SIZE)
+            # The cursor carries the other arguments.
             page = self.call_tool(spec, {"cursor": answer["next_cursor"], "limit": rest})
             answer = page | {key: answer[key] + page[key]}
         return answer

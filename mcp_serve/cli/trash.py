@@ -95,6 +95,7 @@ def _list_batches(home: ServedHome, given: TrashArguments, asked: PagedQuery) ->
     page = home.maintenance.batches(given.limit, asked.place)
     batches = list(page.items)
     if page.next_cursor is None:
+        # Expired batches are few and in no page, so they follow the last one.
         listed_ids = {batch.id for batch in batches}
         batches += [
             batch

@@ -84,6 +84,7 @@ def examine_home(
     try:
         health = home.maintenance.health(deep=arguments.deep, progress=report, stop=stop)
     except StorageError as error:
+        # A damaged home is reported, so that the other stores are still shown.
         return _render_unreadable(home, error), None
     return _render_report(home, health), health
 
@@ -195,6 +196,7 @@ def _count_by_source(home: ServedHome, health: HealthReport) -> dict[str, int]:
         counts[render.render_line(home, source, 80) or ""] += count
     largest = Counter(dict(counts.most_common(_MAX_SOURCES)))
     largest[_OTHERS_LABEL] += counts.total() - largest.total()
+    # Unary plus drops the rest if it is zero.
     return dict(+largest)
 
 

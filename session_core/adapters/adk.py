@@ -99,6 +99,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
     ) -> None:
         """Move a session to the trash; one that does not exist is left alone."""
         row_id = build_session_id(app_name, user_id, session_id.strip())
+        # The method of the SDK has the name of that of the base class.
         await self.run_in_thread(partial(HomeAdapter.delete_session, self, row_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -114,8 +115,10 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
             SessionNotFoundError: the session does not exist.
             StaleSessionError: another event was appended since the session was read.
         """
+        # The SDK streams an answer in parts; the whole event follows.
         if event.partial:
             return event
+        # Before the temporary keys are trimmed: later agents of this run still read them.
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         await self.run_in_thread(partial(self._append, session, event))
@@ -255,6 +258,7 @@ def _build_rows(event: Event) -> Iterator[dict[str, Any]]:
         _read_texts,
     )
     rows = [row for reader in readers for row in reader(event, parts)]
+    # An event without content takes a row too, because the order of all events must survive.
     for index, row in enumerate(rows or [{"role": "system", "content": None}]):
         yield row | (first if index == 0 else {"timestamp": event.timestamp})
 

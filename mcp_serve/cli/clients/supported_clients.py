@@ -81,6 +81,7 @@ class ClientProgram:
         folder = file.parent
         if self.folder is not None and is_present(self.folder(machine)):
             return True
+        # The home directory and the folder for configuration exist without the client.
         own = folder not in (machine.user, machine.find_config_folder()) and is_present(folder)
         return own or is_present(file) or shutil.which(self.program) is not None
 

@@ -77,6 +77,7 @@ class TranscriptExporter(ExportWriter):
             return [[row.id] for row in rows]
         groups = [[row.id, *self._list_delegates(row.id)] for row in rows]
         inner = {session_id for group in groups for session_id in group[1:]}
+        # A subagent that is selected next to its session is in its group already.
         return [group for group in groups if group[0] not in inner]
 
     def _list_rows(self, where: SessionFilter) -> list[TranscriptSummary]:

@@ -83,6 +83,7 @@ class SqliteMeta(SqliteOperations):
         bounds = {
             "first": first,
             "after": "" if after is None else KEY_PREFIX + after,
+            # A range uses the index of the keys and needs no escapes, as LIKE would.
             "end": first + _LAST_CHARACTER,
             "limit": limit,
         }

@@ -220,6 +220,7 @@ def _is_context(item: dict[str, Any]) -> bool:
 def _read_message(line: dict[str, Any], state: ReaderState, facts: SessionFacts) -> list[Message]:
     kind, key = get_name(line, "type"), get_name(line, "id")
     if _is_context(line):
+        # The client begins each conversation with this context, which no person wrote.
         folder = _FOLDER.search(_read_parts(line.get("content"))[:20_000])
         if folder and "folder" not in facts:
             facts["folder"] = folder[1].strip()
@@ -245,6 +246,7 @@ def _read_user(line: dict[str, Any]) -> Iterator[Message]:
     text = _read_parts(line.get("displayContent")) or _read_parts(line.get("content"))
     attachments = tuple(_list_attachments(line.get("content")))
     if text or attachments:
+        # A command of the client is not a prompt for the agent.
         prompt = bool(text) and not text.startswith(("/", "?"))
         yield Message("user", text, is_prompt=prompt, attachments=attachments)
 

@@ -140,6 +140,7 @@ def _read_system(record: Record, line: dict[str, Any], subtype: str, facts: Sess
     messages: list[Message] = []
     if subtype == "chat_compression":
         history = get_dicts(payload, "compressedHistory")
+        # The history after a compression begins with its summary; the rest repeats messages.
         text = _read_text(history[0]) if history else ""
         messages = [Message("system", text, is_summary=True)]
         record = record._replace(is_compaction=True)
