@@ -4,7 +4,7 @@ SELECT :at, :client, :what, :plan, :counts
 WHERE :client IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM audit LEFT JOIN plans ON plans.handle = audit.plan
     WHERE plan = :plan AND (what = kind OR what = :what AND (
-        client = :client OR coalesce(:what NOT LIKE kind || ', %', 1)
+        client = :client OR kind IS NULL OR :what NOT LIKE kind || ', %'
     ))
 )
 

@@ -88,7 +88,7 @@ class LedgerStorage:
             Denied: the ledger would write into a Hermes home.
         """
         if db.path is None:
-            if self._folder.is_in_memory:
+            if not self._folder.has_files:
                 self._folder.load_home_name(db)
             return
         own = self._folder.db_path

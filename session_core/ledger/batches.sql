@@ -10,7 +10,7 @@ SELECT id FROM batches ORDER BY number DESC LIMIT 1000
 -- name: list_batches
 SELECT * FROM summed_batches
 WHERE number < :before AND emptied_at IS NULL AND expires_at > :now AND count > 0
-    AND (:undone OR undone_at IS NULL)
+    AND (:undone = 1 OR undone_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM steps WHERE batch = summed_batches.id AND undoes IS NOT NULL)
 ORDER BY number DESC LIMIT :limit
 
@@ -66,7 +66,8 @@ UPDATE steps SET digests = x'' WHERE digests <> x'' AND id IN (SELECT value FROM
 SELECT DISTINCT location FROM steps WHERE location IS NOT NULL
 
 -- name: delete_pieces
-DELETE FROM trash WHERE rowid IN (SELECT rowid FROM trash WHERE step = ? LIMIT 8)
+DELETE FROM trash
+WHERE (step, position) IN (SELECT step, position FROM trash WHERE step = ? LIMIT 8)
 
 -- name: note_emptied
 UPDATE steps SET chunks = 0, bytes = 0 WHERE id = ?

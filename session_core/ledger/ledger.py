@@ -57,7 +57,7 @@ class Ledger(PlanLedger, UndoLog):
         folder = find_memory_folder(db) if db.path is None else StateFolder(db.path)
         ledger = cls(folder, clock=clock, trash_dir=trash_dir, reads_anywhere=reads_anywhere)
         ledger.check_home(db)
-        if folder.is_in_memory:
+        if not folder.has_files:
             folder.check_place(trash_dir)
         return ledger
 

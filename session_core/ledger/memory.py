@@ -28,7 +28,7 @@ _lock = threading.Lock()
 class MemoryFolder(StateFolder):
     """Stands for the state folder of a database in memory: nothing is stored outside of it."""
 
-    is_in_memory = True
+    has_files = False
 
     def __init__(self, home_id: str) -> None:
         # Names the home in cursors.

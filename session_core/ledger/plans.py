@@ -184,7 +184,7 @@ class PlanLedger(LedgerStorage):
 
         def step(rows: Connection) -> None:
             _require_state(rows, handle, ("stopping",))
-            rows.connection.executemany(SQL["skip_member"], values)
+            rows.run_changes(SQL["skip_member"], values)
             rows.run_change(SQL["end_plan"], {"handle": handle, "state": "closed", "result": None})
 
         self._file.write(step)
@@ -197,7 +197,7 @@ class PlanLedger(LedgerStorage):
         `half` marks a part of them as removed, to be restored.
         """
         values = [{"plan": handle, "id": member, "why": why, "half": half} for member in members]
-        self._file.write(lambda rows: rows.connection.executemany(SQL["skip_member"], values))
+        self._file.write(lambda rows: rows.run_changes(SQL["skip_member"], values))
 
     def is_member_open(self, handle: str, member: str) -> bool:
         """Return whether a member is not skipped, without waiting for another thread's write."""
@@ -236,7 +236,7 @@ def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: s
         raise Conflict(f"plan {plan} is no longer being applied")
     # One statement for each id: SQLite's JSON functions cut an id at its first NUL.
     claims = [{"plan": plan, "step": step, "id": member} for member in members]
-    if sum(rows.run_change(SQL["claim_member"], claim) for claim in claims) == len(members):
+    if rows.run_changes(SQL["claim_member"], claims) == len(members):
         return
     all_named = all(rows.fetch_value(SQL["is_named"], (plan, member)) for member in members)
     if not all_named or len(set(members)) < len(members):
@@ -263,12 +263,12 @@ def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
         "expires_at": plan.expires_at,
     }
     rows.run_change(SQL["add_plan"], values)
-    rows.connection.executemany(
+    rows.run_changes(
         SQL["add_member"],
-        (
+        [
             (plan.handle, position, member.id, encode_json(member.revision), member.why)
             for position, member in enumerate(plan.members)
-        ),
+        ],
     )
 
 

@@ -72,8 +72,8 @@ class StateFolder:
         Denied: `root` is in a Hermes home.
     """
 
-    is_in_memory = False
-    """Whether it stands for a folder, since the database is in memory."""
+    has_files = True
+    """Whether it is a folder; False if the database itself has the ledger."""
 
     def __init__(self, db_path: str | os.PathLike[str], *, root: Path | None = None) -> None:
         self.db_path = Path(os.path.abspath(db_path))  # noqa: PTH100 -- no symlink is resolved

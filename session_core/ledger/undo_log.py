@@ -220,7 +220,7 @@ def _finish_preparation(
 
 def _clear_marks(rows: Connection, steps: Sequence[str]) -> None:
     for block in ("clear_mark", "delete_step"):
-        rows.connection.executemany(SQL[block], [(step,) for step in steps])
+        rows.run_changes(SQL[block], [(step,) for step in steps])
 
 
 @cache

@@ -141,6 +141,10 @@ class Connection:
         """Run a change and return the number of affected rows."""
         return self.connection.execute(sql, params).rowcount
 
+    def run_changes(self, sql: str, rows: Sequence[Params]) -> int:
+        """Run a change for several rows of values and return the number of affected rows."""
+        return self.connection.executemany(sql, rows).rowcount if rows else 0
+
     def list_columns(self, table: str) -> tuple[str, ...]:
         """Return the columns of `table`; return no columns if the table does not exist."""
         columns = self._columns.get(table)
