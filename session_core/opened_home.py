@@ -21,9 +21,9 @@ from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput, Unsupported
 from session_core.home import find_home, is_hermes_folder
 from session_core.hooks import Hooks
+from session_core.ledger.home_tables import find_virtual_folder
 from session_core.ledger.hook_deliveries import persist_marks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.memory import find_memory_folder
 from session_core.ledger.state_folder import StateFolder
 from session_core.lifecycle.agent_cache import AgentCache
 from session_core.lifecycle.agent_turn import Agent, AgentFactory
@@ -194,8 +194,8 @@ class OpenedHome:
         if self.path is not None:
             return StateFolder(self.path, root=self._state)
         if self._state is not None:
-            raise InvalidInput("a home in memory keeps its plans and trash in memory; omit state")
-        return find_memory_folder(self.db)
+            raise InvalidInput("this home keeps its plans and trash in its database; omit state")
+        return find_virtual_folder(self.db)
 
     def _open_store(self) -> SessionStore:
         config, folder = self._config, self.db.folder

@@ -17,10 +17,10 @@ from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.home import is_same_file
 from session_core.ledger.codec import DIGEST_BYTES, hash_piece, unpack_trash
 from session_core.ledger.database import PACKAGE, LedgerDatabase
-from session_core.ledger.memory import open_ledger_database
 from session_core.ledger.pins import Pins
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import Batch, EmptyResult, Step, TrashItem
+from session_core.ledger.virtual_folder import open_ledger_database
 from session_core.state import cursors, sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.connection import Connection
@@ -79,6 +79,11 @@ class LedgerStorage:
     def folder(self) -> StateFolder:
         """Return the state folder that holds the ledger."""
         return self._folder
+
+    @property
+    def shares_transactions(self) -> bool:
+        """Whether a write in a transaction of the home is part of it."""
+        return self._folder.shares_transactions
 
     def check_home(self, db: StateDatabase) -> None:
         """Check that this is the ledger of a database; one in memory may use the ledger of a file.
@@ -209,7 +214,7 @@ class Batches(LedgerStorage):
         Batches that were undone are included unless `undone` is False. Batches that undid another
         batch are left out.
         """
-        scope = str(self._folder.db_path)
+        scope = self._folder.scope
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor("batches", scope, cursor)
         if limit < 1:
             raise InvalidInput(f"limit must be an integer >= 1, got {limit}")

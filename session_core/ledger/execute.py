@@ -109,6 +109,9 @@ def run_step(
     # An outer transaction could still roll back what the ledger records as done.
     if db.in_transaction:
         raise InvalidInput("a step needs its own transaction; end the open one first")
+    if ledger.shares_transactions:
+        home_step = _HomeStep(db, ledger, batch, members, undoes)
+        return home_step.run(lambda: _require_items(before(db)), change, within)
     prepared = before(db)
     step = (
         prepared
@@ -142,6 +145,73 @@ def run_step(
     finally:
         _running_steps.pop(step_id, None)
     return result
+
+
+class _HomeStep:
+    """A step whose trash and outcome are stored in the transaction that changes the home."""
+
+    def __init__(
+        self,
+        db: StateDatabase,
+        ledger: Ledger,
+        batch: str,
+        members: Sequence[str],
+        undoes: str | None,
+    ) -> None:
+        self._db = db
+        self._ledger = ledger
+        self._batch = batch
+        self._members = members
+        self._undoes = undoes
+        self._id = make_step_id()
+
+    def run(
+        self,
+        collect: Callable[[], Iterable[TrashItem]],
+        change: Callable[[StateDatabase], R],
+        within: Callable[[], AbstractContextManager[object]],
+    ) -> R:
+        """Run the step; `run_step` has the rules."""
+        committing = False
+        try:
+            with within(), self._db.transaction():
+                self._ledger.prepare_step(
+                    self._id, self._batch, collect(), members=self._members, undoes=self._undoes
+                )
+                result = change(self._db)
+                self._ledger.finish_step(self._id, result)
+                # From here on a failure may be that of the commit, whose effect is unknown.
+                committing = True
+        except BaseException as error:
+            done = committing and self._is_done()
+            if not done:
+                self._note_failure(error, committing=committing)
+            if not done or not isinstance(error, Exception):
+                raise
+            log_fault(f"step {self._id} was done, but an error followed", error)
+        return result
+
+    def _is_done(self) -> bool:
+        """Return whether the step was committed, after waiting for a commit that still runs."""
+        # If this fails as well, the caller gets the error of the commit, which says it is unknown.
+        with suppress(SessionError), self._db.transaction():
+            return self._ledger.get_step(self._id).state == "done"
+        return False
+
+    def _note_failure(self, error: BaseException, *, committing: bool) -> None:
+        """Log a step that failed, or skip its members if they have changed."""
+        if isinstance(error, Changed) and self._members:
+            with suppress(SessionError):
+                plan = self._ledger.get_batch(self._batch).plan
+                if plan is not None:
+                    self._ledger.skip_members(plan, self._members, str(error))
+        _log_failure(f"step {self._id} of batch {self._batch}", error, committing=committing)
+
+
+def _require_items(items: Iterable[TrashItem] | PreparedStep) -> Iterable[TrashItem]:
+    if isinstance(items, PreparedStep):
+        raise InvalidInput(f"step {items.id} was prepared outside the transaction of its home")
+    return items
 
 
 def resume_steps(

@@ -13,7 +13,7 @@ from session_core._typing import Self
 from session_core.errors import InvalidInput
 from session_core.ledger.batches import encode_json
 from session_core.ledger.database import PACKAGE
-from session_core.ledger.memory import find_memory_folder
+from session_core.ledger.home_tables import find_virtual_folder
 from session_core.ledger.plans import PlanLedger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import AuditEntry
@@ -30,10 +30,9 @@ _MAX_ROWID = 1 << 62
 class Ledger(PlanLedger, UndoLog):
     """The ledger of the home of a state folder; the first write creates its files.
 
-    `Ledger.open(db)` returns the ledger of an open database; that of a database in memory is in
-    memory too. With `trash_dir`, new trash is written
-    to a file in that folder, which must exist. Instances may be shared between threads but not used
-    across a fork.
+    `Ledger.open(db)` returns the ledger of an open database; a database without a file has its
+    ledger in itself. With `trash_dir`, new trash is written to a file in that folder, which must
+    exist. Instances may be shared between threads but not used across a fork.
     """
 
     @classmethod
@@ -51,10 +50,10 @@ class Ledger(PlanLedger, UndoLog):
 
         Raises:
             Denied: the state folder is in a Hermes home, or `trash_dir` is in any home.
-            Unsupported: the database has neither a file nor an id, or is in memory and `trash_dir`
-                is given.
+            Unsupported: the database has neither a file nor an id, or it has no file and
+                `trash_dir` is given.
         """
-        folder = find_memory_folder(db) if db.path is None else StateFolder(db.path)
+        folder = find_virtual_folder(db) if db.path is None else StateFolder(db.path)
         ledger = cls(folder, clock=clock, trash_dir=trash_dir, reads_anywhere=reads_anywhere)
         ledger.check_home(db)
         if not folder.has_files:
@@ -83,7 +82,7 @@ class Ledger(PlanLedger, UndoLog):
 
     def list_audit_entries(self, limit: int = 20, cursor: str | None = None) -> Page[AuditEntry]:
         """List audit entries, newest first."""
-        scope = str(self._folder.db_path)
+        scope = self._folder.scope
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor("audit", scope, cursor)
         if limit < 1:
             raise InvalidInput(f"limit must be an integer >= 1, got {limit}")

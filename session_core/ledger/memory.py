@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from session_core import _sqlite3
-from session_core.errors import InvalidInput, Unsupported
+from session_core.errors import Unsupported
 from session_core.ledger.database import PACKAGE, LedgerDatabase
-from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.virtual_folder import VirtualFolder
 from session_core.state import sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.connection import Connection
@@ -25,61 +25,25 @@ _folders: dict[str, MemoryFolder] = {}
 _lock = threading.Lock()
 
 
-class MemoryFolder(StateFolder):
+class MemoryFolder(VirtualFolder):
     """Stands for the state folder of a database in memory: nothing is stored outside of it."""
 
-    has_files = False
-
     def __init__(self, home_id: str) -> None:
+        super().__init__(":memory:")
         # Names the home in cursors.
         self.db_path = Path(f":memory:{home_id}")
         self.home_id = home_id
         self._lock = threading.Lock()
         self._tables: dict[str, MemoryTables] = {}
 
-    def load_home_name(self, db: StateDatabase) -> None:
-        """Check that this is the ledger of a database.
-
-        Raises:
-            InvalidInput: it belongs to another one.
-        """
-        if db.admin.get_home_id() != self.home_id:
-            raise InvalidInput(
-                "the ledger of a database in memory cannot be used for another one; "
-                "open it with Ledger.open(db)"
-            )
-
-    def find(self) -> Path | None:
-        """Return a label, as if the folder existed."""
-        return _LABEL
-
-    def make(self) -> Path:
-        """Return a label, as if the folder existed."""
-        return _LABEL
-
-    @property
-    def place(self) -> Path:
-        """Return a label; no folder has it."""
-        return _LABEL
-
-    @property
-    def is_adjacent(self) -> bool:
-        """Return False: there is no folder."""
-        return False
+    def is_of_home(self, db: StateDatabase) -> bool:
+        """Return whether this stands for the folder of a database."""
+        return db.admin.get_home_id() == self.home_id
 
     @property
     def trash_name(self) -> str:
         """Return the name of the home."""
         return self.home_id
-
-    def check_place(self, trash_dir: Path | None = None) -> None:
-        """Refuse a folder for trash, which would outlive the database.
-
-        Raises:
-            Unsupported: there is one.
-        """
-        if trash_dir is not None:
-            raise Unsupported("the trash of a database in memory stays in memory; omit trash_dir")
 
     def open_tables(self, schema: str) -> LedgerDatabase:
         """Return the tables of a schema, which all ledgers of the home share."""
@@ -165,17 +129,3 @@ def _drop_folder(home_id: str) -> None:
     if not list(_instances.get(home_id, ())):
         _instances.pop(home_id, None)
         _folders.pop(home_id, None)
-
-
-def open_ledger_database(
-    folder: StateFolder,
-    find: Callable[[], Path | None],
-    make: Callable[[], Path],
-    patience_s: float,
-    *,
-    schema: str = "schema",
-) -> LedgerDatabase:
-    """Return tables of a ledger, in a file of its folder or in memory."""
-    if isinstance(folder, MemoryFolder):
-        return folder.open_tables(schema)
-    return LedgerDatabase(find, make, patience_s, schema=schema)

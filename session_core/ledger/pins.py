@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from session_core.ledger.database import PACKAGE
-from session_core.ledger.memory import open_ledger_database
 from session_core.ledger.state_folder import PINS_FILE, StateFolder
+from session_core.ledger.virtual_folder import open_ledger_database
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.types import SessionSummary

@@ -18,8 +18,8 @@ SELECT * FROM plans WHERE handle = ?
 SELECT state FROM plans WHERE handle = ?
 
 -- name: get_recorded
-SELECT json_extract(about, ?1) FROM plans
-WHERE batch IS NOT NULL AND json_type(about, ?1) IS NOT NULL ORDER BY created_at DESC LIMIT 1
+SELECT json_extract(about, path) FROM plans, (SELECT ? AS path) AS wanted
+WHERE batch IS NOT NULL AND json_type(about, path) IS NOT NULL ORDER BY created_at DESC LIMIT 1
 
 -- name: list_names
 SELECT handle FROM plans ORDER BY created_at DESC LIMIT 1000

@@ -75,6 +75,9 @@ class StateFolder:
     has_files = True
     """Whether it is a folder; False if the database itself has the ledger."""
 
+    shares_transactions = False
+    """Whether the ledger is written in the transactions of the home."""
+
     def __init__(self, db_path: str | os.PathLike[str], *, root: Path | None = None) -> None:
         self.db_path = Path(os.path.abspath(db_path))  # noqa: PTH100 -- no symlink is resolved
         self.root = find_state_root() if root is None else root
@@ -85,6 +88,11 @@ class StateFolder:
         self._seen: _Identity = (None, None)
         if self._is_named:
             self.check_place()
+
+    @property
+    def scope(self) -> str:
+        """Return the name of the home in cursors."""
+        return str(self.db_path)
 
     def load_home_name(self, db: StateDatabase) -> None:
         """Read the home id from an open database, so that the file need not be opened again."""
@@ -110,7 +118,7 @@ class StateFolder:
     def has_pins(self) -> bool:
         """Return True if sessions of this home were pinned beside its database."""
         folder = self.find()
-        return folder is not None and (self.is_in_memory or (folder / PINS_FILE).exists())
+        return folder is not None and (not self.has_files or (folder / PINS_FILE).exists())
 
     def make(self) -> Path:
         """Create the folder, durable and private to its owner, and return it.

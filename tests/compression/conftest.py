@@ -7,19 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from session_core import Ledger, SessionDB, SessionStore, StateFolder
+from session_core import Ledger, SessionDB, SessionStore, StateDatabase, StateFolder
 from tests.compression.homes import CHAT, Chat, Clock, append_talk
 from tests.homes import make_hermes_database, make_own_database
+from tests.postgres_home import can_run, make_postgres
+from tests.thorough import mark_thorough
 
 
-@pytest.fixture(params=["own", "hermes"])
+@pytest.fixture(params=["own", "hermes", mark_thorough("postgres")])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the tests that need files on homes without them."""
+    items[:] = [item for item in items if can_run(item)]
 
 
 @pytest.fixture
 def chat(home_path: Path, tmp_path: Path, kind: str) -> Iterator[Chat]:
     """A Telegram chat of eighty messages, titled "Trip"."""
+    if kind == "postgres":
+        clock = Clock()
+        with (
+            make_postgres(home_path, clock=clock) as db,
+            SessionStore(db=db) as store,
+            Ledger.open(db, clock=clock) as ledger,
+        ):
+            yield make_chat(db, store, ledger, clock, tmp_path / "state")
+        return
     path = home_path / "state.db"
     if kind == "own":
         make_own_database(path)
@@ -32,8 +48,15 @@ def chat(home_path: Path, tmp_path: Path, kind: str) -> Iterator[Chat]:
         SessionStore(home_path / "sessions", db=db) as store,
         Ledger(StateFolder(path, root=tmp_path / "state"), clock=clock) as ledger,
     ):
-        entry = store.get_or_create_session(CHAT)
-        chat = Chat(db, store, ledger, clock, entry.session_key, tmp_path / "state")
-        append_talk(chat, entry.session_id)
-        db.set_session_title(entry.session_id, "Trip")
-        yield chat
+        yield make_chat(db, store, ledger, clock, tmp_path / "state")
+
+
+def make_chat(
+    db: StateDatabase, store: SessionStore, ledger: Ledger, clock: Clock, state: Path
+) -> Chat:
+    """Fill a home with the conversation of a chat."""
+    entry = store.get_or_create_session(CHAT)
+    chat = Chat(db, store, ledger, clock, entry.session_key, state)
+    append_talk(chat, entry.session_id)
+    db.set_session_title(entry.session_id, "Trip")
+    return chat

@@ -19,9 +19,11 @@ from session_core import (
     SessionEntry,
     SessionSource,
     SessionStore,
+    StateDatabase,
     hookimpl,
 )
 from session_core.compression import NotCompressed
+from tests import postgres_home
 from tests.faults import state as homes
 from tests.homes import connect
 
@@ -65,7 +67,7 @@ class HookRecorder:
 class Chat:
     """A chat with its home, its ledger and compressors."""
 
-    db: SessionDB
+    db: StateDatabase
     store: SessionStore
     ledger: Ledger
     clock: Clock
@@ -106,13 +108,28 @@ class Chat:
         """Return everything that an undo must restore: all tables but indexes and locks."""
         hits = self.db.search("ticket", per="message", limit=100).hits
         return {
-            **read_tables(self.db.path),
+            **self._read_tables(),
             "found": [(hit.message_id, hit.compacted) for hit in hits],
             "damage": self.db.admin.check_integrity(deep=True),
         }
 
+    def _read_tables(self) -> dict[str, Any]:
+        if self.db.path is not None:
+            return read_tables(self.db.path)
+        found = postgres_home.read_tables(self.db)
+        return {name: rows for name, rows in found.items() if name != "compression_locks"}
+
+    def open_again(self) -> StateDatabase:
+        """Open the database again, as another process does; the caller closes it."""
+        if self.db.path is None:
+            return postgres_home.make_again(self.db, clock=self.clock)
+        return SessionDB(self.db.path, clock=self.clock)
+
     def change(self, sql: str, *values: Any) -> None:
         """Change the home as another program does."""
+        if self.db.path is None:
+            postgres_home.change_rows(self.db, sql, values)
+            return
         with connect(self.db.path) as connection:
             connection.execute(sql, values)
 

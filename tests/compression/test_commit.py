@@ -146,6 +146,7 @@ def test_row_changed_before_commit_is_noticed(
     assert len(chat.texts()) == 80
 
 
+@pytest.mark.needs_files
 @pytest.mark.parametrize("shape", SHAPES)
 def test_unique_constraint_violation_is_reported(chat: Chat, shape: Any) -> None:
     table = "messages" if shape == "in_place" else "sessions"

@@ -69,6 +69,7 @@ def test_large_range_becomes_continuation(chat: Chat, monkeypatch: pytest.Monkey
     assert refused.value.code == "too_large"
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:shape")
 @pytest.mark.parametrize("shape", ["auto", "in_place"])
 def test_active_session_is_compressed_in_place(chat: Chat, holder: Any, shape: Any) -> None:
@@ -80,6 +81,7 @@ def test_active_session_is_compressed_in_place(chat: Chat, holder: Any, shape: A
     assert str(holder.pid) in str(refused.value)
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:shape")
 def test_active_session_never_becomes_continuation(
     chat: Chat, holder: Any, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +98,7 @@ def test_idle_session_can_become_continuation(chat: Chat, holder: Any) -> None:
     assert get_shape(chat, shape="continuation") == "continuation"
 
 
+@pytest.mark.needs_files
 def test_invalid_timestamp_is_ignored(chat: Chat, holder: Any) -> None:
     def stamp(count: int) -> None:
         ids = [row["id"] for row in chat.db.get_messages(chat.session_id)][-count:]
@@ -110,6 +113,7 @@ def test_invalid_timestamp_is_ignored(chat: Chat, holder: Any) -> None:
         get_shape(chat, shape="continuation")
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:shape")
 def test_open_session_counts_as_active(chat: Chat, holder: Any) -> None:
     age_messages(chat)
@@ -120,6 +124,7 @@ def test_open_session_counts_as_active(chat: Chat, holder: Any) -> None:
         get_shape(chat, shape="continuation")
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:shape")
 def test_gateway_chat_counts_as_active(chat: Chat) -> None:
     age_messages(chat)

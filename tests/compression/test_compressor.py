@@ -156,6 +156,7 @@ def test_branch_is_compressed_as_continuation(chat: Chat, marker: str) -> None:
     assert row["model_config"] == '{"temperature": 1}'
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:continuation")
 def test_mirror_follows_continuation_before_return(chat: Chat) -> None:
     result = chat.compressor().compress(
@@ -408,6 +409,7 @@ def test_unknown_shape_is_invalid_input(chat: Chat) -> None:
             attempt(chat.session_id, shape="weird")
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:refusals")
 def test_foreign_ledger_is_refused(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / "another").mkdir()

@@ -66,6 +66,7 @@ def run_speaker(chat: Chat, what: str) -> Any:
 # -- one that speaks ---------------------------------------------------------------------------
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:others")
 @pytest.mark.parametrize("compressions", COMPRESSIONS)
 def test_concurrent_messages_survive_many_compressions(chat: Chat, compressions: int) -> None:
@@ -135,6 +136,7 @@ def assert_counters_match(chat: Chat) -> None:
 # -- two compressors ---------------------------------------------------------------------------
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:others")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 def test_compressor_is_refused_during_another(chat: Chat, shape: Any) -> None:
@@ -170,6 +172,7 @@ def test_compressor_is_refused_during_another(chat: Chat, shape: Any) -> None:
 # -- those that hold the file ------------------------------------------------------------------
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:others")
 def test_no_continuation_while_session_is_held(chat: Chat) -> None:
     chat.clock.now = time.time()
@@ -205,6 +208,7 @@ def gateway(chat: Chat) -> Any:
         process.kill()
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:others")
 def test_no_continuation_while_gateway_runs(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
@@ -222,6 +226,7 @@ def test_no_continuation_while_gateway_runs(chat: Chat, gateway: Any) -> None:
     assert chat.entry.to_dict() == route
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:others")
 def test_continuation_undo_refused_while_gateway_runs(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
@@ -236,6 +241,7 @@ def test_continuation_undo_refused_while_gateway_runs(chat: Chat, gateway: Any) 
 # -- one that dies -----------------------------------------------------------------------------
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:others")
 def test_killed_compressor_leaves_home_unchanged(chat: Chat) -> None:
     """The next compressor takes over the lock of the dead one before it expires."""

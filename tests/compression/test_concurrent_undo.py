@@ -40,6 +40,7 @@ def run_concurrently(chat: Chat, act: Callable[[Compressor], object]) -> list[ob
         return [future.result() for future in [pool.submit(one) for _ in range(2)]]
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:undo-at-once")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_second_concurrent_undo_reports_undone(chat: Chat, shape: Any) -> None:
@@ -59,6 +60,7 @@ def test_second_concurrent_undo_reports_undone(chat: Chat, shape: Any) -> None:
         assert chat.whole() == before
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:undo-at-once")
 def test_concurrent_undo_plan_returns_same_result(chat: Chat) -> None:
     for _ in range(ROUNDS):

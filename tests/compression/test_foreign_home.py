@@ -64,6 +64,7 @@ def open_compressor(path: Path, chat: Chat) -> Iterator[Compressor]:
         yield compressor
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:other-home")
 def test_plan_is_refused_in_another_home(chat: Chat, swapped: Callable[[str], Path]) -> None:
     plan = chat.compressor().plan(chat.session_id, keep_last=LAST)
@@ -74,6 +75,7 @@ def test_plan_is_refused_in_another_home(chat: Chat, swapped: Callable[[str], Pa
     assert read_tables(path) == before
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:other-home")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 def test_undo_is_refused_in_another_home(

@@ -40,6 +40,7 @@ class FullLedger(Ledger):
             raise StorageFull("no room left for the ledger")
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:noted")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_full_ledger_records_compression_later(
@@ -90,6 +91,7 @@ def test_planned_undo_is_audited_with_plan(chat: Chat) -> None:
     assert chat.ledger.list_audit_entries().items[0].plan == plan.plan
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("compression:noted")
 def test_compressor_opens_configured_store(chat: Chat) -> None:
     folder = chat.db.folder

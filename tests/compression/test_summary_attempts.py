@@ -115,6 +115,7 @@ def test_cooldown_refuses_before_planning(chat: Chat) -> None:
         chat.compressor().compress(chat.session_id, summarize_short, keep_last=1000)
 
 
+@pytest.mark.needs_files
 @pytest.mark.parametrize("summary", ["[REDACTED]", "long " * 100_000])
 def test_refused_compression_leaves_no_plan(chat: Chat, summary: str) -> None:
     with pytest.raises(NotCompressed):

@@ -73,6 +73,7 @@ def test_undo_restores_odd_flags(chat: Chat, shape: Any, flags: str) -> None:
     assert chat.whole() == before
 
 
+@pytest.mark.needs_files
 @pytest.mark.parametrize("shape", SHAPES)
 def test_undo_restores_unknown_columns(chat: Chat, shape: Any) -> None:
     for table in ("messages", "sessions"):

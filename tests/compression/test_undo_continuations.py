@@ -43,6 +43,7 @@ def test_undo_keeps_dropped_messages_in_trash(chat: Chat) -> None:
     assert texts[-1] == "not to be lost"
 
 
+@pytest.mark.needs_files
 def test_undo_keeps_related_rows_in_trash(chat: Chat) -> None:
     result = chat.compressor().compress(
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
@@ -191,6 +192,7 @@ def read_trash(chat: Chat) -> list[TrashItem]:
 # -- who is there ----------------------------------------------------------------------------
 
 
+@pytest.mark.needs_files
 def test_undo_refuses_deleting_open_session(chat: Chat) -> None:
     result = chat.compressor().compress(
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
@@ -203,6 +205,7 @@ def test_undo_refuses_deleting_open_session(chat: Chat) -> None:
     assert chat.whole() == before
 
 
+@pytest.mark.needs_files
 def test_undo_detects_activity_during_trash(chat: Chat) -> None:
     result = chat.compressor().compress(
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST

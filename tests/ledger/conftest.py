@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from session_core import SessionDB
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from tests.homes import make_hermes_database, make_own_database
+from tests.postgres_home import can_run, make_postgres, share_postgres
 
 START = 1_800_000_000.0
 
@@ -48,6 +51,20 @@ def db(home_path: Path, kind: str) -> Iterator[SessionDB]:
         yield db
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of a ledger in PostgreSQL too."""
+    if "ledger_kind" in metafunc.fixturenames:
+        kinds = ["file"]
+        if "db" not in metafunc.fixturenames:  # a file of its own
+            kinds.append(share_postgres(metafunc.function.__name__))
+        metafunc.parametrize("ledger_kind", kinds)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the tests that need files on homes without them."""
+    items[:] = [item for item in items if can_run(item)]
+
+
 @pytest.fixture
 def folder(home_path: Path) -> StateFolder:
     if not (home_path / "state.db").exists():
@@ -56,17 +73,20 @@ def folder(home_path: Path) -> StateFolder:
 
 
 @pytest.fixture
-def open_ledger(folder: StateFolder, clock: Clock) -> Iterator[Callable[..., Ledger]]:
+def open_ledger(
+    request: pytest.FixtureRequest, home_path: Path, clock: Clock, ledger_kind: str
+) -> Iterator[Callable[..., Ledger]]:
     """Open ledgers of the home, and close all of them at the end."""
-    opened: list[Ledger] = []
+    with ExitStack() as stack:
 
-    def open_one(**more: object) -> Ledger:
-        opened.append(Ledger(StateFolder(folder.db_path), clock=clock, **more))  # type: ignore[arg-type]
-        return opened[-1]
+        def open_one(**more: Any) -> Ledger:
+            if ledger_kind == "postgres":
+                db = stack.enter_context(make_postgres(home_path))
+                return stack.enter_context(Ledger.open(db, clock=clock, **more))
+            folder = StateFolder(request.getfixturevalue("folder").db_path)
+            return stack.enter_context(Ledger(folder, clock=clock, **more))
 
-    yield open_one
-    for ledger in opened:
-        ledger.close()
+        yield open_one
 
 
 @pytest.fixture

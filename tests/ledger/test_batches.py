@@ -254,6 +254,7 @@ def test_running_batch_is_not_emptied(ledger: Ledger) -> None:
         prepare_trash(ledger, batch)
 
 
+@pytest.mark.needs_files
 def test_emptied_trash_frees_disk_space(ledger: Ledger, folder: StateFolder) -> None:
     prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=80))
     state_path = folder.find()
@@ -270,6 +271,7 @@ def undo_step(ledger: Ledger, step: str) -> None:
     ledger.finish_step(back, {})
 
 
+@pytest.mark.needs_files
 def test_restored_batch_frees_disk_space(ledger: Ledger, folder: StateFolder) -> None:
     restored, other = (ledger.add_batch("sessions_prune").id for _ in range(2))
     step = prepare_trash(ledger, restored, make_large_trash(count=80))
@@ -298,6 +300,7 @@ def test_partly_undone_batch_keeps_trash(ledger: Ledger) -> None:
     assert ledger.delete_content() > 0
 
 
+@pytest.mark.needs_files
 def test_restored_trash_elsewhere_is_deleted(
     open_ledger: Callable[..., Ledger], disk: Path
 ) -> None:
@@ -335,6 +338,7 @@ def test_empty_deletes_only_named_batches(ledger: Ledger) -> None:
     assert ledger.get_undoable_batch(second).bytes > 0
 
 
+@pytest.mark.needs_files
 def test_large_write_leaves_short_log(ledger: Ledger, folder: StateFolder) -> None:
     prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash(count=160))
     state_path = folder.find()
@@ -342,6 +346,7 @@ def test_large_write_leaves_short_log(ledger: Ledger, folder: StateFolder) -> No
     assert (state_path / "ledger.db-wal").stat().st_size < 8_000_000
 
 
+@pytest.mark.needs_files
 def test_incomplete_trash_is_reported(ledger: Ledger, folder: StateFolder) -> None:
     step = prepare_trash(ledger, ledger.add_batch("sessions_prune").id, make_large_trash())
     state_path = folder.find()
@@ -363,6 +368,7 @@ def disk(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("ledger:trash")
 def test_trash_on_other_disk_is_found(
     open_ledger: Callable[..., Ledger], disk: Path, folder: StateFolder
@@ -382,6 +388,7 @@ def test_trash_on_other_disk_is_found(
     assert sum(file.stat().st_size for file in disk.iterdir()) < 400_000
 
 
+@pytest.mark.needs_files
 def test_unmounted_disk_refuses_step(open_ledger: Callable[..., Ledger], disk: Path) -> None:
     ledger = open_ledger(trash_dir=disk / "not there")
     batch = ledger.add_batch("sessions_prune").id
@@ -391,6 +398,7 @@ def test_unmounted_disk_refuses_step(open_ledger: Callable[..., Ledger], disk: P
     assert not (disk / "not there").exists()
 
 
+@pytest.mark.needs_files
 def test_temporarily_missing_disk_loses_no_trash(
     open_ledger: Callable[..., Ledger], disk: Path
 ) -> None:
@@ -406,6 +414,7 @@ def test_temporarily_missing_disk_loses_no_trash(
     assert again.count_trash_bytes() == 0
 
 
+@pytest.mark.needs_files
 @pytest.mark.parametrize("kept", [ROWS, list(make_large_trash())], ids=["one piece", "several"])
 def test_modified_trash_is_refused(
     open_ledger: Callable[..., Ledger], disk: Path, kept: list[TrashItem]
@@ -424,6 +433,7 @@ def test_modified_trash_is_refused(
 
 
 @on_posix
+@pytest.mark.needs_files
 @pytest.mark.parametrize("loose", [0o666, 0o620, 0o602])
 def test_writable_file_is_refused_for_trash(
     open_ledger: Callable[..., Ledger], disk: Path, folder: StateFolder, loose: int
@@ -441,6 +451,7 @@ def test_writable_file_is_refused_for_trash(
 
 
 @on_posix
+@pytest.mark.needs_files
 def test_foreign_file_is_refused_for_trash(
     open_ledger: Callable[..., Ledger],
     disk: Path,
@@ -464,6 +475,7 @@ def test_foreign_file_is_refused_for_trash(
         prepare_trash(ledger, batch)
 
 
+@pytest.mark.needs_files
 def test_trash_in_home_is_refused(open_ledger: Callable[..., Ledger], folder: StateFolder) -> None:
     inside = folder.db_path.parent / "trash"
     inside.mkdir()

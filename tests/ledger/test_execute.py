@@ -89,6 +89,7 @@ def test_mark_is_deleted_by_next_step(db: SessionDB, ledger: Ledger) -> None:
     assert ledger.list_stale_marks() == []
 
 
+@pytest.mark.needs_files
 def test_mark_stays_until_step_is_durable(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     kept = [TrashItem("row", 1)]

@@ -47,6 +47,7 @@ def get_ledger_path(folder: StateFolder) -> Path:
     return folder.make() / "ledger.db"
 
 
+@pytest.mark.needs_files
 def test_first_write_creates_private_ledger(ledger: Ledger, folder: StateFolder) -> None:
     ledger.list_audit_entries()
     assert folder.find() is None
@@ -112,6 +113,7 @@ def test_closed_ledger_refuses_use(ledger: Ledger) -> None:
             ask()
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("ledger:file")
 @pytest.mark.parametrize("harm", ["noise", "header", "middle"])
 def test_damaged_file_raises_corrupt(
@@ -135,6 +137,7 @@ def test_damaged_file_raises_corrupt(
     assert open_ledger().add_batch("works again")
 
 
+@pytest.mark.needs_files
 def test_foreign_database_is_refused(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
@@ -145,6 +148,7 @@ def test_foreign_database_is_refused(
             ask()
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("ledger:file")
 def test_newer_schema_is_unsupported(
     open_ledger: Callable[..., Ledger], folder: StateFolder
@@ -166,6 +170,7 @@ def test_newer_schema_is_unsupported(
         assert _read_content(connection) == before
 
 
+@pytest.mark.needs_files
 def test_prerelease_ledger_is_refused(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
@@ -199,6 +204,7 @@ def test_interrupted_creation_is_finished_by_write(
         ledger.close()
 
 
+@pytest.mark.needs_files
 def test_removed_folder_is_recreated(ledger: Ledger, folder: StateFolder) -> None:
     ledger.add_batch("lost with its folder")
     state_path = get_ledger_path(folder).parent
@@ -291,6 +297,7 @@ def test_ledger_is_refused_after_fork(ledger: Ledger) -> None:
     assert ledger.get_batch(batch).what == "x"
 
 
+@pytest.mark.needs_files
 def test_ledger_uses_chosen_driver_and_sync(
     ledger: Ledger,
 ) -> None:

@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
 }
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("ledger:interrupts")
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_interrupted_ledger_still_works(

@@ -160,7 +160,7 @@ def test_ledgers_of_one_database_share_plans() -> None:
 def test_ledger_refuses_another_database(tmp_path: Path) -> None:
     with SessionDB(":memory:") as db, SessionDB(":memory:") as other, Ledger.open(db) as ledger:
         ledger.check_home(db)
-        with pytest.raises(InvalidInput, match="in memory"):
+        with pytest.raises(InvalidInput, match="another"):
             ledger.check_home(other)
         with SessionDB(tmp_path / "state.db") as file, pytest.raises(InvalidInput):
             ledger.check_home(file)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from session_core import StateDatabase
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
@@ -18,6 +19,7 @@ from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest, RestoreResult
 from tests.faults import state
 from tests.maintenance.homes import Home
+from tests.postgres_home import read_tables
 
 WORDS = ("says", "nothing_of_the_kind")
 
@@ -82,8 +84,11 @@ class Changing:
 
     def read_everything(self) -> dict[str, Any]:
         """Return the state that a restore brings back: rows, routes, files, search results."""
-        with state.open_connection(self.home.db.path) as opened:
-            rows = {table: self._rows(opened, table) for table in state.list_tables(opened)}
+        if self.home.db.path is None:
+            rows = read_tables(self.home.db)
+        else:
+            with state.open_connection(self.home.db.path) as opened:
+                rows = {table: self._rows(opened, table) for table in state.list_tables(opened)}
         hits = {
             word: [hit.message_id for hit in self.home.db.search(word, limit=100).hits]
             for word in WORDS
@@ -98,6 +103,8 @@ class Changing:
 
     def _files(self) -> dict[str, tuple[bytes, int, int]]:
         folder = self.home.store.sessions_dir
+        if folder is None:
+            return {}
         paths = (path for path in folder.rglob("*") if path.is_file())
         return {
             str(path.relative_to(folder)): (
@@ -110,7 +117,10 @@ class Changing:
         }
 
     def _routes(self) -> Mapping[str, Any]:
-        path = self.home.store.sessions_dir / "sessions.json"
+        folder = self.home.store.sessions_dir
+        if folder is None:
+            return self.home.db.routes.load_entries()
+        path = folder / "sessions.json"
         stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return stored
 
@@ -130,12 +140,18 @@ def changing(home: Home, root: Path) -> Iterator[Changing]:
     """Maintain a home with a state folder of its own."""
     reports = Told()
     with ExitStack() as stack:
-        folder = StateFolder(home.db.path, root=root)
-        ledger = stack.enter_context(Ledger(folder, clock=home.clock))
+        ledger = stack.enter_context(open_ledger(home.db, root, home.clock))
         hooks = Hooks(group=None)
         hooks.register(reports)
         maintenance = Maintenance(home.db, ledger, store=home.store, hooks=hooks, clock=home.clock)
         yield Changing(home, ledger, maintenance, hooks, reports, root)
+
+
+def open_ledger(db: StateDatabase, root: Path, clock: Callable[[], float]) -> Ledger:
+    """Open the ledger of a home, in a state folder of the test if it has files."""
+    if db.path is None:
+        return Ledger.open(db, clock=clock)
+    return Ledger(StateFolder(db.path, root=root), clock=clock)
 
 
 def list_skip_reasons(done: ApplyResult) -> dict[str, str]:

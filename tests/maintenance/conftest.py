@@ -10,9 +10,10 @@ import pytest
 from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import KINDS, Home, fill, opened
 from tests.maintenance.transfer_homes import Place, place
+from tests.postgres_home import can_run, share_postgres
 from tests.thorough import take_main_kinds
 
-CHANGED_KINDS = ("own", 16, 22, 26, 30)
+CHANGED_KINDS = ("own", 16, 22, 26, 30, "postgres")
 """What is changed and restored also is a home whose routes are in the file alone."""
 
 
@@ -23,10 +24,22 @@ def empty(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Home]:
         yield home
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of a home of our own on PostgreSQL too."""
+    if "home_kind" not in metafunc.fixturenames:
+        return
+    metafunc.parametrize("home_kind", ["own", share_postgres(metafunc.function.__name__)])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the tests that need files on homes without them."""
+    items[:] = [item for item in items if can_run(item)]
+
+
 @pytest.fixture
-def home(home_path: Path) -> Iterator[Home]:
+def home(home_path: Path, home_kind: str) -> Iterator[Home]:
     """An empty home of our own."""
-    with opened(home_path, "own") as made:
+    with opened(home_path, home_kind) as made:
         yield made
 
 

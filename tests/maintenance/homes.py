@@ -16,19 +16,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from session_core import SessionDB, SessionEntry, SessionSource, SessionStore
+from session_core import SessionDB, SessionEntry, SessionSource, SessionStore, StateDatabase
 from session_core.activity import ActivitySnapshot, gather_activity
 from session_core.config import GatewayConfig, SessionResetPolicy
 from session_core.maintenance.select.conversations import ConversationIndex
 from session_core.maintenance.select.snapshot import MaintenanceSnapshot
 from tests.cjk import add_cjk_index, compile_tokenizer
 from tests.homes import connect, make_hermes_database, make_own_database
+from tests.postgres_home import change_rows, make_again, make_postgres
+from tests.thorough import mark_thorough
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
 
-KINDS = ("own", 22, 30)
-"""A home of our own, and Hermes homes of these schemas."""
+KINDS = ("own", 22, 30, mark_thorough("postgres"))
+"""A home of our own, Hermes homes of these schemas, and one without files."""
 
 DELEGATE = {"_delegate_from": "somebody"}
 BRANCH = {"_branched_from": "somebody"}
@@ -64,9 +66,9 @@ class Stated:
 class Home:
     """A home with a clock and the expected selections."""
 
-    def __init__(self, db: SessionDB, store: SessionStore, clock: Clock) -> None:
+    def __init__(self, db: StateDatabase, store: SessionStore, clock: Clock, folder: Path) -> None:
         self.db, self.store, self.clock = db, store, clock
-        self.folder = db.path.parent
+        self.folder = folder
         self.stated: dict[str, Stated] = {}
 
     def of(self, kind: str) -> Stated:
@@ -130,13 +132,25 @@ class Home:
 
     def sql(self, statement: str, *values: Any) -> None:
         """Change the database as a careless process does."""
+        if self.db.path is None:
+            change_rows(self.db, statement, values)
+            return
         with connect(self.db.path) as connection:
             connection.execute("PRAGMA foreign_keys=OFF")
             connection.execute(statement, values)
 
+    def open_again(self) -> StateDatabase:
+        """Open the database again, as another process does; the caller closes it."""
+        if self.db.path is None:
+            return make_again(self.db, clock=self.clock)
+        return SessionDB(self.db.path, clock=self.clock)
+
     def file(self, name: str, days: float, text: str = "{}") -> Path:
-        """Write a file next to the mirror, last modified this many days ago."""
-        path = self.store.sessions_dir / name
+        """Write a file next to the mirror, last modified this many days ago.
+
+        A home without a folder has no mirror, and its plans know of no file.
+        """
+        path = (self.store.sessions_dir or self.folder) / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         os.utime(path, (NOW - days * DAY,) * 2)
@@ -156,6 +170,10 @@ def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home
     clock = Clock()
     path = folder / "state.db"
     folder.mkdir(parents=True, exist_ok=True)
+    if kind == "postgres":
+        with make_postgres(folder, clock=clock) as db:
+            yield Home(db, SessionStore(config=IDLE, db=db, now=clock.local), clock, folder)
+        return
     if isinstance(kind, int):
         make_hermes_database(path, kind)
     else:
@@ -166,7 +184,7 @@ def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home
     with ExitStack() as stack:
         db = stack.enter_context(SessionDB(path, clock=clock, load_extension=cjk))
         store = stack.enter_context(SessionStore(folder / "sessions", IDLE, db=db, now=clock.local))
-        yield Home(db, store, clock)
+        yield Home(db, store, clock, folder)
 
 
 def fill(home: Home) -> None:
@@ -179,7 +197,8 @@ def fill(home: Home) -> None:
     _add_ghosts(home)
     _add_routes(home)
     _add_orphans(home)
-    _add_files(home)
+    if home.store.sessions_dir is not None:
+        _add_files(home)
 
 
 def _add_old_sessions(home: Home) -> None:
@@ -251,7 +270,8 @@ def _add_protected_sessions(home: Home) -> None:
     home.db.try_acquire_compression_lock("old_locked", "somebody", 300)
     home.protected("sessions", "compressing")
     home.session("no_time", 130, reason="cli_close", messages=0)
-    home.sql("UPDATE sessions SET started_at = 'soon' WHERE id = 'no_time'")
+    soon = "'soon'" if home.db.path else "'NaN'"  # a strict column has no other odd value
+    home.sql(f"UPDATE sessions SET started_at = {soon} WHERE id = 'no_time'")  # noqa: S608 -- a constant
     home.protected("sessions", "no known age")
     home.protected("ghosts", "no known age")
 
@@ -367,7 +387,8 @@ def _add_foreign_routes(home: Home) -> None:
         entry = SessionEntry(name, "elsewhere", at, at).to_dict()
         home.db.routes.save_entry(name, json.dumps(entry), scope=scope, expect=None)
     home.chosen("routes", "long_ago")
-    own = str(home.store.sessions_dir.resolve())
+    folder = home.store.sessions_dir
+    own = "" if folder is None else str(folder.resolve())
     broken = '{"session_key": "agent:main:telegram:dm:16", "session_id": "old_broken"'
     home.db.routes.save_entry("agent:main:telegram:dm:16", broken, scope=own, expect=None)
 

@@ -61,10 +61,12 @@ def test_own_home_has_no_other_process(home: Home) -> None:
     assert gather_activity(home) == activity.ActivitySnapshot(HomeActivity(NOW))
 
 
+@pytest.mark.needs_files
 def test_activity_names_other_database_holder(home: Home, holder: int) -> None:
     assert [other.pid for other in gather_activity(home).company.holders] == [holder]
 
 
+@pytest.mark.needs_files
 def test_gateway_is_found_by_routes_folder(home: Home, gateway: int) -> None:
     assert gather_activity(home).company.gateway == f"a gateway (pid {gateway})"
     apart = home.folder.parent / "apart"
@@ -76,6 +78,7 @@ def test_gateway_is_found_by_routes_folder(home: Home, gateway: int) -> None:
     assert found.company.gateway == f"a gateway (pid {gateway})"
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:alive")
 def test_leases_of_live_processes_count(home: Home) -> None:
     folder = home.folder / "runtime"
@@ -88,6 +91,7 @@ def test_leases_of_live_processes_count(home: Home) -> None:
     assert gather_activity(home).company.leases == {"here": Lease("here", os.getpid(), "1", "cli")}
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:alive")
 def test_routes_of_existing_folders_count(home: Home, tmp_path: Path) -> None:
     key = home.route("1", "here", 1)

@@ -38,6 +38,7 @@ def read_application_session(db: StateDatabase) -> list[Any]:
 STORED = [[PAYLOAD, PAYLOAD], STATE]
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("state:state")
 def test_restore_brings_back_application_data(changed: Changing) -> None:
     db = changed.home.db
@@ -85,6 +86,7 @@ def test_import_into_hermes_reports_application_data(home_path: Path, tmp_path: 
         assert copy.db.message_count("app") == len(STORED[0])
 
 
+@pytest.mark.needs_files
 def test_orphaned_state_is_reported(changed: Changing) -> None:
     db = changed.home.db
     add_application_session(db, NOW - DAY_S)

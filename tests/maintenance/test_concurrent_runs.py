@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
-from session_core import SessionDB
 from session_core.errors import Conflict
 from session_core.ledger import execute, undo_log
-from session_core.ledger.ledger import Ledger
-from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.apply import crash_recovery
 from session_core.maintenance.apply.session_remover import SessionRemover
 from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
 from session_core.maintenance.types import PlanRequest
-from tests.maintenance.changed_homes import Changing
+from tests.maintenance.changed_homes import Changing, open_ledger
 from tests.maintenance.homes import DAY, NOW
 
 
@@ -46,13 +43,12 @@ def fill(changed: Changing) -> None:
 @contextmanager
 def open_other_maintainer(changed: Changing) -> Iterator[Maintenance]:
     """Open another maintenance with a database and a ledger of its own."""
-    path = changed.home.db.path
-    with (
-        SessionDB(path, clock=changed.home.clock) as db,
-        Ledger(StateFolder(path, root=changed.root), clock=changed.home.clock) as ledger,
-        Maintenance(db, ledger, clock=changed.home.clock) as maintenance,
-    ):
-        yield maintenance
+    clock = changed.home.clock
+    with ExitStack() as stack:
+        db = changed.home.open_again()
+        stack.callback(db.close)
+        ledger = stack.enter_context(open_ledger(db, changed.root, clock))
+        yield stack.enter_context(Maintenance(db, ledger, clock=clock))
 
 
 @pytest.mark.requirement("maintenance:together")
@@ -112,6 +108,7 @@ CRASHES: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:together")
 @pytest.mark.parametrize("when", CRASHES)
 @pytest.mark.parametrize(("what", "nth"), [("sessions", 1), ("sessions", 2), ("all", 3)])
@@ -146,6 +143,7 @@ def raise_at_call(usual: Callable[..., object], nth: int) -> Callable[..., objec
     return call
 
 
+@pytest.mark.needs_files
 @pytest.mark.parametrize(
     "removal",
     [
@@ -172,6 +170,7 @@ def test_resumed_plan_removes_leftover_files_and_routes(
     assert changed.read_everything() == before
 
 
+@pytest.mark.needs_files
 def test_restore_waits_for_current_step(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(changed)
     before = changed.read_everything()

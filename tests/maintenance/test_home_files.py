@@ -251,6 +251,7 @@ def test_missing_pieces_restore_nothing(path: Path, tmp_path: Path):
     assert list(path.parent.iterdir()) == []
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:gateway")
 def test_session_files_are_removed_with_session(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
@@ -264,6 +265,7 @@ def test_session_files_are_removed_with_session(changed: Changing) -> None:
     assert changed.read_everything() == before
 
 
+@pytest.mark.needs_files
 def test_file_written_since_plan_stays(changed: Changing) -> None:
     name = "session_20260101_120000_abcdef01.json"
     changed.home.file(name, 50)

@@ -47,6 +47,7 @@ def test_imported_home_equals_exported(home_path: Path, file: Path, kind: Any, t
         assert {name: result.dropped_columns[name][-1:] for name in new} == new
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:import")
 def test_realistic_home_imports_without_missing_parent(full: Home, home_path: Path, file: Path):
     before = rows(full.db.path)

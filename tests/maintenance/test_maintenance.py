@@ -40,6 +40,7 @@ ASKED = {
 }
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:face")
 @pytest.mark.parametrize("kind", ASKED)
 def test_plan_is_read_by_handle(changed: Changing, kind: str) -> None:
@@ -75,6 +76,7 @@ def test_closed_plan_is_not_applied(changed: Changing) -> None:
 # -- all of it, and the room that it took ------------------------------------------------------
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:face")
 def test_prune_all_reclaims_space(changed: Changing) -> None:
     changed.home.large_session("large", 140)
@@ -91,6 +93,7 @@ def test_prune_all_reclaims_space(changed: Changing) -> None:
     assert changed.read_everything() == before
 
 
+@pytest.mark.needs_files
 def test_prune_all_resumes_at_vacuum(changed: Changing) -> None:
     changed.home.large_session("large", 140)
     planned = changed.plan("all")

@@ -111,6 +111,7 @@ def test_filter_selects_links_and_locks_by_session(full: Home) -> None:
 # -- files ---------------------------------------------------------------------------------
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:orphans")
 def test_orphaned_files_are_selected(full: Home) -> None:
     folder = full.store.sessions_dir
@@ -135,6 +136,7 @@ def test_missing_folder_has_no_orphaned_files(home: Home) -> None:
     )
 
 
+@pytest.mark.needs_files
 def test_mirror_and_lock_are_never_selected(home: Home) -> None:
     for name in ("sessions.json", ".sessions.lock"):
         home.file(name, 500)
@@ -145,6 +147,7 @@ def test_mirror_and_lock_are_never_selected(home: Home) -> None:
     assert orphans.find_session_files(home.store.sessions_dir, ["sessions", ".sessions"]) == {}
 
 
+@pytest.mark.needs_files
 def test_session_files_are_found_by_id(home: Home) -> None:
     fill(home)
     strange = home.file(f"session_{orphans.make_safe_name('a/b')}.json", 1)

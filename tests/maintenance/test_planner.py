@@ -202,6 +202,7 @@ def test_unknown_session_is_not_planned(changed: Changing) -> None:
         changed.plan(ids=("nobody",))
 
 
+@pytest.mark.needs_files
 def test_trash_and_index_plans_share_interface(changed: Changing) -> None:
     changed.home.large_session("old", 140)
     result = changed.plan_and_apply()

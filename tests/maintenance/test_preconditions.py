@@ -62,6 +62,7 @@ def test_message_edited_after_trash_is_restored_edited(
     ]
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:meanwhile")
 def test_row_added_after_trash_is_restored(changed: Changing, meanwhile: Meanwhile) -> None:
     changed.home.session("old", 140, reason="idle")
@@ -131,6 +132,7 @@ COMES: dict[Callable[[Changing], None], str] = {
 }
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:meanwhile")
 @pytest.mark.parametrize("come", COMES, ids=lambda come: come.__name__)
 @pytest.mark.parametrize("what", ["sessions", "abandoned"])
@@ -186,6 +188,7 @@ def test_interrupted_run_is_in_audit_log(changed: Changing) -> None:
     assert list_audit_log(changed) == [("prune sessions, in part", counts)]
 
 
+@pytest.mark.needs_files
 def test_failed_first_step_is_logged_as_begun(changed: Changing) -> None:
     add_large_session(changed)
     changed.home.sql(
@@ -231,6 +234,7 @@ def test_audit_log_has_latest_plan_progress(changed: Changing) -> None:
 # -- files -------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:meanwhile")
 def test_remaining_session_file_is_reported(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
@@ -242,6 +246,7 @@ def test_remaining_session_file_is_reported(changed: Changing) -> None:
     assert "still exists" in result.warnings[0]
 
 
+@pytest.mark.needs_files
 def test_remaining_files_report_is_bounded(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

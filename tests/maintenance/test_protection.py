@@ -54,6 +54,7 @@ def beside(changed: Changing) -> Iterator[Changing]:
         child.communicate(timeout=10)
 
 
+@pytest.mark.needs_files
 def test_holder_limits_prune_to_old_ends(beside: Changing) -> None:
     planned = beside.plan(ids=("open", "lately", "long_ago"))
     assert planned.protected == {"never ended": 1, "ended lately": 1}
@@ -62,6 +63,7 @@ def test_holder_limits_prune_to_old_ends(beside: Changing) -> None:
     assert beside.sessions() == {"open", "lately"}
 
 
+@pytest.mark.needs_files
 def test_new_holder_protects_open_sessions(
     changed: Changing, request: pytest.FixtureRequest
 ) -> None:
@@ -74,6 +76,7 @@ def test_new_holder_protects_open_sessions(
     }
 
 
+@pytest.mark.needs_files
 def test_open_sessions_are_finalized_despite_holder(beside: Changing) -> None:
     assert beside.plan_and_apply("sessions", "finalize", ids=("open",)).finalized == 1
     assert beside.home.db.get_session("open")["end_reason"] == "finalized"

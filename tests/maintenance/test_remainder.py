@@ -79,6 +79,7 @@ def test_second_restore_keeps_continued_session(changed: Changing) -> None:
     assert first not in [row["id"] for row in changed.home.db.get_messages("one")]
 
 
+@pytest.mark.needs_files
 def test_freed_file_name_restores_file(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
@@ -91,6 +92,7 @@ def test_freed_file_name_restores_file(changed: Changing) -> None:
     assert changed.read_everything() == before
 
 
+@pytest.mark.needs_files
 def test_refused_orphaned_file_is_not_counted(changed: Changing) -> None:
     name = "session_20260101_120000_abcdef01.json"
     changed.home.file(name, 50)

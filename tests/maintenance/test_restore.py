@@ -124,6 +124,7 @@ def test_chat_with_new_route_keeps_route(changed: Changing) -> None:
     assert changed.home.store.peek_session_id(key) == "s"
 
 
+@pytest.mark.needs_files
 def test_replaced_file_stays_in_trash(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.file("session_old.json", 140, "mine")
@@ -134,6 +135,7 @@ def test_replaced_file_stays_in_trash(changed: Changing) -> None:
     assert path.read_text() == "another"
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:restore")
 def test_partly_damaged_trash_restores_rest(changed: Changing) -> None:
     for number in range(3):
@@ -154,6 +156,7 @@ def test_partly_damaged_trash_restores_rest(changed: Changing) -> None:
         changed.restore(result)
 
 
+@pytest.mark.needs_files
 def test_restore_of_routes_names_live_gateway(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     result = changed.plan_and_apply("routes")

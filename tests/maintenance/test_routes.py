@@ -145,6 +145,7 @@ def test_route_used_since_plan_stays(changed: Changing) -> None:
     assert list(changed.home.store.load_entries()) == [key]
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:gateway")
 def test_route_removal_names_live_gateway(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
@@ -157,6 +158,7 @@ def test_route_removal_names_live_gateway(changed: Changing) -> None:
     assert len(changed.home.store.load_entries()) == 1
 
 
+@pytest.mark.needs_files
 def test_gateway_started_between_steps_protects_rest(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +180,7 @@ def test_gateway_started_between_steps_protects_rest(
     assert changed.apply(planned).removed == 3
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:gateway")
 def test_route_removal_and_restore_cover_mirror(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)

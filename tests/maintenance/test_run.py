@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -20,13 +18,6 @@ from session_core.maintenance.types import ApplyResult
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
 from tests.maintenance.test_concurrent_runs import open_other_maintainer
-
-APPEND = """
-import sys
-from session_core import SessionDB
-with SessionDB(sys.argv[1]) as db:
-    db.append_message(sys.argv[2], "user", "not yet")
-"""
 
 
 class _Killed(BaseException):
@@ -91,8 +82,8 @@ def test_append_during_removal_restores_conversation(
 ) -> None:
     before = read_rows(long, "messages", "session_model_usage")
     half = apply_until_half(long)
-    command = [sys.executable, "-c", APPEND, str(long.home.db.path), "root"]
-    subprocess.run(command, check=True, timeout=60)
+    with closing(long.home.open_again()) as other:
+        other.append_message("root", "user", "not yet")
     done = apply_again(long, half)
     assert (done.outcome, done.removed, done.remaining, done.warnings) == ("applied", 2, 0, ())
     assert list_skip_reasons(done) == {"root": f"session root was changed since{RESTORED_SUFFIX}"}
@@ -173,6 +164,7 @@ def test_restore_of_rest_counts_remaining(long: Changing) -> None:
     assert long.read_everything() == before
 
 
+@pytest.mark.needs_files
 def test_restored_files_stay_when_plan_resumes(long: Changing) -> None:
     half = apply_until_half(long)
     pin_session(long)
@@ -212,6 +204,7 @@ def test_partial_restore_keeps_replacement_and_reports_misfit(long: Changing) ->
     assert long.home.db.message_count("tip") == 2
 
 
+@pytest.mark.needs_files
 def test_damaged_trash_blocks_no_other_restore(long: Changing) -> None:
     half = apply_until_half(long)
     pin_session(long)

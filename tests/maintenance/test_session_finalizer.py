@@ -196,6 +196,7 @@ def test_new_chat_keeps_session_open(changed: Changing) -> None:
     assert list_end_calls(changed, "s") == {"s": (None, None)}
 
 
+@pytest.mark.needs_files
 def test_no_chat_reset_while_gateway_runs(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)

@@ -73,6 +73,7 @@ def is_ledger_tidy(filled: Changing, done: ApplyResult) -> bool:
     )
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:ahead")
 def test_next_step_is_prepared_during_current(filled: Changing) -> None:
     before = filled.read_everything()
@@ -90,6 +91,7 @@ def test_next_step_is_prepared_during_current(filled: Changing) -> None:
     assert filled.read_everything() == before
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:ahead")
 def test_failed_step_discards_prefetched_next_step(filled: Changing) -> None:
     with apply_in_background(filled) as (connection, running):
@@ -117,6 +119,7 @@ class _Killed(BaseException):
     """The process ends here."""
 
 
+@pytest.mark.needs_files
 @pytest.mark.requirement("maintenance:ahead")
 def test_two_crashed_steps_are_both_settled(
     filled: Changing, monkeypatch: pytest.MonkeyPatch

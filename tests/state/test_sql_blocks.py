@@ -65,9 +65,10 @@ def list_block_users(path: Path, name: str) -> list[str]:
 
 def replaces_shared_block(path: Path, name: str) -> bool:
     """Whether PostgreSQL has its own text here for a block that the shared code uses by name."""
-    shared = path.parents[1] / "sqlite" / path.name
-    is_shared = path.parent.name == "postgres" and shared in FILES
-    return is_shared and name in load_block_names(shared)
+    shared = (path.parents[1] / "sqlite" / path.name, ROOT / "ledger" / path.name)
+    return path.parent.name == "postgres" and any(
+        name in load_block_names(file) for file in shared if file in FILES
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

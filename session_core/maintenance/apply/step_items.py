@@ -108,8 +108,10 @@ class StepPrefetch:
 
     def prepare_step(
         self, trash_items: Iterable[TrashItem], members: Sequence[str]
-    ) -> PreparedStep:
-        """Make the undo of a later step durable."""
+    ) -> PreparedStep | None:
+        """Make the undo of a later step durable, unless it must be stored with its step."""
+        if self._ledger.shares_transactions:
+            return None
         return prepare(self._ledger, self._batch, trash_items, members)
 
     def start(self, work: Callable[[], PrefetchedItems | None]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from session_core.errors import InvalidInput
 from session_core.state import sql_blocks, validation
+from session_core.state.ledger_tables import LedgerTables
 from session_core.state.postgres.connection import PostgresConnection
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import admin, usage
@@ -39,6 +40,10 @@ class PostgresAdmin(RangedSearches):
         """Return the id that the home got at its creation."""
         mark = self._read(lambda handle: handle.fetch_value(FEED_SQL["get_mark"]))
         return None if mark is None else str(mark)
+
+    def get_ledger_tables(self) -> LedgerTables:
+        """Return the tables of the ledger, in the transactions of this instance."""
+        return cast("LedgerTables", self._store)
 
     def get_capabilities(self) -> Capabilities:
         """Return the features of this home that not every home has: it has all."""

@@ -66,6 +66,9 @@ class SqliteAdmin(SqliteVacuum, RangedSearches):
         """Return the id that a home of our own got at its creation; other homes have none."""
         return self._read(lambda handle: sessions.find_meta(handle, opening.HOME_ID_KEY))
 
+    def get_ledger_tables(self) -> None:
+        """Return the tables of the ledger if the database has them; None if it has files."""
+
     def get_capabilities(self) -> Capabilities:
         """Return the features of this home that not every home has.
 

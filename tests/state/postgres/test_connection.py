@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from session_core import ledger
 from session_core.errors import Busy, Conflict, InvalidInput, SessionError, StorageError
 from session_core.state import postgres, sql_blocks
 from session_core.state.postgres import connection
@@ -25,10 +26,16 @@ def list_placeholders(block: str) -> tuple[set[str], int]:
     return {match[1] for match in found if match[1]}, sum(match[0] == "?" for match in found)
 
 
+def _find_package(file: str) -> str:
+    """Return the package whose statements a file of this engine replaces."""
+    is_of_ledger = (Path(ledger.__file__).parent / f"{file}.sql").exists()
+    return ledger.__name__ if is_of_ledger else "session_core.state.sqlite"
+
+
 def iter_shared_blocks() -> Iterator[tuple[str, str, str, str]]:
     for path in sorted(Path(postgres.__file__).parent.glob("*.sql")):
         if path.stem not in OWN_FILES:
-            shared = sql_blocks.load_blocks(path.stem)
+            shared = sql_blocks.load_blocks(path.stem, _find_package(path.stem))
             for name, block in sql_blocks.load_blocks(path.stem, postgres.__name__).items():
                 yield path.stem, name, shared.get(name, ""), block
 

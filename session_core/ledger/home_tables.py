@@ -1,0 +1,94 @@
+"""The ledger of a home whose database has tables for it, such as one in PostgreSQL.
+
+A step, its trash and the change of the home are one transaction, so a crash leaves no step to
+decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from session_core.errors import Unsupported
+from session_core.ledger.database import LedgerDatabase
+from session_core.ledger.memory import find_memory_folder
+from session_core.ledger.virtual_folder import VirtualFolder
+from session_core.state.ledger_tables import LedgerTables
+from session_core.state.protocol import StateDatabase
+
+if TYPE_CHECKING:
+    from session_core.state.sqlite.connection import Connection
+
+T = TypeVar("T")
+
+
+class HomeFolder(VirtualFolder):
+    """Stands for the state folder of a database that has the tables of the ledger."""
+
+    shares_transactions = True
+
+    def __init__(self, db: StateDatabase, tables: LedgerTables) -> None:
+        super().__init__("database")
+        self._db = db
+        self._tables = tables
+
+    def is_of_home(self, db: StateDatabase) -> bool:
+        """Return whether this is the instance whose transactions the ledger joins."""
+        return db is self._db
+
+    @property
+    def scope(self) -> str:
+        """Return the name of the home in cursors."""
+        return str(self._db.admin.get_home_id())
+
+    trash_name = scope
+
+    def open_tables(self, schema: str) -> LedgerDatabase:  # noqa: ARG002 -- the database has all
+        """Return the tables of the database."""
+        return HomeLedgerDatabase(self._tables)
+
+
+class HomeLedgerDatabase(LedgerDatabase):
+    """The tables of a ledger in the database of its home; closing it leaves them open."""
+
+    def __init__(self, tables: LedgerTables) -> None:
+        super().__init__(lambda: None, _refuse_path, 0)
+        self._tables = tables
+
+    def read(self, look: Callable[[Connection], T]) -> T:
+        """Run `look` on one snapshot of the database."""
+        self._require_own_process()
+        self._require_open()
+        return self._tables.read(look)
+
+    def write(self, step: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Run `step` in a transaction; all are durable."""
+        del durable
+        self._require_own_process()
+        self._require_open()
+        return self._tables.write(step)
+
+    def reclaim_space(self, *, overwrite: bool = False) -> None:
+        """Do nothing: the server reuses the space of deleted rows."""
+        del overwrite
+        self._require_own_process()
+        self._require_open()
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self._closed = True
+
+
+def find_virtual_folder(db: StateDatabase) -> VirtualFolder:
+    """Return what stands for the state folder of a database without a path.
+
+    Raises:
+        Unsupported: the database is in memory and has no id.
+    """
+    tables = db.admin.get_ledger_tables()
+    return find_memory_folder(db) if tables is None else HomeFolder(db, tables)
+
+
+def _refuse_path() -> Path:
+    raise Unsupported("the ledger of this home has no file")

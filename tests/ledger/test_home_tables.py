@@ -1,0 +1,176 @@
+"""The ledger in the database of its home: a step, its trash and the change are one transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import InvalidInput, Ledger, Maintenance, SessionSource, SessionStore, Unsupported
+from session_core.errors import Busy, Changed, Conflict
+from session_core.ledger.execute import resume_steps, run_step
+from session_core.ledger.types import Member, TrashItem
+from session_core.maintenance import PlanRequest
+from session_core.state.postgres.connections import PostgresStore
+from tests.postgres_home import make_postgres, read_tables
+
+OLD = 1_500_000_000.0
+
+
+@pytest.fixture
+def db(home_path: Path) -> Iterator[Any]:
+    """Return a home with three old sessions."""
+    with make_postgres(home_path) as db:
+        for session in ("a", "b", "c"):
+            create = {"source": "cli", "started_at": OLD}
+            db.append_message(session, "user", f"said in {session}", timestamp=OLD, create=create)
+            db.end_session(session, "user_exit")
+        yield db
+
+
+@pytest.fixture
+def ledger(db: Any) -> Iterator[Ledger]:
+    with Ledger.open(db) as ledger:
+        yield ledger
+
+
+def begin_batch(ledger: Ledger) -> str:
+    plan = ledger.add_plan("sessions", [Member(name) for name in "abc"], None)
+    return ledger.begin_plan(plan.handle).batch_id
+
+
+def run(db: Any, ledger: Ledger, batch: str, change: Any, **options: Any) -> Any:
+    """Run a step that stores the messages of the session `a`."""
+    return run_step(
+        db,
+        ledger,
+        batch,
+        before=lambda db: (TrashItem("message", row) for row in db.get_messages("a")),
+        change=change,
+        members=["a"],
+        **options,
+    )
+
+
+def remove_session(db: Any) -> dict[str, int]:
+    return {"removed": db.delete_sessions(["a"])}
+
+
+def list_ledger_rows(db: Any) -> list[Any]:
+    return db._store.read(lambda handle: handle.fetch_tuples("SELECT id, state FROM steps"))
+
+
+@pytest.mark.requirement("ledger:steps")
+def test_step_and_trash_commit_together(db: Any, ledger: Ledger, home_path: Path) -> None:
+    batch = begin_batch(ledger)
+    with make_postgres(home_path) as other:
+
+        def change(db: Any) -> dict[str, int]:
+            assert list_ledger_rows(other) == []
+            assert len(list_ledger_rows(db)) == 1
+            return remove_session(db)
+
+        assert run(db, ledger, batch, change) == {"removed": 1}
+        assert other.get_session("a") is None
+        assert [state for _, state in list_ledger_rows(other)] == ["done"]
+    (step,) = ledger.list_steps(batch)
+    assert [item.value["content"] for item in ledger.read_trash(step.id)] == ["said in a"]
+    assert read_tables(db)["state_meta"] == []
+
+
+@pytest.mark.requirement("ledger:steps")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, Changed("it was changed")])
+def test_failed_step_leaves_nothing(db: Any, ledger: Ledger, error: Any) -> None:
+    batch, before = begin_batch(ledger), read_tables(db)
+
+    def change(db: Any) -> None:
+        remove_session(db)
+        raise error
+
+    with pytest.raises(error if isinstance(error, type) else type(error)):
+        run(db, ledger, batch, change)
+    assert read_tables(db) == before
+    assert list_ledger_rows(db) == []
+    assert resume_steps(db, ledger) == []
+    member = ledger.get_plan(ledger.get_batch(batch).plan or "").members[0]
+    skipped = "it was changed" if isinstance(error, Changed) else None
+    assert (member.step, member.skipped) == (None, skipped)
+
+
+@pytest.mark.requirement("ledger:steps")
+@pytest.mark.parametrize("stored", [True, False])
+def test_cut_commit_is_decided_by_step(
+    db: Any, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, *, stored: bool
+) -> None:
+    batch, usual = begin_batch(ledger), PostgresStore.end_write
+
+    def end(store: PostgresStore, handle: Any, *, commit: bool) -> None:
+        monkeypatch.undo()
+        usual(store, handle, commit=stored)
+        raise Busy("the connection was lost at the commit")
+
+    def change(db: Any) -> dict[str, int]:
+        result = remove_session(db)
+        monkeypatch.setattr(PostgresStore, "end_write", end)
+        return result
+
+    if stored:
+        assert run(db, ledger, batch, change) == {"removed": 1}
+    else:
+        with pytest.raises(Busy, match="lost"):
+            run(db, ledger, batch, change)
+    assert (db.get_session("a") is None, len(ledger.list_steps(batch))) == (stored, int(stored))
+
+
+def test_member_is_claimed_by_one_step(db: Any, ledger: Ledger, home_path: Path) -> None:
+    batch, outcomes = begin_batch(ledger), list[str]()
+
+    def apply() -> None:
+        with make_postgres(home_path) as other, Ledger.open(other) as same:
+            try:
+                run(other, same, batch, remove_session)
+                outcomes.append("done")
+            except Conflict:
+                outcomes.append("conflict")
+
+    threads = [threading.Thread(target=apply) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(outcomes) == ["conflict", "conflict", "done"]
+    assert len(ledger.list_steps(batch)) == 1
+
+
+def test_ledger_refuses_other_instance(db: Any, ledger: Ledger, home_path: Path) -> None:
+    with make_postgres(home_path) as other, pytest.raises(InvalidInput, match=r"Ledger\.open"):
+        ledger.check_home(other)
+    with pytest.raises(Unsupported, match="trash_dir"):
+        Ledger.open(db, trash_dir=home_path)
+
+
+def test_ledgers_of_homes_are_apart(db: Any, ledger: Ledger, tmp_path: Path) -> None:
+    batch = ledger.add_batch("test")
+    with make_postgres(tmp_path / "other") as other, Ledger.open(other) as empty:
+        assert empty.list_audit_entries().items == []
+        with pytest.raises(Exception, match="there is no batch"):
+            empty.get_batch(batch.id)
+
+
+def test_every_plan_runs_without_files(db: Any, ledger: Ledger) -> None:
+    chat = SessionSource(platform="telegram", chat_id="42")
+    with SessionStore(db=db) as store:
+        entry = store.get_or_create_session(chat)
+        maintenance = Maintenance(db, ledger, store=store)
+        maintenance.edit("b", pinned=True, title="Trip")
+        preview = maintenance.plan(PlanRequest("sessions", older_than_days=90))
+        result = maintenance.apply(preview.plan or "")
+        assert (result.removed, db.get_session("b")["title"]) == (2, "Trip")
+        maintenance.restore(result.batch)
+        assert [row["content"] for row in db.get_messages("a")] == ["said in a"]
+        assert store.get(entry.session_key) == entry
+        assert ledger.empty_trash(0).batches == 1  # that of the edit
+        assert ledger.count_disk_bytes() == 0
