@@ -18,7 +18,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from mcp_serve.cli import plan_output, sample_home, transcript_summary
+from mcp_serve.cli import sample_home, transcript_summary
 from mcp_serve.cli.command_errors import DONE
 from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import print_error
@@ -239,6 +239,8 @@ class Tour:
             self._out.write_block("   ", f"({kind}) {to_plain_line(best)}", lines=_MAX_LINES)
 
     async def _show_stats(self) -> None:
+        from mcp_serve.cli import plan_output  # noqa: PLC0415 -- loads plans, not for --serve
+
         self._out.write_heading("Is anything wrong?")
         answer = await self._call_tool("sessions_stats")
         self._out.write_block("", f"{_format_counts(answer)}, {format_bytes(answer['size']['db'])}")
