@@ -69,7 +69,7 @@ class FeedResult:
 
 
 class StoreFeed(Protocol):
-    """What `events_wait` and subscriptions need of the feed of a store."""
+    """The calls of a feed that `events_wait` and subscriptions need."""
 
     commits: int
     seen: FeedState | None

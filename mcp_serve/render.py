@@ -103,7 +103,7 @@ def _render_row(
 
 
 def _render_details(home: ServedStore, summary: Summary) -> dict[str, Any]:
-    """Return what only a detailed row has."""
+    """Return the fields of a detailed row alone."""
     return drop_empty(
         branch=render_line(home, summary.branch) or None,
         model=render_line(home, summary.model) or None,

@@ -233,7 +233,7 @@ class Resources:
 
 
 async def _read_in_thread(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what a function returns; our errors become errors of the protocol."""
+    """Return the result of a function; our errors become errors of the protocol."""
     try:
         return await run_in_thread(read)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What tools need of a store; homes and the transcripts of other agents have it."""
+"""The calls of a store that tools need; homes and the transcripts of other agents have them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ResolvedSession:
 
 
 class EditValues(TypedDict, total=False):
-    """What an edit sets; None keeps a value."""
+    """The values that an edit sets; None keeps a value."""
 
     title: str | None
     archived: bool | None

@@ -79,7 +79,7 @@ class ServedStores:
         self._is_prepared = False
 
     def prepare(self) -> None:
-        """Run once what precedes the opening of any store."""
+        """Run once, before any store is opened, the function that the options name."""
         with self._preparing:
             if not self._is_prepared and self.options.before is not None:
                 self.options.before()

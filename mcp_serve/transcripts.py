@@ -339,7 +339,7 @@ class TranscriptIndex:
             return self._library
 
     def get_labels(self) -> Labels:
-        """Return what is set on the sessions and stored beside the index."""
+        """Return the labels of the sessions, which are stored next to the index."""
         from session_core.ledger import Labels  # noqa: PLC0415 -- reads do not need it
 
         with self._lock:

@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run an action, or keep what is new."""
+    """Run an action, or keep new parts."""
     choose_driver()
     served = ServedStores(ServerOptions())
     try:
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_once(options: argparse.Namespace, served: ServedStores, store: ServedTranscripts) -> int:
-    """Keep what is new, and report it."""
+    """Keep new parts, and report them."""
     del served
     if store.keep.get_mode() is not None:
         _keep_all(store)
@@ -138,7 +138,7 @@ def _turn_off(options: argparse.Namespace, served: ServedStores, store: ServedTr
 def _show_status(
     options: argparse.Namespace, served: ServedStores, store: ServedTranscripts
 ) -> int:
-    """Show what is kept, of each store."""
+    """Show the kept copies of each store."""
     _index_all(served)
     status = store.keep.measure_status()
     if options.json:
@@ -261,12 +261,12 @@ To remove one for good: mcp-sessions keep forget ID
 
 
 def explain_keeping(store: ServedTranscripts) -> list[str]:
-    """Return what keeping stores and where, as lines."""
+    """Return the contents and the place of kept copies, as lines."""
     return _EXPLANATION.format(path=store.keep.measure_status().path).splitlines()
 
 
 def describe_status(status: KeepStatus) -> str:
-    """Return what is kept as one sentence."""
+    """Return the kept copies as one sentence."""
     forgotten = f"; {len(status.forgotten):,} forgotten" if status.forgotten else ""
     if status.mode != "on" and not status.sessions:
         return f"Keeping is off{forgotten}."
@@ -277,7 +277,7 @@ def describe_status(status: KeepStatus) -> str:
 
 
 def render_status(status: KeepStatus) -> Answer:
-    """Return what is kept as an answer."""
+    """Return the kept copies as an answer."""
     return {
         "on": status.mode == "on",
         "sessions": status.sessions,
@@ -321,7 +321,7 @@ def _show_plan(out: Terminal, store: ServedTranscripts, plan: ForgetPlan) -> Non
 
 
 def _list_warnings(plan: ForgetPlan) -> list[str]:
-    """Return what a user has to know before it is too late, as sentences without a period."""
+    """Return the warnings of a plan to forget, as sentences without a period."""
     copies = f"kept copies of {format_bytes(plan.kept_bytes)}, " if plan.kept_bytes else ""
     warnings = [
         f"Removes {copies}the index terms, and the titles, pins and archive marks that you set",

@@ -90,7 +90,7 @@ class Terminal:
     def write_text(
         self, text: str, style: str = "", *, marked: re.Pattern[str] | None = None
     ) -> None:
-        """Write an indented text, with what matches `marked` highlighted."""
+        """Write an indented text, with matches of `marked` highlighted."""
         for line in wrap_text(clean_text(text), self.width - _MARGIN):
             shown = Text(line, style)
             if marked is not None:

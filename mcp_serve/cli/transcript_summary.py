@@ -1,4 +1,4 @@
-"""What was found of each agent: the number of its sessions and the newest title."""
+"""The sessions of each agent: their number and the newest title."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class EditArguments(arguments.StoreArguments):
     reopen: Annotated[bool, Field(description="Mark as not ended.")] = False
 
     def get_values(self) -> EditValues:
-        """Return what the edit sets."""
+        """Return the values that the edit sets."""
         return EditValues(
             title=self.title, archived=self.archived, pinned=self.pinned, reopen=self.reopen
         )

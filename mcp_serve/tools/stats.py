@@ -102,7 +102,7 @@ def examine_transcripts(store: ServedStore) -> list[dict[str, Any]]:
 
 
 def _render_keep(status: KeepStatus, store: str) -> dict[str, Any]:
-    """Return what is kept of a store; nothing unless the user has decided to keep."""
+    """Return the kept copies of a store; nothing unless the user has decided to keep."""
     counts = status.stores.get(store)
     if status.mode is None and counts is None:
         return {}

@@ -1,4 +1,4 @@
-"""Call the summarizer of the caller, and decide what follows if it fails.
+"""Call the summarizer of the caller, and decide on the next step if it fails.
 
 A summarizer may raise, hang or be async. A failure is a value, not an exception: its kind
 determines the cooldown, and whether an extractive summary may replace the missing one. Failures are

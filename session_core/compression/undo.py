@@ -182,7 +182,7 @@ def _is_live(row: MessageRow) -> bool:
 
 
 def _restore_counter(before: Any, after: Any, now: Any) -> int | None:
-    """Return a counter as it was before the compression, plus what was added since."""
+    """Return a counter as it was before the compression, plus the amount added since."""
     since = (now or 0) - (after or 0)
     return (before or 0) + since if since else before
 

@@ -111,7 +111,7 @@ def record_plan(
 
 
 def measure_totals(draft: PlanDraft) -> PlanTotals:
-    """Return what a plan is about altogether."""
+    """Return the totals of a plan."""
     size = draft.snapshot.estimate_bytes(draft.rows, draft.sizes)
     return PlanTotals(draft.rows, size, dict(draft.by_source.most_common()))
 
@@ -211,7 +211,7 @@ def check_keep(keep: Sequence[str]) -> tuple[str, ...]:
 def find_kept_sessions(
     db: StateDatabase, titles: Mapping[str, str], keep: Sequence[str]
 ) -> tuple[set[str], list[str]]:
-    """Return the sessions that entries keep, and the entries that keep none.
+    """Return the sessions that entries keep, and the entries without such a session.
 
     `titles` are the titles by session. An entry that may be read in two ways keeps both: too much
     that stays does no harm.

@@ -263,7 +263,7 @@ class PlanItem:
 
 @dataclass(frozen=True, slots=True)
 class PlanTotals:
-    """What a plan is about altogether."""
+    """The totals of a plan."""
 
     messages: int = 0
     bytes: int = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TurnRecords:
-    """Turns, interruptions, and what a turn leaves in the entry of its chat."""
+    """Turns, interruptions, and the traces of a turn in the entry of its chat."""
 
     def __init__(
         self, settings: StoreSettings, decisions: RouteDecisions, policies: ResetPolicies

@@ -129,7 +129,7 @@ class RootCatalog:
         self.sweeper.forget_sweep()
 
     def look(self) -> None:
-        """Look at the root and find what differs from the index."""
+        """Look at the root and find its differences from the index."""
         if self.sweeper.look() or self.is_outdated or self.due:
             self.find_differences()
 
@@ -169,7 +169,7 @@ class RootCatalog:
         return first is not None and first == second
 
     def _make_due(self, path: str, identity: FileIdentity) -> Due:
-        """Return what is due of a file; one that is still unread stays the same."""
+        """Return the due part of a file; a file that is still unread stays the same."""
         entry, known = self.entries.get(path), self.due.get(path)
         if entry is None and known is not None and known.is_new and known.identity == identity:
             return known
@@ -197,7 +197,7 @@ class Catalog:
         self._places: dict[int, tuple[RootCatalog, str]] = {}
 
     def look(self) -> None:
-        """Sweep all roots, and take over what other processes have indexed and kept.
+        """Sweep all roots, and load the changes that other processes have indexed and kept.
 
         Raises:
             StorageError: it is not known which sessions were forgotten.
@@ -238,7 +238,7 @@ class Catalog:
         return iter(due)
 
     def load_changes(self) -> None:
-        """Take over what changed in the index."""
+        """Load the changes of the index."""
         version = self._index.get_data_version()
         if version == self._data_version:
             return

@@ -1,4 +1,4 @@
-"""Reads what is new in a database of another agent, by its format.
+"""Reads new rows of a database of another agent, by its format.
 
 A database is opened read-only, and each read transaction ends within a moment: a writer whose log
 cannot be checkpointed because of a reader would grow it.

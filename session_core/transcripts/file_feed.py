@@ -1,4 +1,4 @@
-"""Reads what is new in a file into a part: its tail, or all of it if its beginning has changed."""
+"""Reads the new part of a file: its tail, or all of it if its beginning has changed."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Message(NamedTuple):
 
 
 class SessionFacts(TypedDict, total=False):
-    """What a record or a sidecar states about its session; a later value wins."""
+    """Facts that a record or a sidecar states about its session; a later value wins."""
 
     title: str
     title_rank: int
@@ -167,7 +167,7 @@ class SourceFile(NamedTuple):
 
 
 class Format(Protocol):
-    """What every format has."""
+    """The common members of all formats."""
 
     @property
     def store(self) -> str:
@@ -214,7 +214,7 @@ class FileFormat(Format, Protocol):
         """
 
     def read_sidecar(self, path: str, data: bytes) -> SessionFacts:
-        """Return what a sidecar states; its content is bounded by the engine."""
+        """Return the facts of a sidecar; its content is bounded by the engine."""
 
 
 class DatabaseFormat(Format, Protocol):

@@ -120,7 +120,7 @@ class Index:
                 self._reader.execute("PRAGMA query_only=1")
 
     def purge(self, tries: int) -> bool:
-        """Overwrite what was removed; return False if another process still reads it."""
+        """Overwrite removed bytes; return False if another process still reads them."""
         with self.writing, translate_errors():
             # Free pages may hold texts of rows that were removed before.
             self._writer.execute("VACUUM")
@@ -254,7 +254,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def remove_abandoned_files(folder: Path, layout: int) -> None:
-    """Remove the files of earlier layouts that were not written for a week and that none opens."""
+    """Remove files of earlier layouts that nothing has written for a week or has open."""
     for path in list(_iterate_earlier(folder, layout)):
         with suppress(OSError):
             written = max(file.stat().st_mtime for file in _list_files(path) if file.exists())

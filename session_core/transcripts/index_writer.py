@@ -182,7 +182,7 @@ def _insert_messages(
 
 
 def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
-    """Return the first of `count` unused ids: below all others, or above them."""
+    """Return the first of `count` unused ids: below all ids, or above them."""
     key = "first_id" if is_history else "next_id"
     at = _get_number(db, key, FIRST_ID)
     first = at - count if is_history else at
@@ -283,7 +283,7 @@ def _load_session(
 
 
 def _put_facts(db: _sqlite3.Connection, part: SessionPart, entry: SourceEntry) -> bool:
-    """Store what a database says about a session whose messages are in a file.
+    """Store the facts of a database about a session whose messages are in a file.
 
     Return False if the session has messages in the database.
     """
@@ -302,7 +302,7 @@ def _put_facts(db: _sqlite3.Connection, part: SessionPart, entry: SourceEntry) -
 
 
 def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
-    """Give the sessions with one id of their own different ids, whatever their order was.
+    """Give the sessions with one id of their own different ids, independent of their order.
 
     The first by its path has the id itself; a file without messages comes after all others.
     """
@@ -378,7 +378,7 @@ def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list
 
 
 def _note_message(row: Row, item: IndexedMessage) -> None:
-    """Update what the row of a session says about its messages."""
+    """Update the columns of a session that are about its messages."""
     if item.usage is not None:
         _add_usage(row, item.usage)
     if item.preview is not None and row["preview"] is None:

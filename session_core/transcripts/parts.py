@@ -1,4 +1,4 @@
-"""What a read of a source adds to the index, before it is written.
+"""The additions of a read source to the index, before they are written.
 
 Parts are built without the index and without its lock. Writing one is then a short transaction.
 """
@@ -77,7 +77,7 @@ class IndexedMessage(NamedTuple):
 
 @dataclass(slots=True)
 class SessionPart:
-    """What a read adds to one session."""
+    """The additions of a read to one session."""
 
     native_id: str
     facts: SessionFacts = field(default_factory=SessionFacts)
@@ -88,7 +88,7 @@ class SessionPart:
 
 @dataclass(slots=True)
 class SourcePart:
-    """What a read adds to a source: the entry as it was, and as it is afterwards."""
+    """The additions of a read to a source: the entry before, and the entry afterwards."""
 
     before: SourceEntry
     after: SourceEntry

@@ -1,4 +1,4 @@
-"""What changed in a root since the last look: by a kernel watch, or by a sweep.
+"""The changes of a root since the last look: by a kernel watch, or by a sweep.
 
 A watch needs no thread: the kernel collects the events until the next look reads them. A root that
 cannot be watched is swept at each look, and so is one whose watch has missed a change, as on file
@@ -62,11 +62,11 @@ class RootSweeper:
             self._watch = None
 
     def forget_sweep(self) -> None:
-        """Sweep the root at the next look, whatever has changed in it."""
+        """Sweep the root at the next look, even if nothing has changed."""
         self.sweep = Sweep()
 
     def look(self) -> bool:
-        """Look at what changed; return False if nothing has."""
+        """Look for changes; return False if there are none."""
         if self._watch is None or not self.sweep.folders:
             return self._sweep()
         changed = self._watch.read_changes()

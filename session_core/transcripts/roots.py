@@ -35,7 +35,7 @@ class Root:
 
 
 class FileIdentity(NamedTuple):
-    """What tells whether a file is another one, or was changed."""
+    """The values that differ for another file, or for one that was changed."""
 
     device: int
     inode: int

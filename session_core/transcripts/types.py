@@ -44,7 +44,7 @@ class TranscriptSummary:
 
 @dataclass(frozen=True, slots=True)
 class StoreCoverage:
-    """How much of a store is indexed, and what was left out."""
+    """How much of a store is indexed, and the parts that were left out."""
 
     store: str
     roots: tuple[str, ...]

@@ -111,7 +111,7 @@ def _render_usage(usage: UsageReport, now: float) -> Iterator[Element]:
 def _rank_amounts(
     amounts: Mapping[str, Amount], read: Callable[[Amount], float], form: Callable[[float], str]
 ) -> list[tuple[str, float, str]]:
-    """Return the greatest amounts and the sum of the others."""
+    """Return the greatest amounts and the sum of the rest."""
     ranked = sorted(
         ((read(each), name) for name, each in amounts.items() if read(each)), reverse=True
     )

@@ -171,7 +171,7 @@ def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
 
 
 def _build_series(found: Mapping[str, int], said: Any) -> tuple[ChartPoint, ...]:
-    """Return the largest values, and the sum of the others."""
+    """Return the largest values, and the sum of the rest."""
     ranked = sorted(((value, name) for name, value in found.items() if value), reverse=True)
     shown = [
         ChartPoint(to_plain_line(name) or "(none)", value, said(value)) for value, name in ranked

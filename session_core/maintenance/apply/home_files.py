@@ -134,7 +134,7 @@ def _is_unchanged(path: Path, head: Mapping[str, Any]) -> bool:
 
 
 def _has_same_content(path: Path, head: Mapping[str, Any]) -> bool:
-    """Return True if there is an ordinary file with these bytes, whatever its times are."""
+    """Return True if there is an ordinary file with these bytes; its times may differ."""
     try:
         with _open_ordinary_file(path) as (file, file_stat):
             return bool(

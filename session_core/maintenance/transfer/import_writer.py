@@ -372,7 +372,7 @@ def _read_state(db: StateDatabase, session_id: str) -> list[Any]:
 
 
 def _compute_digest(lines: Iterable[ScannedSession]) -> str:
-    """Return a digest of the lines of a file, whatever its name."""
+    """Return a digest of the lines of a file; its name does not count."""
     return hashlib.sha256("".join(line.digest for line in lines).encode()).hexdigest()
 
 

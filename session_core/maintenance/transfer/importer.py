@@ -86,7 +86,7 @@ class Importer:
         return result
 
     def preview_file(self, path: Path, *, progress: CountFn | None = None) -> ImportPreview:
-        """Return what an import of a file would add, as far as the file and the home show.
+        """Return the sessions that an import would add, as far as the file and the home show.
 
         `progress` is called with the number of bytes read and their total.
 

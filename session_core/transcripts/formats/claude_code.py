@@ -215,7 +215,7 @@ def _read_user(line: dict[str, Any]) -> Iterator[Message]:
 def _read_texts(
     line: dict[str, Any], texts: Sequence[str | None], blocks: list[dict[str, Any]]
 ) -> Iterator[Message]:
-    """Yield what the editor added and what the person wrote as two messages."""
+    """Yield the text that the editor added and the text of the person as two messages."""
     attachments = tuple(_list_attachments(blocks))
     whole = join_texts(texts)
     if line.get("isCompactSummary") is True:

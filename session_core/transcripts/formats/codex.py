@@ -189,7 +189,7 @@ class CodexStateFormat:
         return re.fullmatch(r"state_\d+\.sqlite", path) is not None
 
     def has_tables(self, query: Query) -> bool:
-        """Return True if there are threads with what is read of them."""
+        """Return True if there are threads with the columns that are read."""
         return {"id", "title", "updated_at"} <= _list_columns(query)
 
     def read_changes(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
@@ -300,7 +300,7 @@ class _Reading:
             self._kind = "world_state"
 
     def _is_inherited_context(self) -> bool:
-        """Return True for what a subagent took over from its parent before it began."""
+        """Return True for a line that a subagent took over from its parent before it began."""
         own = self._state.get("own_from")
         ordinal = self._line.get("ordinal")
         return own is not None and isinstance(ordinal, int) and 0 < ordinal < own

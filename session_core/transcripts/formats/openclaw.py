@@ -259,7 +259,7 @@ def _find_current(query: Query, session_key: str | None) -> str | None:
 
 
 def _identify(session_id: Any, seq: Any, event: Any) -> str:
-    """Return what tells an event from another one that a rewrite put in its place."""
+    """Return a text that differs for another event that a rewrite put in its place."""
     # A rewrite keeps session and number and gives them to another event.
     checksum = zlib.crc32(str(event).encode("utf-8", "replace"))
     return f"{str(session_id)[:200]} {str(seq)[:20]} {checksum}"

@@ -37,7 +37,7 @@ def find_chunk_end(data: bytes, start: int) -> int:
 
 
 def compute_digest(data: bytes) -> bytes:
-    """Return what identifies a chunk."""
+    """Return the digest that identifies a chunk."""
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 

@@ -89,7 +89,7 @@ class RowComparison:
             self._put_setting(_RENEWALS, [*names, name])
 
     def renew_sessions(self, root: RootCatalog) -> None:
-        """Let the index read again what was noted."""
+        """Let the index read the noted sessions again."""
         left = []
         names = self._list_renewals()
         for name in names:

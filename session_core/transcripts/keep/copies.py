@@ -98,7 +98,7 @@ class KeptCopies:
         self._lock = threading.RLock()
 
     def load_changes(self) -> None:
-        """Take over what this or another process has kept or forgotten."""
+        """Load the changes that this or another process has made to the copies."""
         self.problem = None
         try:
             with self._lock:

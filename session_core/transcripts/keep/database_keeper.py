@@ -1,7 +1,7 @@
 """Keeps the sessions of databases: finds those that changed, and stores their rows.
 
 The format finds changes by a watermark of its own for the copies. Changed sessions are noted before
-their rows are read, so that a kill forgets none.
+their rows are read, so that a kill loses no session.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNDONE = FileIdentity(0, 0, 0, 0)
 
 
 class DatabaseKeeper:
-    """Stores what is new in the databases of a root."""
+    """Stores new rows of the databases of a root."""
 
     def __init__(self, copies: KeptCopies, renew: RenewSession) -> None:
         self._copies = copies

@@ -79,7 +79,7 @@ class Forgetting:
         self._database = self._copies.database
 
     def make_plan(self, name: str) -> ForgetPlan:
-        """Return what forgetting a session or a store would remove."""
+        """Return the sessions that forgetting a session or a store would remove."""
         target = self._find_target(name)
         handle = "p-" + "".join(secrets.choice(_HANDLE_LETTERS) for _ in range(_HANDLE_LENGTH))
         expires_at = time.time() + _PLAN_S
@@ -125,7 +125,7 @@ class Forgetting:
         return plan
 
     def finish(self, tries: int) -> bool:
-        """Empty the index and overwrite what was removed; return False if it is read just now."""
+        """Empty the index and overwrite removed bytes; return False if they are read just now."""
         # Before the state, which is then as new as this number or newer.
         clearing = self._database.get_setting("clearing")
         self._copies.load_changes()
@@ -139,7 +139,7 @@ class Forgetting:
         return is_done
 
     def _set_unfinished(self, state: int, clearing: Any) -> None:
-        """Note what is left, unless another process has forgotten more in the meantime."""
+        """Note the remaining work, unless another process has forgotten more in the meantime."""
         with self._database.open_transaction() as db:
             if db.execute(SQL["get_setting"], ("clearing",)).fetchone() in (None, (clearing,)):
                 db.execute(SQL["put_setting"], ("unfinished", state))

@@ -41,7 +41,7 @@ class Keep:
         return mode
 
     def turn_on(self, names: Collection[str] = ()) -> None:
-        """Keep what is read from now on, also these forgotten sessions or stores.
+        """Keep sessions that are read from now on, also these forgotten sessions or stores.
 
         Raises:
             NotFound: a name is that of no forgotten session.
@@ -59,13 +59,13 @@ class Keep:
         self.finish_forgetting()
 
     def turn_off(self) -> None:
-        """Keep nothing more; what was kept stays and is served."""
+        """Keep nothing more; existing copies stay and are served."""
         with self._copies.database.open_transaction() as db:
             db.execute(SQL["put_setting"], ("mode", "off"))
         self._copies.load_changes()
 
     def work(self, budget_s: float = 0.5) -> bool:
-        """Keep what the last look has found, for about the budget; return True if more is left."""
+        """Keep the changes of the last look, for about the budget; return True if more is left."""
         return self._keeper.work(budget_s)
 
     def run(self, budget_s: float = 0.5) -> bool:
@@ -79,7 +79,7 @@ class Keep:
         return self._keeper.measure_share()
 
     def measure_status(self) -> KeepStatus:
-        """Return what is kept, as of the last look at the sources."""
+        """Return the kept copies, as of the last look at the sources."""
         database = self._copies.database
         problem = self._keeper.problem or self._copies.problem
         rows = database.read(SQL["count_kept"])
@@ -101,7 +101,7 @@ class Keep:
         )
 
     def plan_forget(self, target: str) -> ForgetPlan:
-        """Return what forgetting a session or a store would remove.
+        """Return the sessions that forgetting a session or a store would remove.
 
         Raises:
             NotFound: there is no such session or store.
@@ -113,16 +113,16 @@ class Keep:
 
         Raises:
             NotFound: the plan does not exist, was applied or has expired.
-            Changed: the sessions are others than those of the plan.
+            Changed: the sessions are not those of the plan any more.
         """
         return self._forgetting.load_plan(handle)
 
     def forget(self, handle: str) -> ForgetPlan:
-        """Remove what a plan names for good, and do not read the sources any more.
+        """Remove the sessions of a plan for good, and do not read their sources any more.
 
         Raises:
             NotFound: the plan does not exist, was applied or has expired.
-            Changed: the sessions are others than those of the plan.
+            Changed: the sessions are not those of the plan any more.
             Busy: it is done, but another process holds on to the bytes that were removed.
         """
         return self._forgetting.apply_plan(handle)

@@ -1,4 +1,4 @@
-"""Keeps the transcripts: compares the copies with their sources and stores what is new.
+"""Keeps the transcripts: compares the copies with their sources and stores new parts.
 
 A slice is read without a lock and stored in one transaction, so that a kill leaves copies that are
 shorter than their sources and nothing else.
@@ -62,7 +62,7 @@ class Task(NamedTuple):
 
 
 class Keeper:
-    """Stores what is new in the sources of a catalog."""
+    """Stores new parts of the sources of a catalog."""
 
     def __init__(self, catalog: Catalog, copies: KeptCopies, renew: RenewSession) -> None:
         self._catalog = catalog

@@ -61,7 +61,7 @@ def has_message_rows(path: str, reader: DatabaseFormat, session_id: str) -> bool
 
 
 def _list_rows(path: str, selection: RowSelection, session_id: str) -> tuple[list[str], list[int]]:
-    """Return the columns of a table, none if it is missing, and the row ids of a session."""
+    """Return the columns of a table, empty if it is missing, and the row ids of a session."""
     with open_read_only(path) as connection:
         names = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
         columns = [row[0] for row in connection.execute(names, (selection.table,))]

@@ -21,7 +21,7 @@ class ForgottenSession(NamedTuple):
 
 
 class KeptCounts(NamedTuple):
-    """What is kept of one store."""
+    """The kept copies of one store."""
 
     sessions: int
     bytes: int
@@ -32,7 +32,7 @@ class KeptCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeepStatus:
-    """What is kept, and where."""
+    """The kept copies, and their place."""
 
     mode: KeepMode | None
     """None until the user has decided."""
@@ -62,7 +62,7 @@ class KeepStatus:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """What forgetting a session or a store removes; it cannot be undone."""
+    """The sessions that forgetting removes; it cannot be undone."""
 
     handle: str
     expires_at: float
