@@ -8,7 +8,7 @@ Placeholders are written as in SQLite (`?` and `:name`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from typing import Any, cast
@@ -37,6 +37,9 @@ _PACKAGE = "session_core.state.postgres"
 _LEAST_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 _INSERT_ROWS = 200
 """Messages in one statement, which bounds its length."""
+
+Fetched = tuple[list[str], list[tuple[Any, ...]]]
+"""The columns and rows of a statement."""
 
 _UNKNOWN_OID = 705
 """The type of a text whose type the server has not decided."""
@@ -75,6 +78,9 @@ class PostgresConnection(Connection):
         """The snapshot of a read-only transaction."""
         self.change = ""
         """The id of a changing transaction, by which its outcome can be asked for."""
+        self.reads_one_moment = False
+        """Whether the transaction is read-only, so that a statement has one result in it."""
+        self._fetched: dict[tuple[str, str], Fetched] = {}
         self._changes = 0
         self._savepoints = 0
 
@@ -151,26 +157,47 @@ class PostgresConnection(Connection):
 
     def fetch_rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """Run a statement and return its rows as mappings."""
-        cursor = self.execute(sql, params)
-        names = [column.name for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        names, rows = self._fetch(sql, params)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def fetch_row(self, sql: str, params: Params = ()) -> dict[str, Any] | None:
         """Run a statement and return its first row, or None."""
-        cursor = self.execute(sql, params)
-        row = cursor.fetchone()
-        if row is None:
-            return None
-        return dict(zip([column.name for column in cursor.description or ()], row, strict=True))
+        names, rows = self._fetch(sql, params)
+        return dict(zip(names, rows[0], strict=True)) if rows else None
 
     def fetch_tuples(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows as tuples."""
-        return self.execute(sql, params).fetchall()
+        return self._fetch(sql, params)[1]
 
     def fetch_value(self, sql: str, params: Params = ()) -> Any:
         """Run a statement and return the first column of its first row, or None."""
-        row = self.execute(sql, params).fetchone()
-        return None if row is None else row[0]
+        _, rows = self._fetch(sql, params)
+        return rows[0][0] if rows else None
+
+    def _fetch(self, sql: str, params: Params) -> Fetched:
+        """Return the columns and rows of a statement, which may have been fetched before."""
+        if self._fetched and len(params) == 1:
+            (key,) = params.values() if isinstance(params, dict) else params
+            fetched = self._fetched.get((sql, key)) if isinstance(key, str) else None
+            if fetched is not None:
+                return fetched[0], list(fetched[1])
+        cursor = self.execute(sql, params)
+        names = [column.name for column in cursor.description or ()]
+        return names, cursor.fetchall() if names else []
+
+    def prefetch(self, statements: Iterable[str], keys: Sequence[str]) -> None:
+        """Run statements with one key for many keys, each in one round trip."""
+        if not self.reads_one_moment or not keys:
+            return
+        for sql in statements:
+            statement = _compose_bulk(self.resolve(sql))
+            cursor = self.driver.execute(cast("Any", statement), (list(keys),))
+            names = [column.name for column in cursor.description or ()][2:]
+            rows: dict[str, list[tuple[Any, ...]]] = {key: [] for key in keys}
+            for key, is_found, *row in cursor:
+                if is_found:
+                    rows[key].append(tuple(row))
+            self._fetched |= {(sql, key): (names, found) for key, found in rows.items()}
 
     def run_change(self, sql: str, params: Params = ()) -> int:
         """Run a change and return the number of affected rows."""
@@ -235,6 +262,7 @@ class PostgresConnection(Connection):
     def forget_transaction(self) -> None:
         """Clear all caches but those of the schema, which changes by migrations only."""
         self.forget_all()
+        self._fetched = {}
         self.changed = False
 
 
@@ -265,6 +293,26 @@ def _load_own_blocks(file: str) -> dict[str, SqlBlock]:
         return sql_blocks.load_blocks(file, _PACKAGE)
     except FileNotFoundError:
         return {}
+
+
+_BULK = """
+SELECT asked.key, found.* FROM unnest(%s::text[]) AS asked(key) LEFT JOIN LATERAL (
+    SELECT true AS is_found, bulk.* FROM ({statement}
+) AS bulk) AS found ON true
+"""
+
+
+@lru_cache(maxsize=64)
+def _compose_bulk(sql: str) -> str:
+    """Return a statement with one placeholder for an array of its values, each with its rows."""
+
+    def replace(match: re.Match[str]) -> str:
+        text = match[0]
+        if text == "?" or match[1]:
+            return "asked.key"
+        return "" if text.startswith("--") else text.replace("%", "%%")
+
+    return _BULK.format(statement=_PLACEHOLDER.sub(replace, sql))
 
 
 @lru_cache(maxsize=1024)

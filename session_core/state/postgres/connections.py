@@ -315,7 +315,8 @@ class PostgresStore:
         while True:
             handle = self._take_connection()
             try:
-                self._prepare(handle, handle.run_script(begin + settings + last))
+                cursor = handle.run_script(begin + settings + last)
+                self._prepare(handle, cursor, is_read=begin is _BEGIN_READ)
             except _LOST as error:
                 self.give_up(handle)
                 is_lock = isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled))
@@ -327,11 +328,14 @@ class PostgresStore:
             else:
                 return handle
 
-    def _prepare(self, handle: PostgresConnection, cursor: psycopg.Cursor[Any]) -> None:
+    def _prepare(
+        self, handle: PostgresConnection, cursor: psycopg.Cursor[Any], *, is_read: bool
+    ) -> None:
         """Read what the server answered to the first statements of a transaction."""
         handle.forget_transaction()
         rows = [row for row in _iter_results(cursor) if row is not None]
         handle.snapshot = handle.change = str(rows[-1][-1])
+        handle.reads_one_moment = is_read
 
     def _take_connection(self) -> PostgresConnection:
         self.check_open()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from types import TracebackType
@@ -144,6 +144,9 @@ class Connection:
     def run_changes(self, sql: str, rows: Sequence[Params]) -> int:
         """Run a change for several rows of values and return the number of affected rows."""
         return self.connection.executemany(sql, rows).rowcount if rows else 0
+
+    def prefetch(self, statements: Iterable[str], keys: Sequence[str]) -> None:
+        """Prepare for reads of statements with one key each, if each read is a round trip."""
 
     def list_columns(self, table: str) -> tuple[str, ...]:
         """Return the columns of `table`; return no columns if the table does not exist."""

@@ -287,9 +287,9 @@ class SqliteLists(SqliteOperations):
         """List the tips of conversations, one line each, without continuations and delegates.
 
         Without a status, archived conversations are left out. `recent` orders by the last message,
-        newest first; `size` by the number of live messages; `cost` and `tokens` by the amount of
-        the whole conversation. `below` begins after a position that
-        no cursor of this list has: the value of the order and the id (`started`: of the root).
+        newest first; `size` by live messages; `cost` and `tokens` by the whole conversation.
+        `below` begins after a position that no cursor of this list has: the value of the order and
+        the id (`started`: of the root).
 
         Raises:
             InvalidInput: the cursor belongs to another list, or an argument is invalid.
@@ -389,12 +389,40 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
     )
 
 
+def _prefetch_parts(
+    handle: Connection, page: Sequence[tuple[str, float]], size: int
+) -> Iterator[tuple[str, float]]:
+    """Yield the rows of a page, after preparing to read the list lines of as many as are shown."""
+    for start in range(0, len(page), size):
+        part = page[start : start + size]
+        _prefetch_lines(handle, [session_id for session_id, _ in part])
+        yield from part
+
+
+def _prefetch_lines(handle: Connection, session_ids: Sequence[str]) -> None:
+    """Prepare to read the list lines of some sessions."""
+    handle.prefetch(
+        (
+            *(sessions.SQL[name] for name in ("has_session", "get_session")),
+            *(lineage.SQL[name] for name in ("get_link", "list_child_links")),
+            SQL["get_activity"],
+            handle.expand_sql(SQL["get_preview"]),
+            handle.expand_sql(messages.SQL["count_live"]),
+            _compose_amounts(handle),
+        ),
+        session_ids,
+    )
+
+
 def _compute_amounts(handle: Connection, row: Mapping[str, Any]) -> tuple[float, int]:
     """Return the cost and the tokens of a conversation, as the lists order them."""
-    amounts = {name: _compose_amount(handle, name) for name in _AMOUNTS}
-    statement = handle.resolve(SQL["get_amounts"]).format(**amounts)
-    (values,) = handle.fetch_tuples(statement, (row["id"],))
+    (values,) = handle.fetch_tuples(_compose_amounts(handle), (row["id"],))
     return float(values[0]), int(values[1])
+
+
+def _compose_amounts(handle: Connection) -> str:
+    amounts = ((name, _compose_amount(handle, name)) for name in _AMOUNTS)
+    return handle.resolve(SQL["get_amounts"]).format(**dict(amounts))
 
 
 def _compose_amount(handle: Connection, name: str) -> str:
@@ -457,7 +485,7 @@ def _iter_candidates(
     while True:
         bounds = {**values, "edge": edge[0], "edge_id": edge[1], "rows": rows}
         page = handle.fetch_tuples(statement, bounds)
-        for session_id, position in page:
+        for session_id, position in _prefetch_parts(handle, page, limit + 1):
             edge = (position, session_id)
             yield edge, session_id
         if len(page) < rows:
@@ -515,6 +543,7 @@ def _iter_by_start(
         matching = {
             row[0] for row in handle.fetch_tuples(statement, {**condition[1], "tips": tips})
         }
+        _prefetch_lines(handle, list(matching))
         yield from (
             (place, tip) for place, tip in tips_by_root if tip is not None and tip in matching
         )

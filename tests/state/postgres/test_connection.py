@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from session_core import ledger
 from session_core.errors import Busy, Conflict, InvalidInput, SessionError, StorageError
 from session_core.state import postgres, sql_blocks
 from session_core.state.postgres import connection
+from session_core.state.postgres.session_db import PostgresDB
 
 OWN_FILES = {"feed", "integrity", "sizes"}
 """Files that only code of this engine uses."""
@@ -80,3 +83,51 @@ def test_error_is_translated_without_its_text(error: Exception, kind: type[Sessi
     translated = connection.translate_error(error)
     assert type(translated) is kind
     assert "secret" not in str(translated)
+
+
+def test_prefetched_rows_equal_single_reads(db: PostgresDB) -> None:
+    for name in ("a", "b\0", "c"):
+        db.append_message(name, "user", f"said 100% in {name}", create={"source": "cli"})
+    db.append_message("a", "user", "two")
+    statements = (
+        "SELECT id, session_id, content FROM messages WHERE session_id = ?",
+        "SELECT count(*), 50 % 7, '50%' FROM sessions WHERE id = :id -- a note",
+    )
+    keys = ["a", "b\0", "nobody"]
+
+    def read_all(handle: Any) -> list[Any]:
+        return [
+            (handle.fetch_rows(statements[0], (key,)), handle.fetch_row(statements[1], {"id": key}))
+            for key in keys
+        ]
+
+    store: Any = db._store
+    single = store.read(read_all)
+    calls: list[str] = []
+
+    def read_prefetched(handle: Any) -> list[Any]:
+        handle.prefetch(statements, keys)
+        handle.execute = calls.append
+        return read_all(handle)
+
+    assert store.read(read_prefetched) == single
+    assert calls == []
+    with db.transaction():  # a statement may have another result after a change
+        assert store.read(lambda handle: handle.prefetch(statements, keys)) is None
+        db.append_message("a", "user", "three")
+        assert len(store.read(read_all)[0][0]) == 3
+
+
+def test_list_takes_few_statements(db: PostgresDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        db.append_message(f"s{number}", "user", f"said {number}", create={"source": "cli"})
+    usual, calls = psycopg.Connection.execute, list[Any]()
+
+    def execute(connection: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return usual(connection, *arguments)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute)
+    page = db.list_sessions(limit=20)
+    assert (len(page.items), page.items[0].preview) == (20, "said 29")
+    assert len(calls) < 15
