@@ -42,8 +42,16 @@ _GROWTH = 4
 _MAX_ROWS = 300_000
 """Rows of the index whose words are looked up for one block."""
 
-_SCAN_S = 0.1
 _SCAN_ROWS = 200
+_SCAN_WORK = 8_000_000
+"""Bytes of messages that one call scans, about 0.1 s; a place in a cursor repeats the same scan."""
+
+_ROW_WORK, _MAX_ROW_WORK = 1000, 65_536
+"""What a message counts at least, and at most: a document is read once for all of its messages."""
+
+_SCAN_S = 1.0
+"""How long a call scans where reading is much slower; the same page may then end elsewhere."""
+
 _MAX_EARLIER_TEXTS = 2000
 _MAX_SESSION_MATCHES = 6
 _MAX_TITLES = 100
@@ -475,17 +483,20 @@ class TranscriptSearch(CandidateReader):
     # Substrings: the texts of the newest blocks of ids, within a time.
 
     def _scan(self, block: SearchBlock, end: SearchEdge | None) -> None:
-        """Find the next matches by their texts, until there are enough or the time is over."""
+        """Find the next matches by their texts, until there are enough or the work is done."""
         if not self._literal.strip():
             return
-        until = time.monotonic() + _SCAN_S
+        until, work = time.monotonic() + _SCAN_S, 0
         rises = self._request.order == "oldest"
         for rows, bound in self._iter_scan(block.begin, end, rises=rises):
             can_stop = end is None and _is_after(block.begin, bound, rises=rises)
             for start in range(0, len(rows), _SCAN_ROWS):
-                block.candidates += self._filter_by_text(rows[start : start + _SCAN_ROWS])
+                part = rows[start : start + _SCAN_ROWS]
+                block.candidates += self._filter_by_text(part)
                 rest = rows[start + _SCAN_ROWS :][:1]
-                block.is_costly = can_stop and time.monotonic() >= until
+                work += sum(min(one.length, _MAX_ROW_WORK) + _ROW_WORK for one in part)
+                is_over = work >= _SCAN_WORK or time.monotonic() >= until
+                block.is_costly = can_stop and is_over
                 if block.is_costly and rest:
                     block.end = self._find_scan_end(rest[0], bound, rises=rises)
                     return

@@ -130,13 +130,9 @@ async def test_pages_have_each_hit_once(stores, call, search):
     whole, _ = await read_hits(call, 100, **search, mode=mode)
     paged, lengths = await read_hits(call, LIMITS[search["per"]], **search, mode=mode)
     assert len(set(paged)) == len(paged)
-    if mode == "substring":  # a scan of texts stops after a time, so that blocks may differ
-        cut = 2 if search["per"] == "conversation" else 3
-        assert sorted(hit[:cut] for hit in paged) == sorted(hit[:cut] for hit in whole)
-    else:
-        assert set(paged) == set(whole)
-        if search["order"] != "relevance":  # the age of a message counts from the first page
-            assert paged == whole
+    assert set(paged) == set(whole)
+    if search["order"] != "relevance":  # the age of a message counts from the first page
+        assert paged == whole
     # The pages after the best hits of a question have more to remember.
     assert max(lengths, default=0) <= (145 if search["query"] == QUESTION else 120)
     if search["query"] == "apple":
