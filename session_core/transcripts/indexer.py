@@ -140,10 +140,11 @@ class Indexer:
             batch.write()
             self.catalog.load_changes()
 
-    def read_matching(self, needle: bytes, budget_s: float, scanned: set[str]) -> bool:
+    def read_matching(self, needle: bytes, budget_s: float, looked: dict[str, bool]) -> bool:
         """Read the unread files that have a piece of text, the newest first, for about the budget.
 
-        `scanned` has the files that were looked at, and gets others; return True if some are left.
+        `looked` has the files that were looked at, and gets others, each with True if its end was
+        reached without the text. Return True if some are left.
         """
         until = time.monotonic() + budget_s
         with self._index.writing:
@@ -151,36 +152,42 @@ class Indexer:
             for due in self.catalog.list_due():
                 feed, file = self.feeds.get(id(due.root)), due.root.match_file(due.path)
                 path = f"{due.root.root.path}/{due.path}"
-                if feed is None or file is None or path in scanned:
+                if feed is None or file is None or path in looked:
                     continue
                 if time.monotonic() >= until:
                     is_left = True
                     break
                 # A file that is longer than the budget is looked at once, as far as that goes.
-                scanned.add(path)
                 offset = 0 if due.stored is None else due.stored.offset
-                if self._has_text(path, needle, offset, until, is_zstd=file.is_zstd):
+                found = self._find_text(path, needle, offset, until, is_zstd=file.is_zstd)
+                looked[path] = found is False
+                if found:
                     self._read_file(feed, due, batch, until, is_history=not due.is_grown)
             batch.write()
             self._compare_changed()
             return is_left
 
-    def _has_text(
+    def _find_text(
         self, path: str, needle: bytes, offset: int, until: float, *, is_zstd: bool
-    ) -> bool:
-        """Return True if the bytes from an offset on have a piece of text, in any case."""
+    ) -> bool | None:
+        """Return whether the bytes from an offset on have a piece of text, in any case.
+
+        None means that the time was over before the end, or that the file cannot be read.
+        """
         overlap = len(needle) - 1
         try:
             with self.catalog.copies.open_source(path, is_zstd=is_zstd) as source:
-                while data := source.read(offset, BLOCK_BYTES):
+                while True:
+                    data = source.read(offset, BLOCK_BYTES)
                     if needle in data.lower():
                         return True
-                    if len(data) <= overlap or time.monotonic() >= until:
+                    if len(data) < BLOCK_BYTES:
                         return False
+                    if time.monotonic() >= until:
+                        return None
                     offset += len(data) - overlap
         except OSError:
-            return False
-        return False
+            return None
 
     def find_unread_time(self, scanned: Collection[str]) -> float | None:
         """Return the time of the newest file that was neither read nor scanned, or None."""

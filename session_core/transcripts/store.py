@@ -455,20 +455,20 @@ class TranscriptStore:
             yield TranscriptSearch(self._index, self._windows, request, unread_at)
 
     def _read_matching_files(self, request: SearchRequest) -> set[str]:
-        """Index the unread files that have the longest word of a query; return those looked at.
+        """Index the unread files that have the longest word of a query; return those without it.
 
         Bytes are searched a hundred times faster than they are indexed, so that the first question
         is answered from files that nothing has read yet.
         """
-        scanned: set[str] = set()
+        looked: dict[str, bool] = {}
         needle = request.find_needle()
         until = time.monotonic() + SCAN_S
         if len(needle) >= _LEAST_NEEDLE:
             with suppress(SessionError):  # the search answers from what is indexed
                 while time.monotonic() < until:
-                    if not self._indexer.read_matching(needle, _SCAN_SLICE_S, scanned):
+                    if not self._indexer.read_matching(needle, _SCAN_SLICE_S, looked):
                         break
-        return scanned
+        return {path for path, is_without in looked.items() if is_without}
 
     def read_changes(
         self,

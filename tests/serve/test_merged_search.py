@@ -133,8 +133,7 @@ async def test_pages_have_each_hit_once(stores, call, search):
     assert set(paged) == set(whole)
     if search["order"] != "relevance":  # the age of a message counts from the first page
         assert paged == whole
-    # The pages after the best hits of a question have more to remember.
-    assert max(lengths, default=0) <= (145 if search["query"] == QUESTION else 120)
+    assert max(lengths, default=0) <= 120
     if search["query"] == "apple":
         assert len(paged) == (stores.count if search["per"] == "message" else 36)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 
-from session_core.transcripts import search
+from session_core.transcripts import indexer, search
+from session_core.transcripts import store as store_module
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all
-from tests.transcripts.trees import ClaudeTree
+from tests.transcripts.trees import START, ClaudeTree
 
 
 @pytest.mark.parametrize("order", ["relevance", "oldest"])
@@ -46,3 +48,17 @@ def _read_pages(store: TranscriptStore, order: str) -> list[tuple[list[str], flo
         cursor = page.next_cursor
         if cursor is None:
             return pages
+
+
+def test_long_file_scanned_in_part_is_reported(
+    tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
+):
+    path = tree.write("long", ["hay " * 200] * 1000 + ["needle"])
+    os.utime(path, (START, START))
+    monkeypatch.setattr(indexer, "BLOCK_BYTES", 12)
+    for name, seconds in (("_REFRESH_S", 0.0), ("_SCAN_SLICE_S", 0.01), ("SCAN_S", 0.01)):
+        monkeypatch.setattr(store_module, name, seconds)
+
+    result = store.search("needle")
+
+    assert (result.hits, result.searched_back_to) == ([], START)
