@@ -16,10 +16,10 @@ from session_core.errors import SessionError
 from session_core.ledger.execute import MARK_PREFIX, resume_steps
 from tests.faults import routes, state
 from tests.faults.compression import LATER_S, CompressionHome, build_home, is_compressed
+from tests.faults.labs import ChildRun, borrow_lab
 from tests.faults.mutations import NOW_S
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.routes import CHAT
-from tests.faults.strace import ChildRun, borrow_lab
 from tests.faults.sweep import MutationTrial, StepSweep, describe_run
 
 _CHILD_PATTERN = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}")

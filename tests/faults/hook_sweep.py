@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.faults import routes, state
 from tests.faults.hook_mutations import HookedRouteHome, HookLines, HookMutation, read_hook_log
+from tests.faults.labs import borrow_lab
 from tests.faults.points import InjectedFault, TracedCall
-from tests.faults.strace import borrow_lab
 from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
 
 

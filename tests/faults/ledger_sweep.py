@@ -9,9 +9,9 @@ from typing import Any
 
 from session_core.ledger.execute import resume_steps
 from tests.faults import ledger
+from tests.faults.labs import borrow_lab
 from tests.faults.ledger import MEMBER_IDS, LedgerMutation
 from tests.faults.points import InjectedFault, TracedCall
-from tests.faults.strace import borrow_lab
 from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
 
 

@@ -18,10 +18,10 @@ from session_core.ledger.execute import MARK_PREFIX, clear_marks
 from session_core.ledger.pins import Pins
 from session_core.maintenance.transfer.import_writer import MARK_PREFIX as IMPORTED
 from tests.faults import maintenance, routes, state
+from tests.faults.labs import ChildRun, borrow_lab
 from tests.faults.ledger import KEPT, AdjacentStateFolder
 from tests.faults.maintenance import MaintenanceHome, MaintenanceMutation, build_home
 from tests.faults.points import InjectedFault, TracedCall
-from tests.faults.strace import ChildRun, borrow_lab
 from tests.faults.sweep import MutationTrial, StepSweep
 
 _VOLATILE_TABLES = ("compression_locks", "sqlite_sequence")

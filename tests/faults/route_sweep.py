@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults import routes, state
+from tests.faults.labs import ChildRun, borrow_lab
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.routes import RouteHome, RouteMutation, RouteState
-from tests.faults.strace import ChildRun, borrow_lab
 from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from session_core import _sqlite3
 from tests.faults import state, template
+from tests.faults.labs import ChildRun, FaultLab, borrow_lab
 from tests.faults.mutations import DatabaseMutation, open_home
 from tests.faults.points import FAULTS, InjectedFault, TracedCall, choose_points, find_commit_seed
-from tests.faults.strace import ChildRun, StraceLab, borrow_lab
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,11 +61,11 @@ class FaultSweep:
     """Some labs, and the trying of mutations in them."""
 
     def __init__(self, library: _sqlite3.SqliteChoice = "standard") -> None:
-        self._labs: SimpleQueue[StraceLab] = SimpleQueue()
+        self._labs: SimpleQueue[FaultLab] = SimpleQueue()
         self._stack = ExitStack()
         self._pool = self._stack.enter_context(ThreadPoolExecutor(WORKER_COUNT))
         for _ in range(WORKER_COUNT):
-            self._labs.put(self._stack.enter_context(StraceLab(library)))
+            self._labs.put(self._stack.enter_context(FaultLab(library)))
 
     def __enter__(self) -> Self:
         return self

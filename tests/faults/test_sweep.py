@@ -13,9 +13,9 @@ from session_core.errors import StorageError
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import state, template
+from tests.faults.labs import FaultLab
 from tests.faults.mutations import DATABASE_MUTATIONS, READING_METHODS
 from tests.faults.points import FAULTS
-from tests.faults.strace import StraceLab
 from tests.faults.sweep import FaultSweep
 from tests.public_names import list_public_names
 
@@ -88,7 +88,7 @@ def test_covered_methods_exist():
 def test_next_writer_rolls_back_interrupted_change(tmp_path):
     home = tmp_path / "home"
     template.build_home(home, "journal")
-    with StraceLab() as lab:
+    with FaultLab() as lab:
         mutation = DATABASE_MUTATIONS["append_message, journal"]
         kill = ("unlink:signal=KILL:when=1",)
         assert lab.run_mutation(mutation, home, inject=kill, log=tmp_path / "log").is_killed

@@ -49,7 +49,7 @@ class ChildRun:
         return "end" not in self.said
 
 
-class StraceLab:
+class FaultLab:
     """A process that runs one mutation after another, each in a child of its own."""
 
     def __init__(self, library: _sqlite3.SqliteChoice = "standard") -> None:
@@ -125,7 +125,7 @@ class StraceLab:
 
 
 @contextmanager
-def borrow_lab(free: SimpleQueue[StraceLab]) -> Iterator[StraceLab]:
+def borrow_lab(free: SimpleQueue[FaultLab]) -> Iterator[FaultLab]:
     """Take a lab that is free, and give it back."""
     lab = free.get()
     try:
