@@ -16,6 +16,7 @@ from tests.faults.compression import COMPRESSION_MUTATIONS
 from tests.faults.compression_sweep import CompressionSweep
 from tests.faults.hook_mutations import HOOK_MUTATIONS
 from tests.faults.hook_sweep import HookSweep
+from tests.faults.labs import LabPool
 from tests.faults.ledger import LEDGER_MUTATIONS
 from tests.faults.ledger_sweep import LedgerSweep
 from tests.faults.maintenance import MAINTENANCE_MUTATIONS
@@ -53,17 +54,18 @@ def main() -> int:
     began_at = time.monotonic()
     print(f"{library} sqlite, {'all points' if given.all else f'seed {find_commit_seed()}'}\n")
     print("| mutation | fault | points | outcome |\n|---|---|---|---|")
-    outcomes = {
-        part: [
-            outcome
-            for name in mutations
-            if not given.names or name in given.names or part in given.names
-            for outcome in _print_outcome(
-                _run_sweep(kind, mutations[name], library, every=given.all)
-            )
-        ]
-        for part, kind, mutations in SWEEP_PARTS
-    }
+    with LabPool(library) as labs:
+        outcomes = {
+            part: [
+                outcome
+                for name in mutations
+                if not given.names or name in given.names or part in given.names
+                for outcome in _print_outcome(
+                    _run_sweep(kind(labs), mutations[name], every=given.all)
+                )
+            ]
+            for part, kind, mutations in SWEEP_PARTS
+        }
     for part, found in outcomes.items():
         _print_outcome(_format_totals(part, found))
     tried = [outcome for found in outcomes.values() for outcome in found]
@@ -88,11 +90,9 @@ def _require_known_names(parser: argparse.ArgumentParser, names: list[str]) -> N
         )
 
 
-def _run_sweep(
-    kind: type[FaultSweep], mutation: Any, library: SqliteChoice, *, every: bool
-) -> list[SweepOutcome]:
+def _run_sweep(sweep: FaultSweep, mutation: Any, *, every: bool) -> list[SweepOutcome]:
     made = tempfile.TemporaryDirectory(prefix="faults_", dir=template.find_memory_folder())
-    with made as folder, kind(library) as sweep:
+    with made as folder:
         return sweep.run(mutation, Path(folder), every=every)
 
 

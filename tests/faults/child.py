@@ -1,14 +1,16 @@
 """The processes in which mutations are made to fail, forked from one that has imported everything.
 
-A line on the input names a mutation and a home. The child is forked, its process id is told, and it
-waits for the next line, so that strace can be attached meanwhile. Then it opens, changes and closes
-the home and says what became of it: `ack` once the call has returned, `error` and the class where
-it raised one of our tree, `foreign` for any other, `end` when everything is closed.
+A line on the input names a mutation, a home, the watched files and the calls that fail. The child
+is forked, its process id is told, and it waits for the next line, so that strace can be attached
+meanwhile. Then it opens, changes and closes the home and says what became of it: `ack` once the
+call has returned, `error` and the class where it raised one of our tree, `foreign` for any other,
+`end` when everything is closed.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import json
 import os
@@ -34,15 +36,17 @@ _ANY_PROCESS = ctypes.c_ulong(-1)
 
 def serve_children() -> None:
     """Run one child after another, until the input ends."""
+    gc.collect()
+    gc.freeze()  # else a collection in a child copies all pages of the modules
     for line in sys.stdin:
-        name, home = json.loads(line)
+        job = json.loads(line)
         go_read, go_write = os.pipe()
         out_read, out_write = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.dup2(out_write, 1)
             os.dup2(out_write, 2)
-            _run_child(name, home, go_read)
+            _run_child(job, go_read)
         os.close(go_read)
         os.close(out_write)
         print(pid, flush=True)
@@ -55,14 +59,26 @@ def serve_children() -> None:
         print(json.dumps(lines), flush=True)
 
 
-def _run_child(name: str, home: str, go: int) -> None:
+def _run_child(job: dict[str, Any], go: int) -> None:
     # Where a process may be traced by its parents alone, strace is not one of them.
     ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANY_PROCESS, 0, 0, 0)
     os.read(go, 1)
+    _arm_library(job)
     try:
-        run_mutation(name, home)
+        run_mutation(job["name"], job["home"])
     finally:
         os._exit(0)
+
+
+def _arm_library(job: dict[str, Any]) -> None:
+    """Tell the preloaded library which files are watched, and which calls fail."""
+    library = ctypes.CDLL(None)
+    for path in job["watched"]:
+        library.faults_watch(path.encode())
+    for syscall, nth, lasts, error in job["inject"]:
+        if library.faults_inject(syscall.encode(), nth, lasts, error):
+            raise AssertionError(f"the library knows no call {syscall}")
+    library.faults_arm(os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
 
 
 def run_mutation(name: str, home: str) -> None:
@@ -77,7 +93,7 @@ def run_mutation(name: str, home: str) -> None:
     }
     if name in with_ledger:
         open_it = with_ledger[name].opens
-    # What is written beside a file and renamed has a name that strace can be told before.
+    # What is written beside a file and renamed has a name that is watched.
     tempfile._name_sequence = map(str, itertools.count())
 
     def change() -> None:

@@ -16,7 +16,7 @@ from session_core.errors import SessionError
 from session_core.ledger.execute import MARK_PREFIX, resume_steps
 from tests.faults import routes, state
 from tests.faults.compression import LATER_S, CompressionHome, build_home, is_compressed
-from tests.faults.labs import ChildRun, borrow_lab
+from tests.faults.labs import ChildRun
 from tests.faults.mutations import NOW_S
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.routes import CHAT
@@ -78,7 +78,7 @@ class CompressionSweep(StepSweep):
         build_home(home, mutation)
         undisturbed = routes.copy_home(home, folder / "undisturbed")
         before = read_state(undisturbed)
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
         if ran.said != ("ack", "closed", "end"):
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
@@ -94,9 +94,9 @@ class CompressionSweep(StepSweep):
     ) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", routes.copy_home(trial.home, folder / label)
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran = lab.run_mutation(
-                trial.mutation, home, inject=fault.format_injections(point), log=log
+                trial.mutation, home, inject=fault.list_injections(point), log=log
             )
         there = _classify_state(trial, home)
         wrong = _find_problems(trial, fault, ran, there) + state.find_damage(home)

@@ -1,4 +1,4 @@
-"""What several fault tests have: a folder for a sweep, and one that others may enter."""
+"""What several fault tests have: labs and a folder for a sweep, and one that others may enter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.labs import LabPool
 from tests.faults.template import find_memory_folder
+
+
+@pytest.fixture(scope="session")
+def lab_pool():
+    """Labs with the SQLite of Python."""
+    with LabPool() as labs:
+        yield labs
+
+
+@pytest.fixture(scope="session")
+def bundled_lab_pool():
+    """Labs with the bundled SQLite."""
+    with LabPool("bundled") as labs:
+        yield labs
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from typing import Any
 
 from tests.faults import routes, state
 from tests.faults.hook_mutations import HookedRouteHome, HookLines, HookMutation, read_hook_log
-from tests.faults.labs import borrow_lab
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
 
@@ -36,7 +35,7 @@ class HookSweep(FaultSweep):
         home = folder / "template"
         routes.build_home(home, mutation.kind)
         undisturbed = routes.copy_home(home, folder / "undisturbed")
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
         whole = ran.said == ("ack", "closed", "end")
         if not whole or read_hook_log(undisturbed) != _list_due_calls(
@@ -51,8 +50,8 @@ class HookSweep(FaultSweep):
         mutation = trial.mutation
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", routes.copy_home(trial.home, folder / label)
-        with borrow_lab(self._labs) as lab:
-            ran = lab.run_mutation(mutation, home, inject=fault.format_injections(point), log=log)
+        with self._labs.borrow_lab() as lab:
+            ran = lab.run_mutation(mutation, home, inject=fault.list_injections(point), log=log)
         before = read_hook_log(home)
         lines = _restart_and_read_log(mutation, home)
         due = _list_due_calls(mutation, _find_session_id(mutation, home))

@@ -1,18 +1,25 @@
-"""Runs mutations in children under strace: to see their calls, or to make one of them fail."""
+"""Runs mutations in children that see their own calls: to list them, or to make one of them fail.
+
+`failing_calls.c` is preloaded by the children. Where a mutation is listed, strace is attached as
+well, and must see the same calls: none goes past the library.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
-import re
 import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -20,17 +27,16 @@ from typing import IO, TYPE_CHECKING
 
 from session_core import _sqlite3
 from tests.faults.mutations import DatabaseMutation
-from tests.faults.points import CHANGING_CALLS, TracedCall
+from tests.faults.points import Injection, TracedCall
+from tests.faults.strace import KernelCalls, attach_strace, read_kernel_calls
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(__file__).with_name("failing_calls.c")
 TIMEOUT_S = 30.0
-
-_CALL_PATTERN = re.compile(r"^(\d*)\s*(\w+)\((.*)$")
-_OPEN_FILE_PATTERN = re.compile(r"^\d+<([^>]*)>")
-_NAMED_FILE_PATTERN = re.compile(r'"([^"]*)"')
+LAB_COUNT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +59,10 @@ class FaultLab:
     """A process that runs one mutation after another, each in a child of its own."""
 
     def __init__(self, library: _sqlite3.SqliteChoice = "standard") -> None:
-        self._strace = find_strace()
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.child", library],
             cwd=ROOT,
+            env=os.environ | {"LD_PRELOAD": str(compile_library())},
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -77,99 +83,117 @@ class FaultLab:
         self, mutation: DatabaseMutation, home: Path, log: Path
     ) -> tuple[ChildRun, list[TracedCall]]:
         """Run a mutation undisturbed; return the calls that change its files, in order."""
-        ran = self.run_mutation(mutation, home, log=log)
+        kernel_log = log.with_suffix(".strace")
+        ran = self._run(mutation, home, (), log, kernel_log)
+        seen, calls = read_kernel_calls(kernel_log), _group_by_thread(log)
+        if seen != calls:
+            raise AssertionError(f"the kernel saw other calls than the library: {seen} {calls}")
         return ran, read_log(log, home)
 
     def run_mutation(
-        self, mutation: DatabaseMutation, home: Path, *, inject: tuple[str, ...] = (), log: Path
+        self, mutation: DatabaseMutation, home: Path, *, inject: tuple[Injection, ...], log: Path
     ) -> ChildRun:
         """Run a mutation in a child, with calls made to fail as `inject` says."""
-        self._send_line(json.dumps([mutation.name, str(home)]))
+        return self._run(mutation, home, inject, log, None)
+
+    def _run(
+        self,
+        mutation: DatabaseMutation,
+        home: Path,
+        inject: tuple[Injection, ...],
+        log: Path,
+        kernel_log: Path | None,
+    ) -> ChildRun:
+        watched = [home / name for name in mutation.files]
+        job = {"name": mutation.name, "home": str(home), "log": str(log), "inject": inject}
+        self._send_line(json.dumps(job | {"watched": list(map(str, watched))}))
         pid = int(self._read_line())
-        with subprocess.Popen(
-            self._build_command(pid, [home / name for name in mutation.files], inject, log),
-            text=True,
-            stderr=subprocess.PIPE,
-        ) as tracer:
-            attached = _read_stream_line(tracer.stderr)
-            if "attached" not in attached:
-                os.kill(pid, signal.SIGKILL)
-                raise AssertionError(f"strace cannot be attached here: {attached}")
+        with ExitStack() as stack:
+            if kernel_log is not None:
+                stack.enter_context(attach_strace(pid, watched, kernel_log))
             self._send_line("go")
             hung = not select.select([_require_stream(self._server.stdout)], [], [], TIMEOUT_S)[0]
             if hung:
                 os.kill(pid, signal.SIGKILL)
             lines = json.loads(self._read_line())
-            tracer.communicate()
         said = tuple(line[2:] for line in lines if line.startswith("> "))
         noise = "\n".join(line for line in lines if not line.startswith("> "))
-        failed = "end" not in said or "(INJECTED)" in log.read_text(errors="replace")
+        failed = any(made == "fails" for _, _, _, made, _ in _split_log(log))
         return ChildRun(said, failed=failed, hung=hung, noise=noise)
-
-    def _build_command(
-        self, pid: int, watched: list[Path], inject: tuple[str, ...], log: Path
-    ) -> list[str]:
-        return [
-            *(self._strace, "-p", str(pid), "-f", "-y", "-s", "0", "-o", str(log)),
-            *(part for path in watched for part in ("-P", str(path))),
-            *("-e", f"trace={','.join(CHANGING_CALLS)}"),
-            *(part for one in inject for part in ("-e", f"inject={one}")),
-        ]
 
     def _send_line(self, line: str) -> None:
         _require_stream(self._server.stdin).write(line + "\n")
         _require_stream(self._server.stdin).flush()
 
     def _read_line(self) -> str:
-        return _read_stream_line(self._server.stdout)
+        return _require_stream(self._server.stdout).readline()
 
 
-@contextmanager
-def borrow_lab(free: SimpleQueue[FaultLab]) -> Iterator[FaultLab]:
-    """Take a lab that is free, and give it back."""
-    lab = free.get()
-    try:
-        yield lab
-    finally:
-        free.put(lab)
+class LabPool:
+    """Some labs with one SQLite library, and as many threads that use them."""
+
+    def __init__(self, library: _sqlite3.SqliteChoice = "standard") -> None:
+        self._free: SimpleQueue[FaultLab] = SimpleQueue()
+        self._stack = ExitStack()
+        self.threads = self._stack.enter_context(ThreadPoolExecutor(LAB_COUNT))
+        for _ in range(LAB_COUNT):
+            self._free.put(self._stack.enter_context(FaultLab(library)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def borrow_lab(self) -> Iterator[FaultLab]:
+        """Take a lab that is free, and give it back."""
+        lab = self._free.get()
+        try:
+            yield lab
+        finally:
+            self._free.put(lab)
 
 
-def find_strace() -> str:
-    """Return strace, or fail saying that it is missing."""
-    found = shutil.which("strace")
-    if found is None:
-        raise AssertionError("the fault tests need strace; install it (apt-get install strace)")
-    return found
+@cache
+def compile_library() -> Path:
+    """Compile the library that counts calls and lets them fail; it needs gcc."""
+    folder = Path(tempfile.mkdtemp(prefix="faults_"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    library = folder / "failing_calls.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True)  # noqa: S607 -- whichever gcc there is
+    return library
 
 
 def read_log(log: Path, home: Path) -> list[TracedCall]:
-    """Return the calls of a trace that change a file, each with its number among its kind."""
+    """Return the calls of a log that change a file, each with its number among its kind."""
     threads: dict[str, dict[str, int]] = {}
     calls: list[TracedCall] = []
-    for line in log.read_text(errors="replace").splitlines():
-        match = _CALL_PATTERN.match(line)
-        if match is None:
-            continue
-        thread, syscall, rest = match.groups()
-        counts = threads.setdefault(thread, {})  # strace counts each thread by itself
+    for thread, syscall, mode, _, path in _split_log(log):
+        counts = threads.setdefault(thread, {})  # each thread is counted by itself
         counts[syscall] = counts.get(syscall, 0) + 1
-        if syscall == "openat" and "O_CREAT" not in rest:
+        if syscall == "openat" and mode != "creates":
             continue
+        name = "folder" if Path(path) == home else Path(path).name
         seen = tuple(counts.items())
-        calls.append(
-            TracedCall(len(calls), syscall, counts[syscall], _extract_file_name(rest, home), seen)
-        )
+        calls.append(TracedCall(len(calls), syscall, counts[syscall], name, seen))
     return calls
 
 
-def _extract_file_name(rest: str, home: Path) -> str:
-    opened = _OPEN_FILE_PATTERN.match(rest)
-    path = opened[1] if opened else _NAMED_FILE_PATTERN.findall(rest)[-1]
-    return "folder" if Path(path) == home else Path(path).name
+def _group_by_thread(log: Path) -> KernelCalls:
+    calls: KernelCalls = {}
+    for thread, syscall, _, _, path in _split_log(log):
+        calls.setdefault(int(thread), []).append((syscall, path))
+    return calls
 
 
-def _read_stream_line(stream: IO[str] | None) -> str:
-    return _require_stream(stream).readline()
+def _split_log(log: Path) -> Iterator[list[str]]:
+    return (line.split(" ", 4) for line in log.read_text().splitlines())
 
 
 def _require_stream(stream: IO[str] | None) -> IO[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from session_core.ledger.execute import resume_steps
 from tests.faults import ledger
-from tests.faults.labs import borrow_lab
 from tests.faults.ledger import MEMBER_IDS, LedgerMutation
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
@@ -34,7 +33,7 @@ class LedgerSweep(FaultSweep):
         ledger.build_home(home, mutation)
         trial = LedgerTrial(mutation, home, _read_complete_trash(mutation.kind, folder))
         undisturbed = ledger.copy_home(home, folder / "undisturbed")
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
         _, wrong = _find_problems(trial, undisturbed, acknowledged=True)
         if ran.said != ("ack", "closed", "end") or wrong:
@@ -55,9 +54,9 @@ class LedgerSweep(FaultSweep):
     ) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", ledger.copy_home(trial.home, folder / label)
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran = lab.run_mutation(
-                trial.mutation, home, inject=fault.format_injections(point), log=log
+                trial.mutation, home, inject=fault.list_injections(point), log=log
             )
         judged = {
             "it hung": ran.hung,

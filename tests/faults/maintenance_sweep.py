@@ -18,7 +18,7 @@ from session_core.ledger.execute import MARK_PREFIX, clear_marks
 from session_core.ledger.pins import Pins
 from session_core.maintenance.transfer.import_writer import MARK_PREFIX as IMPORTED
 from tests.faults import maintenance, routes, state
-from tests.faults.labs import ChildRun, borrow_lab
+from tests.faults.labs import ChildRun
 from tests.faults.ledger import KEPT, AdjacentStateFolder
 from tests.faults.maintenance import MaintenanceHome, MaintenanceMutation, build_home
 from tests.faults.points import InjectedFault, TracedCall
@@ -123,7 +123,7 @@ class MaintenanceSweep(StepSweep):
         build_home(home, mutation)
         undisturbed = routes.copy_home(home, folder / "undisturbed")
         before = read_state(undisturbed)
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
         if ran.said != ("ack", "closed", "end"):
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
@@ -139,9 +139,9 @@ class MaintenanceSweep(StepSweep):
     ) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", routes.copy_home(trial.home, folder / label)
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran = lab.run_mutation(
-                trial.mutation, home, inject=fault.format_injections(point), log=log
+                trial.mutation, home, inject=fault.list_injections(point), log=log
             )
         there = _classify_state(trial, home)
         wrong = _find_problems(trial, fault, ran, there) + state.find_damage(home)

@@ -47,8 +47,8 @@ class DatabaseMutation:
     files: tuple[str, ...] = FAULTY_FILES
     """The files below the home whose calls are made to fail."""
     in_parts: bool = False
-    """Whether several callers make it, of whom one may fail for ever and another not: strace counts
-    the calls of each thread by itself."""
+    """Whether several callers make it, of whom one may fail for ever and another not: the calls of
+    each thread are counted by themselves."""
 
     @property
     def method(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 WRITING_CALLS = ("write", "pwrite64", "ftruncate", "fallocate", "mkdir")
 """The calls that need room."""
@@ -36,31 +38,47 @@ class TracedCall:
         return f"{self.syscall} {self.nth} on {self.file}"
 
 
+KILL = 0
+"""In the place of an error: the process is killed before the call."""
+
+
+class Injection(NamedTuple):
+    """Lets the `nth` call of a kind fail in each thread, or that and all later ones."""
+
+    syscall: str
+    nth: int
+    lasts: bool
+    error: int
+
+
 @dataclass(frozen=True, slots=True)
 class InjectedFault:
     """A way for a call to fail, once or from then on."""
 
     name: str
-    how: str
+    error: int
     fails: tuple[str, ...]
     lasts: bool = False
 
-    def format_injections(self, at: TracedCall) -> tuple[str, ...]:
-        """Return what strace is told."""
+    def list_injections(self, at: TracedCall) -> tuple[Injection, ...]:
+        """Return the calls that fail if it begins at this one."""
         if not self.lasts:
-            return (f"{at.syscall}:{self.how}:when={at.nth}",)
+            return (Injection(at.syscall, at.nth, lasts=False, error=self.error),)
         seen = dict(at.seen)
         seen[at.syscall] -= 1
-        return tuple(f"{call}:{self.how}:when={seen.get(call, 0) + 1}+" for call in self.fails)
+        return tuple(
+            Injection(call, seen.get(call, 0) + 1, lasts=True, error=self.error)
+            for call in self.fails
+        )
 
 
 FAULTS = {
     fault.name: fault
     for fault in (
-        InjectedFault("kill", "signal=KILL", CHANGING_CALLS),
-        InjectedFault("error once", "error=EIO", CHANGING_CALLS),
-        InjectedFault("error for ever", "error=EIO", CHANGING_CALLS, lasts=True),
-        InjectedFault("disk full", "error=ENOSPC", WRITING_CALLS, lasts=True),
+        InjectedFault("kill", KILL, CHANGING_CALLS),
+        InjectedFault("error once", errno.EIO, CHANGING_CALLS),
+        InjectedFault("error for ever", errno.EIO, CHANGING_CALLS, lasts=True),
+        InjectedFault("disk full", errno.ENOSPC, WRITING_CALLS, lasts=True),
     )
 }
 

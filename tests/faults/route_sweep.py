@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults import routes, state
-from tests.faults.labs import ChildRun, borrow_lab
+from tests.faults.labs import ChildRun
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.routes import RouteHome, RouteMutation, RouteState
 from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
@@ -34,7 +34,7 @@ class RouteSweep(FaultSweep):
         routes.build_home(home, mutation.kind)
         undisturbed = routes.copy_home(home, folder / "undisturbed")
         before = routes.read_state(undisturbed)
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
         if ran.said != ("ack", "closed", "end"):
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
@@ -45,9 +45,9 @@ class RouteSweep(FaultSweep):
     ) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", routes.copy_home(trial.home, folder / label)
-        with borrow_lab(self._labs) as lab:
+        with self._labs.borrow_lab() as lab:
             ran = lab.run_mutation(
-                trial.mutation, home, inject=fault.format_injections(point), log=log
+                trial.mutation, home, inject=fault.list_injections(point), log=log
             )
         seen = routes.read_state(home)
         wrong = _find_problems(trial, fault, point, ran, seen) + state.find_damage(home)

@@ -5,25 +5,15 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from queue import SimpleQueue
-from types import TracebackType
-from typing import TYPE_CHECKING
 
-from session_core import _sqlite3
 from tests.faults import state, template
-from tests.faults.labs import ChildRun, FaultLab, borrow_lab
+from tests.faults.labs import ChildRun, LabPool
 from tests.faults.mutations import DatabaseMutation, open_home
 from tests.faults.points import FAULTS, InjectedFault, TracedCall, choose_points, find_commit_seed
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-WORKER_COUNT = 2
 
 DURABLE_CALLS = ("fsync", "fdatasync")
 """Where one of these fails, the change is in the log, and nobody can say whether it lasts."""
@@ -58,25 +48,10 @@ class SweepOutcome:
 
 
 class FaultSweep:
-    """Some labs, and the trying of mutations in them."""
+    """Tries mutations in labs."""
 
-    def __init__(self, library: _sqlite3.SqliteChoice = "standard") -> None:
-        self._labs: SimpleQueue[FaultLab] = SimpleQueue()
-        self._stack = ExitStack()
-        self._pool = self._stack.enter_context(ThreadPoolExecutor(WORKER_COUNT))
-        for _ in range(WORKER_COUNT):
-            self._labs.put(self._stack.enter_context(FaultLab(library)))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
+    def __init__(self, labs: LabPool) -> None:
+        self._labs = labs
 
     def run(
         self, mutation: DatabaseMutation, folder: Path, *, every: bool = False
@@ -91,7 +66,10 @@ class FaultSweep:
         template.build_home(home, mutation.kind)
         template.prepare_home(home, mutation)
         template.build_home(folder / "empty", "empty")
-        with _copy_home(home, folder / "undisturbed") as undisturbed, borrow_lab(self._labs) as lab:
+        with (
+            _copy_home(home, folder / "undisturbed") as undisturbed,
+            self._labs.borrow_lab() as lab,
+        ):
             ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
             if ran.said != ("ack", "closed", "end"):
                 raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
@@ -107,7 +85,7 @@ class FaultSweep:
     ) -> SweepOutcome:
         name = trial.mutation.name
         outcome = SweepOutcome(name, fault.name)
-        for word, problem in self._pool.map(
+        for word, problem in self._labs.threads.map(
             lambda point: self._try_point(trial, fault, point, folder),
             self._choose_points(trial, fault, every=every),
         ):
@@ -128,9 +106,9 @@ class FaultSweep:
         """Return how one point went, and what is wrong with that."""
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log = folder / f"{label}.log"
-        with _copy_home(trial.home, folder / label) as home, borrow_lab(self._labs) as lab:
+        with _copy_home(trial.home, folder / label) as home, self._labs.borrow_lab() as lab:
             ran = lab.run_mutation(
-                trial.mutation, home, inject=fault.format_injections(point), log=log
+                trial.mutation, home, inject=fault.list_injections(point), log=log
             )
             word, wrong = judge_run(trial, fault, ran, home)
             if word == "error, after" and point.syscall not in DURABLE_CALLS:

@@ -12,16 +12,15 @@ from tests.faults.points import FAULTS
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def labs():
-    with CompressionSweep() as running:
-        yield running
+@pytest.fixture
+def sweep(lab_pool):
+    return CompressionSweep(lab_pool)
 
 
 @pytest.mark.requirement("compression:faults")
 @pytest.mark.parametrize("name", COMPRESSION_MUTATIONS)
-def test_fault_keeps_compression_atomic_and_undoable(labs, folder, name):
-    outcomes = labs.run(COMPRESSION_MUTATIONS[name], folder)
+def test_fault_keeps_compression_atomic_and_undoable(sweep, folder, name):
+    outcomes = sweep.run(COMPRESSION_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 

@@ -12,16 +12,15 @@ from tests.faults.points import FAULTS
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def labs():
-    with LedgerSweep() as running:
-        yield running
+@pytest.fixture
+def sweep(lab_pool):
+    return LedgerSweep(lab_pool)
 
 
 @pytest.mark.requirement("ledger:faults")
 @pytest.mark.parametrize("name", LEDGER_MUTATIONS)
-def test_fault_keeps_ledger_step_atomic(labs, folder, name):
-    outcomes = labs.run(LEDGER_MUTATIONS[name], folder)
+def test_fault_keeps_ledger_step_atomic(sweep, folder, name):
+    outcomes = sweep.run(LEDGER_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 

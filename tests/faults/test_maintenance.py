@@ -14,24 +14,23 @@ from tests.faults.points import FAULTS
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def labs():
-    with MaintenanceSweep() as running:
-        yield running
+@pytest.fixture
+def sweep(lab_pool):
+    return MaintenanceSweep(lab_pool)
 
 
 @pytest.mark.requirement("maintenance:faults")
 @pytest.mark.parametrize("name", MAINTENANCE_MUTATIONS)
-def test_plan_continues_after_fault_without_loss(labs, folder, name):
-    outcomes = labs.run(MAINTENANCE_MUTATIONS[name], folder)
+def test_plan_continues_after_fault_without_loss(sweep, folder, name):
+    outcomes = sweep.run(MAINTENANCE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 @pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it has no wheel here")
-def test_plan_continues_after_bundled_sqlite_fault(folder):
-    with MaintenanceSweep("bundled") as labs:
-        outcomes = labs.run(MAINTENANCE_MUTATIONS["maintenance.apply, all, own"], folder)
+def test_plan_continues_after_bundled_sqlite_fault(bundled_lab_pool, folder):
+    sweep = MaintenanceSweep(bundled_lab_pool)
+    outcomes = sweep.run(MAINTENANCE_MUTATIONS["maintenance.apply, all, own"], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 

@@ -15,30 +15,28 @@ from tests.faults.routes import READING_NAMES, ROUTE_MUTATIONS
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def labs():
-    with RouteSweep() as running:
-        yield running
+@pytest.fixture
+def sweep(lab_pool):
+    return RouteSweep(lab_pool)
 
 
-@pytest.fixture(scope="module")
-def told_labs():
-    with HookSweep() as running:
-        yield running
+@pytest.fixture
+def told_sweep(lab_pool):
+    return HookSweep(lab_pool)
 
 
 @pytest.mark.requirement("routes:faults")
 @pytest.mark.parametrize("name", ROUTE_MUTATIONS)
-def test_fault_keeps_route_change_atomic(labs, folder, name):
-    outcomes = labs.run(ROUTE_MUTATIONS[name], folder)
+def test_fault_keeps_route_change_atomic(sweep, folder, name):
+    outcomes = sweep.run(ROUTE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 @pytest.mark.requirement("routes:told")
 @pytest.mark.parametrize("name", HOOK_MUTATIONS)
-def test_end_hook_is_called_once_after_fault(told_labs, folder, name):
-    outcomes = told_labs.run(HOOK_MUTATIONS[name], folder)
+def test_end_hook_is_called_once_after_fault(told_sweep, folder, name):
+    outcomes = told_sweep.run(HOOK_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 

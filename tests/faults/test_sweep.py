@@ -13,31 +13,28 @@ from session_core.errors import StorageError
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import state, template
-from tests.faults.labs import FaultLab
 from tests.faults.mutations import DATABASE_MUTATIONS, READING_METHODS
-from tests.faults.points import FAULTS
+from tests.faults.points import FAULTS, KILL, Injection
 from tests.faults.sweep import FaultSweep
 from tests.public_names import list_public_names
 
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def labs():
-    with FaultSweep() as running:
-        yield running
+@pytest.fixture
+def sweep(lab_pool):
+    return FaultSweep(lab_pool)
 
 
-@pytest.fixture(scope="module")
-def bundled_labs():
-    with FaultSweep("bundled") as running:
-        yield running
+@pytest.fixture
+def bundled_sweep(bundled_lab_pool):
+    return FaultSweep(bundled_lab_pool)
 
 
 @pytest.mark.requirement("faults:sweep")
 @pytest.mark.parametrize("name", DATABASE_MUTATIONS)
-def test_fault_keeps_mutation_atomic(labs, folder, name):
-    outcomes = labs.run(DATABASE_MUTATIONS[name], folder)
+def test_fault_keeps_mutation_atomic(sweep, folder, name):
+    outcomes = sweep.run(DATABASE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
@@ -58,8 +55,8 @@ def test_fault_keeps_mutation_atomic(labs, folder, name):
         "admin.vacuum, hermes",
     ],
 )
-def test_bundled_sqlite_fault_keeps_mutation_atomic(bundled_labs, folder, name):
-    outcomes = bundled_labs.run(DATABASE_MUTATIONS[name], folder)
+def test_bundled_sqlite_fault_keeps_mutation_atomic(bundled_sweep, folder, name):
+    outcomes = bundled_sweep.run(DATABASE_MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 
@@ -85,12 +82,12 @@ def test_covered_methods_exist():
     assert swept & READING_METHODS == set()
 
 
-def test_next_writer_rolls_back_interrupted_change(tmp_path):
+def test_next_writer_rolls_back_interrupted_change(lab_pool, tmp_path):
     home = tmp_path / "home"
     template.build_home(home, "journal")
-    with FaultLab() as lab:
+    with lab_pool.borrow_lab() as lab:
         mutation = DATABASE_MUTATIONS["append_message, journal"]
-        kill = ("unlink:signal=KILL:when=1",)
+        kill = (Injection("unlink", 1, lasts=False, error=KILL),)
         assert lab.run_mutation(mutation, home, inject=kill, log=tmp_path / "log").is_killed
     with (
         SessionDB(home / "state.db", read_only=True) as db,

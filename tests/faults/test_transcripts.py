@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.labs import find_strace
+from tests.faults.strace import find_strace
 from tests.transcripts.appender import open_appender
 from tests.transcripts.conftest import read_everything
 from tests.transcripts.test_agents import DATABASES, make_home
