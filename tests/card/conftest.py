@@ -14,19 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.card.shown import CardHost
-from tests.node import find_node, install_modules
+from tests.node import MODULES, find_node, install_modules
 from tests.wire.conftest import serve_home
 
 HERE = Path(__file__).parent
-
-PACKAGES = (
-    "@modelcontextprotocol/ext-apps@2.0.4",
-    "@modelcontextprotocol/client@2.4.0",
-    "@modelcontextprotocol/core@2.4.0",
-    "@modelcontextprotocol/server@2.4.0",
-    "zod@4.6.7",
-    "esbuild@0.28.2",
-)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -39,7 +30,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="session", name="modules")
 def _modules() -> Path:
     """The packages of the host; a session has them before a test hides the user's folder."""
-    return install_modules(*PACKAGES)
+    return install_modules(*MODULES["card"])
 
 
 @pytest.fixture(scope="session", name="pages")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import open_connection
-from tests.node import find_node, install_modules
+from tests.node import MODULES, find_node, install_modules
 
 LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
@@ -18,7 +18,7 @@ LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 @pytest.fixture(scope="session", autouse=True)
 def inspector() -> Path:
     """The Inspector; made before any test hides the user's folder, where npm is configured."""
-    return install_modules("@modelcontextprotocol/inspector@2.12.0") / LAUNCHER
+    return install_modules(*MODULES["inspector"]) / LAUNCHER
 
 
 @pytest.fixture(params=["stdio", "http"])

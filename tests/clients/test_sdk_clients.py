@@ -12,7 +12,7 @@ import pytest
 
 from session_core import SessionDB
 from tests.clients.conftest import WAYS, open_connection
-from tests.node import find_node, install_modules
+from tests.node import MODULES, find_node, install_modules
 from tests.peers import peer_python
 
 HERE = Path(__file__).parent
@@ -39,10 +39,8 @@ TOOLS = [
 @pytest.fixture(scope="session", autouse=True)
 def clients() -> dict[str, Lines]:
     """How each client is started; made before any test hides the user's folder."""
-    python = peer_python("mcp1.30.0", "mcp==1.30.0")
-    found = install_modules(
-        "@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/sdk@1.32.2"
-    )
+    python = peer_python("mcp1.30.0")
+    found = install_modules(*MODULES["sdks"])
 
     def typescript(**of: Any) -> Lines:
         script = HERE / "typescript.mjs"

@@ -11,10 +11,9 @@ from typing import Any
 
 import yaml
 
-from tests.node import find_node, install_modules
+from tests.node import MODULES, find_node, install_modules
 
 _PACKAGE = "@modelcontextprotocol/conformance"
-_VERSION = "0.2.0-alpha.12"
 
 _EXTENSION_SCENARIOS = tuple(
     f"sep-2640-skills-{part}" for part in ("directory", "enumeration", "manifest")
@@ -42,7 +41,7 @@ class Suite:
     @classmethod
     def ready(cls) -> Suite:
         """Return the suite; install it if necessary."""
-        return cls(install_modules(f"{_PACKAGE}@{_VERSION}") / _PACKAGE)
+        return cls(install_modules(*MODULES["conformance"]) / _PACKAGE)
 
     def run(self, port: int, revision: str, results: Path) -> dict[str, Scenario]:
         """Run every scenario of a revision against `/mcp` on a local port."""

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from tests.interop.comparison import REASONS, Comparison
-from tests.interop.hermes import VERSIONS
 from tests.interop.random_homes import compare
+from tests.peers import HERMES_SCHEMAS
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
     agreed, differing = 0, 0
     reasons: Counter[str] = Counter()
     unexplained: list[str] = []
-    for version in VERSIONS:
+    for version in HERMES_SCHEMAS:
         for seed in range(given.homes):
             with tempfile.TemporaryDirectory(prefix="compared_") as folder:
                 found: Comparison = compare(version, seed, given.questions, Path(folder))

@@ -14,7 +14,7 @@ import pytest
 
 from session_core.state.sqlite.session_db import SessionDB
 from tests.interop import hermes
-from tests.peers import peer_python
+from tests.peers import HERMES_SCHEMAS, peer_python
 from tests.thorough import is_in_share
 
 HERE = Path(__file__).parent
@@ -57,11 +57,11 @@ def _runs_with_bundled(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def peers() -> None:
     """The environments, made before any test hides the user's folder with pip's configuration."""
-    for version in hermes.VERSIONS:
-        peer_python(f"h{version}", f"hermes-agent=={version}")
+    for version in HERMES_SCHEMAS:
+        peer_python(f"h{version}")
 
 
-@pytest.fixture(params=hermes.VERSIONS)
+@pytest.fixture(params=HERMES_SCHEMAS)
 def version(request: pytest.FixtureRequest) -> str:
     """One version of hermes-agent."""
     return str(request.param)

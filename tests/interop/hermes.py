@@ -15,9 +15,6 @@ from tests.peers import make_peer_environment, peer_python
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-VERSIONS = {"0.17.0": 16, "0.18.0": 17, "0.18.2": 19, "0.19.0": 22}
-"""The versions that install, and their schemas."""
-
 DRIVER = Path(__file__).with_name("hermes_driver.py")
 
 
@@ -37,7 +34,7 @@ class Hermes:
         home.mkdir(parents=True, exist_ok=True)
         self._errors = home.with_name(f"{home.name}.stderr").open("w+", encoding="utf-8")
         self._process = subprocess.Popen(
-            [peer_python(f"h{version}", f"hermes-agent=={version}"), DRIVER, home, *arguments],
+            [peer_python(f"h{version}"), DRIVER, home, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -15,10 +15,11 @@ from session_core.compression.types import NotCompressed
 from tests.interop import hermes
 from tests.interop.trips import KEEP, TITLE, WORDS, Trip
 from tests.interop.twins import differences, rows
+from tests.peers import HERMES_SCHEMAS
 
 SHAPES = ("in_place", "continuation")
 CASES = [
-    (v, shape) for v in hermes.VERSIONS for shape in SHAPES if (v, shape) != ("0.17.0", SHAPES[0])
+    (v, shape) for v in HERMES_SCHEMAS for shape in SHAPES if (v, shape) != ("0.17.0", SHAPES[0])
 ]
 TOLD = "We stay at quay_17 in Porto, ticket TRIP-4711."
 

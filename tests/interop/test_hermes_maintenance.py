@@ -17,6 +17,7 @@ from tests.interop.hermes import Hermes
 from tests.interop.maintained_homes import KINDS, Made, maintained, maker, named, snapshot, together
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import DAY
+from tests.peers import HERMES_SCHEMAS
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ NEWEST = "0.19.0"
 ESSENTIALS = ("all", "abandoned", "orphaned", "expired")
 CASES = [
     (version, damaged, kind)
-    for version in hermes.VERSIONS
+    for version in HERMES_SCHEMAS
     for damaged in (False, True)
     for kind in KINDS
     if version == NEWEST or (damaged and kind in ESSENTIALS)

@@ -7,15 +7,16 @@ import re
 import pytest
 
 from tests.homes import make_hermes_database
-from tests.interop.hermes import VERSIONS, Hermes
+from tests.interop.hermes import Hermes
 from tests.interop.twins import shape
+from tests.peers import HERMES_SCHEMAS
 
 
 @pytest.mark.requirement("interop:schemas")
 def test_schema_builder_matches_hermes_package(version, tmp_path):
     with Hermes(version, tmp_path / "theirs"):
         pass
-    make_hermes_database(tmp_path / "ours" / "state.db", VERSIONS[version])
+    make_hermes_database(tmp_path / "ours" / "state.db", HERMES_SCHEMAS[version])
 
     assert normalize_sql(shape(tmp_path / "ours")) == normalize_sql(shape(tmp_path / "theirs"))
 

@@ -58,12 +58,12 @@ def _released(tmp_path_factory) -> Released:
 
 @pytest.fixture(scope="session", name="uv")
 def _uv() -> Path:
-    return peer_python("uv", "uv==0.13.8").parent / "uv"
+    return peer_python("uv").parent / "uv"
 
 
 @pytest.fixture(scope="session", name="pipx")
 def _pipx() -> list[str]:
-    return [str(peer_python("pipx", "pipx==1.18.4")), "-m", "pipx"]
+    return [str(peer_python("pipx")), "-m", "pipx"]
 
 
 @pytest.fixture(name="person")

@@ -15,7 +15,7 @@ import pytest
 
 from mcp_serve.tool_list import load_specs
 from release.artifacts import read_project
-from tests.node import find_node, install_modules
+from tests.node import MODULES, find_node, install_modules
 from tests.peers import peer_python
 from tests.release.conftest import ROOT
 
@@ -36,16 +36,13 @@ def _metadata(released) -> Message:
 @pytest.fixture(scope="session", name="mcpb")
 def _mcpb() -> list[Path]:
     """The tools for bundles; made before any test hides the user's folder."""
-    return [
-        find_node(),
-        install_modules("@anthropic-ai/mcpb@2.1.2") / "@anthropic-ai/mcpb/dist/cli/cli.js",
-    ]
+    return [find_node(), install_modules(*MODULES["mcpb"]) / "@anthropic-ai/mcpb/dist/cli/cli.js"]
 
 
 @pytest.fixture(scope="session", name="skillsaw")
 def _skillsaw() -> list[str]:
     """A linter that brings the released schemas of the registry, and its rules."""
-    return [str(peer_python("skillsaw", "skillsaw==0.22.0")), "-m", "skillsaw"]
+    return [str(peer_python("skillsaw")), "-m", "skillsaw"]
 
 
 @pytest.mark.requirement("project:release")
