@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import shutil
+import signal
+import socket
 import subprocess
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +20,7 @@ from tests.peers import make_peer_environment, peer_python
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-DRIVER = Path(__file__).with_name("hermes_driver.py")
+SERVER = Path(__file__).with_name("hermes_server.py")
 
 
 class Refused(Exception):
@@ -26,6 +31,49 @@ class Refused(Exception):
         self.kind = kind
 
 
+class HermesServer:
+    """A process that forks the drivers of a version."""
+
+    def __init__(self, version: str) -> None:
+        self._jobs, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [peer_python(f"h{version}"), SERVER, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=make_peer_environment(Path("/nowhere")),
+            )
+        self._turn = threading.Lock()
+
+    def start(self, home: Path, arguments: Sequence[str], streams: Sequence[int]) -> int:
+        """Start a driver with these standard streams; return its process id."""
+        job = {"arguments": [str(home), *arguments], "env": make_peer_environment(home)}
+        return int(self._ask(job, streams))
+
+    def wait(self, pid: int) -> None:
+        """Wait until a driver has ended."""
+        self._ask({"waits_for": pid}, ())
+
+    def _ask(self, job: dict[str, Any], streams: Sequence[int]) -> bytes:
+        with self._turn:
+            socket.send_fds(self._jobs, [json.dumps(job).encode()], streams)
+            answer = self._jobs.recv(20)
+        assert answer, "the server of Hermes has ended"
+        return answer
+
+    def stop(self) -> None:
+        """End the server; drivers that run go on."""
+        self._jobs.close()
+        self._process.wait()
+
+
+@cache
+def get_server(version: str) -> HermesServer:
+    """Return the server of a version, which runs until this process ends."""
+    server = HermesServer(version)
+    atexit.register(server.stop)
+    return server
+
+
 class Hermes:
     """A process with one `SessionDB` of Hermes, whose methods are called by name."""
 
@@ -33,15 +81,18 @@ class Hermes:
         self.version = version
         home.mkdir(parents=True, exist_ok=True)
         self._errors = home.with_name(f"{home.name}.stderr").open("w+", encoding="utf-8")
-        self._process = subprocess.Popen(
-            [peer_python(f"h{version}"), DRIVER, home, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=make_peer_environment(home),
-            text=True,
-            encoding="utf-8",
-        )
+        reads_jobs, writes_jobs = os.pipe()
+        reads_answers, writes_answers = os.pipe()
+        streams = (reads_jobs, writes_answers, self._errors.fileno())
+        self._server = get_server(version)
+        try:
+            self._pid = self._server.start(home, arguments, streams)
+        finally:
+            os.close(reads_jobs)
+            os.close(writes_answers)
+        self._jobs = os.fdopen(writes_jobs, "w", encoding="utf-8")
+        self._answers = os.fdopen(reads_answers, encoding="utf-8")
+        self._is_killed = False
         self._turn = threading.Lock()
         self.methods = frozenset(self.job("methods"))
 
@@ -49,15 +100,18 @@ class Hermes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self.job("close")
-        with self._process, self._errors:
-            pass
+        with self._errors, self._answers:
+            if not self._is_killed:
+                self.job("close")
+                self._jobs.close()
+                self._server.wait(self._pid)
 
     def kill(self) -> None:
         """End the process as `kill -9` does."""
-        self._process.kill()
-        self._process.wait(timeout=20)
+        os.kill(self._pid, signal.SIGKILL)
+        self._is_killed = True
+        self._jobs.close()
+        self._server.wait(self._pid)
 
     def has(self, method: str) -> bool:
         """Return True if this version has a method."""
@@ -66,12 +120,9 @@ class Hermes:
     def job(self, name: str, **arguments: Any) -> Any:
         """Run a job and return its result."""
         with self._turn:
-            jobs, answers = self._process.stdin, self._process.stdout
-            assert jobs is not None
-            assert answers is not None
-            jobs.write(json.dumps({"job": name, **arguments}) + "\n")
-            jobs.flush()
-            line = answers.readline()
+            self._jobs.write(json.dumps({"job": name, **arguments}) + "\n")
+            self._jobs.flush()
+            line = self._answers.readline()
         answer = json.loads(line) if line else {"error": "the process ended"}
         if "error" in answer:
             self._errors.seek(0)

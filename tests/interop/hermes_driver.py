@@ -20,8 +20,6 @@ import hermes_kinds
 import hermes_random
 import hermes_routes
 
-ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
-
 
 class Clock:
     """A replacement of the module `time` of Hermes, so that two homes get the same times."""
@@ -116,6 +114,7 @@ def plain(value: Any) -> Any:
 
 def main() -> None:
     """Run jobs until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     home = Path(sys.argv[1])
     os.environ["HERMES_HOME"] = str(home)
@@ -126,8 +125,8 @@ def main() -> None:
             answer = {"value": getattr(driver, job.pop("job"))(**job)}
         except Exception as error:  # noqa: BLE001 -- told to the test
             answer = {"error": f"{type(error).__name__}: {error}"}
-        ANSWERS.write(json.dumps(answer, default=plain) + "\n")
-        ANSWERS.flush()
+        answers.write(json.dumps(answer, default=plain) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":
