@@ -14,8 +14,7 @@ import pytest
 
 from session_core import SessionDB
 from tests.cjk import INDEX, add_cjk_index, compile_tokenizer
-from tests.cli.command_user import COMMAND
-from tests.cli.fork_server import build_environment
+from tests.cli.fork_server import CommandResult, ForkServer, build_environment
 from tests.cli.homes import PastClock
 from tests.homes import connect, make_hermes_database
 from tests.interop.twins import shape
@@ -24,7 +23,7 @@ from tests.wire.conftest import start_raw_process
 LOAD = "--load-extension"
 OLD = 12
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture(params=(22, 30))
@@ -58,22 +57,13 @@ def add_session(db: SessionDB, name: str, messages: int) -> None:
 
 
 @pytest.fixture
-def run(home: Path) -> Run:
+def run(home: Path, forks: ForkServer) -> Run:
     """Run a command on the home as a script does, and return its result."""
     user = os.environ["HOME"]
 
-    def run(*words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*COMMAND, "--home", str(home), *words],
-            env=build_environment(user),
-            cwd=user,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert code is None or done.returncode == code, done.stderr + done.stdout
+    def run(*words: str, code: int | None = 0) -> CommandResult:
+        done = forks.run(["--home", str(home), *words], build_environment(user), user)
+        assert code is None or done.code == code, done.err + done.out
         return done
 
     return run
@@ -132,12 +122,12 @@ def test_changes_without_extension_are_refused(home, run, writer, tmp_path):
         ("import", str(exported), "--yes"),
     ):
         refused = run(*words, code=1)
-        text = " ".join(refused.stderr.split())
+        text = " ".join(refused.err.split())
         assert f"{INDEX}, which needs the tokenizer cjk_unicode61" in text
         assert LOAD in text
         assert "make the change in Hermes" in text
     assert (rows(home, "sessions"), rows(home, "messages")) == before
-    assert json.loads(run("restore", "--json").stdout)["batches"] == []
+    assert json.loads(run("restore", "--json").out)["batches"] == []
     assert_nothing_lost(writer())
     assert shape(home) == home_shape
 
@@ -145,14 +135,14 @@ def test_changes_without_extension_are_refused(home, run, writer, tmp_path):
 @pytest.mark.requirement("homes:cjk-index")
 def test_verbs_without_index_work_without_extension(home, run, writer):
     home_shape = shape(home)
-    assert "chamois" in run("search", "chamois").stdout
-    assert "羚羊" in run("show", "long").stdout
-    assert json.loads(run("list", "--json").stdout)["sessions"]
+    assert "chamois" in run("search", "chamois").out
+    assert "羚羊" in run("show", "long").out
+    assert json.loads(run("list", "--json").out)["sessions"]
     run("edit", "long", "--title", "The cliff", "--yes")
     run("finalize", "abandoned", "--yes")
     run("prune", "ghosts", "--yes")
     run("prune", "index", "--yes")
-    batches = json.loads(run("restore", "--json").stdout)["batches"]
+    batches = json.loads(run("restore", "--json").out)["batches"]
     assert len(batches) == 3
     for batch in batches:
         run("restore", batch["batch"], "--yes")
@@ -162,12 +152,12 @@ def test_verbs_without_index_work_without_extension(home, run, writer):
 
 @pytest.mark.requirement("homes:cjk-index")
 def test_doctor_and_stats_name_cjk_index(run):
-    stats = json.loads(run("stats", "--json").stdout)
+    stats = json.loads(run("stats", "--json").out)
     (finding,) = [each for each in stats["findings"] if each["code"] == "blocked_index"]
     assert INDEX in finding["what"]
     assert "cjk_unicode61" in finding["what"]
     assert "unreadable" not in {each["code"] for each in stats["findings"]}
-    checks = json.loads(run("doctor", "--json").stdout)["checks"]
+    checks = json.loads(run("doctor", "--json").out)["checks"]
     (check,) = [each for each in checks if each.get("code") == "blocked_index"]
     assert INDEX in check["says"]
     assert LOAD in check["next"]
@@ -177,16 +167,16 @@ def test_doctor_and_stats_name_cjk_index(run):
 def test_changes_with_extension_lose_nothing(home, run, writer, tmp_path):
     before, home_shape = (rows(home, "sessions"), rows(home, "messages")), shape(home)
     in_index = indexed(home)
-    pruned = json.loads(run("prune", LOAD, "--yes", "--json").stdout)
+    pruned = json.loads(run("prune", LOAD, "--yes", "--json").out)
     assert pruned["removed"] == OLD
     assert indexed(home).isdisjoint(row[0] for row in before[1] if row[1].startswith("old_"))
     compressed = json.loads(
-        run("compress", "long", "--keep-last", "8", LOAD, "--yes", "--json").stdout
+        run("compress", "long", "--keep-last", "8", LOAD, "--yes", "--json").out
     )
     assert compressed["tokens_after"] < compressed["tokens_before"]
     for batch in (compressed["batch"], pruned["batch"]):
         refused = run("restore", batch, "--yes", code=1)
-        assert "cjk_unicode61" in refused.stderr
+        assert "cjk_unicode61" in refused.err
         run("restore", batch, LOAD, "--yes")
     assert (rows(home, "sessions"), rows(home, "messages")) == before
     assert in_index <= indexed(home)
@@ -203,9 +193,9 @@ def test_changes_with_extension_lose_nothing(home, run, writer, tmp_path):
 
 @pytest.mark.requirement("homes:cjk-index")
 def test_suggested_commands_repeat_extension_option(run):
-    planned = run("prune", LOAD, "--plan-only").stdout
+    planned = run("prune", LOAD, "--plan-only").out
     assert planned.rstrip().endswith(LOAD)
-    done = run(*planned.split("\n")[-2].split()[1:][2:], "--yes").stdout
+    done = run(*planned.split("\n")[-2].split()[1:][2:], "--yes").out
     assert "restore" in done
     assert done.rstrip().endswith(LOAD)
 
@@ -217,7 +207,7 @@ def test_world_writable_extension_is_not_loaded(home, run, spoil):
     (library if spoil == "file" else library.parent).chmod(0o777)
     before = rows(home, "sessions")
     refused = run("prune", LOAD, "--yes", code=1)
-    assert "can be written by other users" in " ".join(refused.stderr.split())
+    assert "can be written by other users" in " ".join(refused.err.split())
     assert rows(home, "sessions") == before
 
 
@@ -225,7 +215,7 @@ def test_world_writable_extension_is_not_loaded(home, run, spoil):
 def test_extension_of_other_system_is_not_loaded(home, run):
     (home / "lib" / "libfts5_cjk.so").write_bytes(b"\x7fELF")
     refused = run("prune", LOAD, "--yes", code=1)
-    assert "cannot be loaded" in " ".join(refused.stderr.split())
+    assert "cannot be loaded" in " ".join(refused.err.split())
 
 
 @pytest.mark.requirement("homes:cjk-index")
