@@ -17,6 +17,7 @@ from session_core.ledger.execute import MARK_PREFIX, resume_steps
 from tests.faults import routes, state
 from tests.faults.compression import LATER_S, CompressionHome, build_home, is_compressed
 from tests.faults.labs import ChildRun
+from tests.faults.leftovers import describe_leftovers
 from tests.faults.mutations import NOW_S
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.routes import CHAT
@@ -104,12 +105,24 @@ class CompressionSweep(StepSweep):
             wrong.append(
                 f"neither the state before nor the one after: {_find_differing_tables(trial, home)}"
             )
-        wrong += _continue_and_check(trial, home)
+        wrong += self._check_once(
+            trial.mutation.name,
+            describe_leftovers(home, _read_content(home)),
+            lambda: _continue_and_check(trial, home),
+        )
         shutil.rmtree(home)
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
         return f"{describe_run(ran)}, {there}", problem
+
+
+def _read_content(home: Path) -> dict[str, str]:
+    """Return what a home holds, with its locks and the file of its routes."""
+    with state.open_connection(home / "state.db") as opened:
+        locks = opened.execute("SELECT session_id, expires_at FROM compression_locks").fetchall()
+    file = home / routes.SESSIONS_FOLDER / "sessions.json"
+    return {**read_state(home), "locks": repr(sorted(locks)), "routes file": file.read_text()}
 
 
 def _classify_state(trial: MutationTrial, home: Path) -> str:

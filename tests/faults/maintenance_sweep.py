@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from session_core.maintenance.transfer.import_writer import MARK_PREFIX as IMPOR
 from tests.faults import maintenance, routes, state
 from tests.faults.labs import ChildRun
 from tests.faults.ledger import KEPT, AdjacentStateFolder
+from tests.faults.leftovers import describe_leftovers
 from tests.faults.maintenance import MaintenanceHome, MaintenanceMutation, build_home
 from tests.faults.points import InjectedFault, TracedCall
 from tests.faults.sweep import MutationTrial, StepSweep
@@ -67,55 +67,8 @@ def _mask_process_ids(text: str) -> str:
     return re.sub(r"pid=[^\"\\]*", "somebody", text)
 
 
-def describe_leftover_state(home: Path) -> str:
-    """Return all that decides what becomes of a home: what it holds, marks, the ledger, files.
-
-    The handles that are drawn, and who wrote, are told alike.
-    """
-    found = {
-        **read_state(home),
-        "marks": "",
-        "names": repr(sorted(map(str, _list_file_names(home)))),
-    }
-    with state.open_connection(home / "state.db") as opened:
-        marks = opened.execute("SELECT * FROM state_meta WHERE key LIKE 'mcp_sessions:%'")
-        found["marks"] = json.dumps(sorted(marks.fetchall()))
-    if (home / KEPT / "ledger.db").exists():
-        with state.open_connection(home / KEPT / "ledger.db") as opened:
-            found |= {
-                f"ledger {table}": _read_ledger_table(opened, table)
-                for table in state.list_tables(opened)
-            }
-    numbers: dict[str, str] = {}
-    text = json.dumps(found, sort_keys=True)
-    return _HANDLE_PATTERN.sub(lambda at: numbers.setdefault(at[0], f"drawn {len(numbers)}"), text)
-
-
-_HANDLE_PATTERN = re.compile(r"\b[spb]-[2-9a-z]{8,20}\b")
-_IGNORED_COLUMNS = frozenset({"pid", "started_at", "data", "bytes"})
-
-
-def _list_file_names(home: Path) -> Iterator[Path]:
-    for path in home.rglob("*"):
-        if not path.name.endswith(("-shm", "-wal")):
-            yield path.relative_to(home)
-
-
-def _read_ledger_table(opened: Any, table: str) -> str:
-    names = [name for (name,) in opened.execute("SELECT name FROM pragma_table_info(?)", (table,))]
-    columns = ", ".join(f'"{name}"' for name in names if name not in _IGNORED_COLUMNS)
-    found = opened.execute(f'SELECT {columns} FROM "{table}"')  # noqa: S608 -- names that were read
-    rows = (json.dumps(row, default=repr) for row in found)
-    return json.dumps(sorted(rows, key=lambda row: _HANDLE_PATTERN.sub("drawn", row)))
-
-
 class MaintenanceSweep(StepSweep):
-    """Tries a plan or a restore with a fault, goes on with it and takes it back.
-
-    What was left so before is not gone on with again: the same would become of it.
-    """
-
-    _known: dict[str, list[str]]
+    """Tries a plan or a restore with a fault, goes on with it and takes it back."""
 
     def rehearse(self, mutation: Any, folder: Path) -> MutationTrial:
         """Build the home before it, and run it undisturbed."""
@@ -127,7 +80,6 @@ class MaintenanceSweep(StepSweep):
             ran, calls = lab.trace_mutation(mutation, undisturbed, folder / "trace.log")
         if ran.said != ("ack", "closed", "end"):
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
-        self._known = {}
         trial = MutationTrial(mutation, home, before, read_state(undisturbed), {}, calls)
         wrong = _continue_and_check(trial, undisturbed)
         if wrong or before == trial.after:
@@ -145,18 +97,16 @@ class MaintenanceSweep(StepSweep):
             )
         there = _classify_state(trial, home)
         wrong = _find_problems(trial, fault, ran, there) + state.find_damage(home)
-        wrong += self._check_outcome(trial, home)
+        wrong += self._check_once(
+            trial.mutation.name,
+            describe_leftovers(home, read_state(home)),
+            lambda: _continue_and_check(trial, home),
+        )
         shutil.rmtree(home)
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
         return f"{_describe_run(ran)}, {there}", problem
-
-    def _check_outcome(self, trial: MutationTrial, home: Path) -> list[str]:
-        found = describe_leftover_state(home)
-        if found not in self._known:
-            self._known[found] = _continue_and_check(trial, home)
-        return self._known[found]
 
 
 def _describe_run(ran: ChildRun) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -176,7 +176,23 @@ def _copy_home(home: Path, to: Path) -> Iterator[Path]:
 
 
 class StepSweep(FaultSweep):
-    """Sweeps what has steps of its own: what is done behind a commit of the home counts as well."""
+    """Sweeps what has steps of its own: what is done behind a commit of the home counts as well.
+
+    What was left so before is not gone on with again: the same would become of it.
+    """
+
+    def __init__(self, labs: LabPool) -> None:
+        super().__init__(labs)
+        self._known: dict[tuple[str, str], list[str]] = {}
+
+    def _check_once(
+        self, mutation: str, leftovers: str, check: Callable[[], list[str]]
+    ) -> list[str]:
+        """Return the problems of going on, which is tried once for equal leftovers."""
+        key = (mutation, leftovers)
+        if key not in self._known:
+            self._known[key] = check()
+        return self._known[key]
 
     def _choose_points(
         self, trial: MutationTrial, fault: InjectedFault, *, every: bool
