@@ -53,12 +53,10 @@ class Compression:
             self.db.set_session_title(child, self.db.get_next_title_in_lineage(old["title"]))
         self.db.replace_messages(child, found["messages"])
 
-    def converse(self, session_id: str, seconds: float, pause: float) -> list[str]:
-        """Append questions with tool calls for a time; return their contents."""
+    def converse(self, session_id: str, numbers: list[int], pause: float) -> list[str]:
+        """Append numbered questions with tool calls; return the contents of all messages."""
         said: list[str] = []
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            number = len(said) // 4
+        for number in numbers:
             call = {"id": f"theirs_{number}", "type": "function",
                     "function": {"name": "look", "arguments": "{}"}}  # fmt: skip
             for role, columns in (
@@ -67,7 +65,7 @@ class Compression:
                 ("tool", {"tool_call_id": call["id"], "tool_name": "look"}),
                 ("assistant", {}),
             ):
-                said.append(f"theirs {len(said)}.{_LONG}")
+                said.append(f"theirs {number}.{len(said)}.{_LONG}")
                 self.db.append_message(session_id, role, said[-1], **columns)
                 time.sleep(pause)
         return said

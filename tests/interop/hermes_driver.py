@@ -82,12 +82,11 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         """Return the arguments of a method of this version."""
         return list(inspect.signature(getattr(self.db, method)).parameters)
 
-    def append(self, session_id: str, seconds: float, pause: float) -> list[int]:
-        """Append messages for a time, with a pause after each; return their ids."""
+    def append(self, session_id: str, count: int, pause: float) -> list[int]:
+        """Append messages, with a pause after each; return their ids."""
         ids: list[int] = []
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            ids.append(self.db.append_message(session_id, "user", f"theirs {len(ids)}"))
+        for number in range(count):
+            ids.append(self.db.append_message(session_id, "user", f"theirs {number}"))
             time.sleep(pause)
         return ids
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -11,7 +10,7 @@ from session_core.state.sqlite.session_db import SessionDB
 from tests.interop.hermes import Hermes
 from tests.interop.twins import rows, shape
 
-SECONDS = 3.0
+COUNT = 400
 PAUSE_S = 0.001
 """Nobody appends without a breath; the lock is passed on only by chance."""
 
@@ -44,14 +43,13 @@ def test_reading_live_hermes_home_changes_nothing(theirs, home):
 def test_concurrent_appends_with_hermes_lose_nothing(theirs, ours):
     before = len(ours.get_messages("cli_work"))
     their_ids: list[int] = []
-    job = {"session_id": "cli_work", "seconds": SECONDS, "pause": PAUSE_S}
+    job = {"session_id": "cli_work", "count": COUNT, "pause": PAUSE_S}
     their_turn = threading.Thread(target=lambda: their_ids.extend(theirs.job("append", **job)))
     their_turn.start()
-    our_ids = append_messages_until(ours, time.monotonic() + SECONDS)
+    our_ids = append_messages_meanwhile(ours, their_turn)
     their_turn.join()
 
-    assert len(our_ids) > 20
-    assert len(their_ids) > 20
+    assert len(their_ids) == COUNT
     assert our_ids == sorted(set(our_ids))
     assert their_ids == sorted(set(their_ids))
     assert not set(our_ids) & set(their_ids)
@@ -62,11 +60,11 @@ def test_concurrent_appends_with_hermes_lose_nothing(theirs, ours):
     assert theirs.call("get_messages", "cli_work") == stored
 
 
-def append_messages_until(ours: SessionDB, deadline: float) -> list[int]:
-    """Append messages until a condition; each continues from the message before."""
+def append_messages_meanwhile(ours: SessionDB, thread: threading.Thread) -> list[int]:
+    """Append messages until a thread has ended; each continues from the message before."""
     ids: list[int] = []
     breath = threading.Event()
-    while time.monotonic() < deadline:
+    while len(ids) <= 20 or thread.is_alive():
         appended = ours.append_message("cli_work", "user", f"ours {len(ids)}")
         assert appended.before.last_id < appended == appended.after.last_id
         ids.append(appended)
