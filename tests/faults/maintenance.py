@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from session_core.config import GatewayConfig
-from session_core.errors import Conflict
+from session_core.errors import Conflict, NotFound
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance.apply.results import NOT_RESET_WARNING
@@ -205,15 +205,21 @@ _EDIT_TITLE_AND_PIN = _make_edit_action(title="Work", pinned=True)
 """These homes have no column for a pin: it is in a file of its own."""
 
 
-def _undo_edits(opened: MaintenanceHome) -> None:
+def _undo_batches(opened: MaintenanceHome) -> None:
     for batch in opened.maintenance.batches().items:
         if batch.undone_at is None:
             opened.maintenance.restore(batch.id)
 
 
-def _retry_undo_edits(opened: MaintenanceHome) -> bool:
+def _retry_undo_batches(opened: MaintenanceHome) -> bool:
     with suppress(Conflict):  # it turns out that it was undone
-        _undo_edits(opened)
+        _undo_batches(opened)
+    return False
+
+
+def _delete_session(opened: MaintenanceHome) -> bool:
+    with suppress(NotFound):  # it turns out that it was deleted
+        opened.maintenance.delete_session("large")
     return False
 
 
@@ -296,17 +302,26 @@ _MUTATIONS = (
         for kind in _LIVE_KINDS
     ),
     MaintenanceMutation(
-        "maintenance.edit, own", _EDIT_TITLE, _do_nothing, "own", _EDIT_TITLE, _undo_edits
+        "maintenance.edit, own", _EDIT_TITLE, _do_nothing, "own", _EDIT_TITLE, _undo_batches
     ),
     MaintenanceMutation(
-        "maintenance.edit, pin", _EDIT_PIN, _do_nothing, "hermes", _EDIT_PIN, _undo_edits
+        "maintenance.edit, pin", _EDIT_PIN, _do_nothing, "hermes", _EDIT_PIN, _undo_batches
     ),
     MaintenanceMutation(
         "maintenance.restore, edit",
-        _undo_edits,
+        _undo_batches,
         _EDIT_TITLE_AND_PIN,
         "own",
-        _retry_undo_edits,
+        _retry_undo_batches,
+        in_steps=True,
+    ),
+    MaintenanceMutation(
+        "maintenance.delete_session, own",
+        _delete_session,
+        _do_nothing,
+        "own",
+        _delete_session,
+        _undo_batches,
         in_steps=True,
     ),
     MaintenanceMutation(
