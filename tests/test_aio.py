@@ -20,7 +20,7 @@ import pytest
 
 from session_core.aio import WorkerThreads
 from session_core.event_loops import get_waiting_loop
-from session_core.hooks.calls import IsolatedCall
+from session_core.hooks.foreign_calls import IsolatedCall
 from tests.lifecycle.runtimes import becomes
 
 pytestmark = pytest.mark.anyio

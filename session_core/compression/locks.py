@@ -19,7 +19,7 @@ from typing import TypeVar
 from session_core import processes
 from session_core.compression.types import NotCompressed
 from session_core.errors import InvalidInput, SessionError
-from session_core.hooks.calls import log_fault
+from session_core.hooks.foreign_calls import log_fault
 from session_core.state.protocol import StateDatabase
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from session_core.compression import rebuild, summary_message
 from session_core.compression.ranges import Refusal
 from session_core.compression.types import NotCompressed, SummaryBrief, SummaryRequest
 from session_core.event_loops import EventLoop
-from session_core.hooks.calls import IsolatedCall
+from session_core.hooks.foreign_calls import IsolatedCall
 from session_core.ledger.execute import suppress_note_errors
 from session_core.state.protocol import StateDatabase
 from session_core.types import MessageRow

@@ -27,7 +27,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from session_core.event_loops import get_waiting_loop
-from session_core.hooks.calls import IsolatedCall, Reporter, log_fault
+from session_core.hooks.foreign_calls import IsolatedCall, Reporter, log_fault
 from session_core.hooks.registry import HookRegistry
 from session_core.hooks.specs import (
     FINALIZE,

@@ -12,7 +12,7 @@ from typing import Any
 import pluggy
 
 from session_core.errors import InvalidInput
-from session_core.hooks.calls import IsolatedCall
+from session_core.hooks.foreign_calls import IsolatedCall
 from session_core.hooks.specs import (
     GROUP,
     HOOKS,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import InvalidInput, SessionError
-from session_core.hooks.calls import Reporter, log_fault
+from session_core.hooks.foreign_calls import Reporter, log_fault
 from session_core.ledger.database import PACKAGE, LedgerDatabase
 from session_core.ledger.state_folder import StateFolder
 from session_core.routing.leases import DeliveryMarks, Mark, MarkChange

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from session_core.errors import Busy
-from session_core.hooks.calls import IsolatedCall, Reporter, log_fault
+from session_core.hooks.foreign_calls import IsolatedCall, Reporter, log_fault
 from session_core.lifecycle.cache_table import (
     PENDING,
     AgentSlot,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Type
 
 from session_core.aio import get_worker_threads
 from session_core.errors import InvalidInput, NotFound
-from session_core.hooks.calls import Reporter
+from session_core.hooks.foreign_calls import Reporter
 from session_core.state.protocol import StateDatabase
 from session_core.types import AppendManyResult, AppendResult, Revision, SessionRow
 

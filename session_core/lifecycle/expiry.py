@@ -11,7 +11,7 @@ import anyio
 from session_core.aio import get_worker_threads
 from session_core.chats import get_key_platform
 from session_core.errors import InvalidInput, SessionError
-from session_core.hooks.calls import Reporter, log_fault
+from session_core.hooks.foreign_calls import Reporter, log_fault
 from session_core.lifecycle.runtime import SessionRuntime
 from session_core.routing.entries import SessionEntry
 from session_core.state.validation import check_minimum

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from session_core.hooks.calls import Reporter
+from session_core.hooks.foreign_calls import Reporter
 from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:

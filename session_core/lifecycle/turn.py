@@ -17,7 +17,7 @@ from session_core.chats import SessionSource, check_session_id
 from session_core.errors import Denied, InvalidInput, NotFound, SessionError
 from session_core.event_loops import get_running_loop
 from session_core.hooks import Hooks
-from session_core.hooks.calls import Reporter, log_fault
+from session_core.hooks.foreign_calls import Reporter, log_fault
 from session_core.lifecycle.agent_cache import AgentCache
 from session_core.lifecycle.agent_turn import Agent, AgentFactory, AgentTurn
 from session_core.lifecycle.cache_table import CachedTurn

@@ -20,7 +20,7 @@ from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput
 from session_core.home import is_same_file
 from session_core.hooks import Hooks
-from session_core.hooks.calls import Reporter
+from session_core.hooks.foreign_calls import Reporter
 from session_core.routing import entries as routing_entries
 from session_core.routing.decisions import RouteDecisions, check_key_type
 from session_core.routing.entries import RouteState, SessionEntry

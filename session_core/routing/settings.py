@@ -12,7 +12,7 @@ from session_core import processes
 from session_core.chats import SessionSource, WhatsAppAliases, build_session_key
 from session_core.errors import InvalidInput
 from session_core.hooks import Hooks
-from session_core.hooks.calls import Reporter, log_fault
+from session_core.hooks.foreign_calls import Reporter, log_fault
 from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:
