@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.state import query as queries
-from session_core.state.scoring import find_least_score
+from session_core.state.relevance import find_least_score
 from session_core.state.store_search import (
     ALL_TIES,
     LAST_MS,

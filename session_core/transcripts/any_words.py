@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from session_core.state import neighbours, query, scoring, search_text
+from session_core.state import neighbours, query, relevance, search_text
 from session_core.state.query import And, Leaf, Node
 from session_core.state.terms import SearchTerm, split_terms, weigh_term
 from session_core.transcripts.index import Index
@@ -129,14 +129,14 @@ class AnyWordScores:
 
     def score(self, message_id: int, length: int) -> float:
         """Return the score of a message with so many characters."""
-        own = scoring.discount_length(self.own[message_id], length)
+        own = relevance.discount_length(self.own[message_id], length)
         return own + self.added.get(message_id, 0.0)
 
     def score_text(self, message_id: int, title: str | None, folded: str) -> float:
         """Return the score of a message by its text, its title and near messages."""
         terms = [(one.term, one.weight) for one in self.postings]
         added = self.added.get(message_id, 0.0)
-        return scoring.score_terms(folded, _fold_title(title), terms, added)
+        return relevance.score_terms(folded, _fold_title(title), terms, added)
 
 
 def _fold_title(title: str | None) -> str:

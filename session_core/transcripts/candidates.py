@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from session_core.state import query as queries
-from session_core.state import scoring, search_text
+from session_core.state import relevance, search_text
 from session_core.state.query import Node
 from session_core.state.search_text import TextFinder
 from session_core.transcripts.format import Message
@@ -243,7 +243,7 @@ def score_message(
     now: float,
 ) -> float:
     """Return the score of a message apart from its words; a summary repeats what others state."""
-    score = scoring.score_context(
+    score = relevance.score_context(
         folded,
         words,
         role=ROLES[candidate.flags & ROLE_MASK],

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from session_core.state import query as queries
-from session_core.state import scoring, search_text
+from session_core.state import relevance, search_text
 from session_core.state.query import And, Node, Or, compile_leaf
 from session_core.state.search_text import TextFinder, cut_snippet
 from session_core.state.store_search import ALL_TIES, LAST_MS, NO_TIES, RankedMatch
@@ -202,7 +202,7 @@ class TranscriptSearch(CandidateReader):
             if block.step == "title":
                 whole = f"{search_text.fold_text(candidate.title or '')}\n{folded}"
             words = [word for word in block.words if isinstance(word, queries.LeafMatcher)]
-            score = scoring.score_words(whole, words, self._literal.rstrip("?"))
+            score = relevance.score_words(whole, words, self._literal.rstrip("?"))
         score += score_message(candidate, message, folded, block.words, self._request.now)
         is_repetition = block.scorer is not None and self._literal.rstrip("?") in folded
         return score / 2 if is_repetition else score

@@ -15,7 +15,7 @@ from dataclasses import replace
 from heapq import nlargest
 from itertools import combinations, islice
 
-from session_core.state import neighbours, scoring, search_text, sql_blocks
+from session_core.state import neighbours, relevance, search_text, sql_blocks
 from session_core.state import terms as search_terms
 from session_core.state.query import And, Node, Or
 from session_core.state.sqlite.connection import Connection
@@ -296,7 +296,7 @@ def _iter_passing(
         added = _sum_near_terms(task, {row[0]: row[1] for row in rows}, lists)
 
         def score(row: tuple[int, str, int | None], added: dict[int, float] = added) -> float:
-            own = scoring.discount_length(scores[row[0]], row[2] or 0)
+            own = relevance.discount_length(scores[row[0]], row[2] or 0)
             return own + added.get(row[0], 0.0)
 
         for message_id, session_id, _ in sorted(rows, key=score, reverse=True):
@@ -320,7 +320,7 @@ def _sum_near_terms(
 def _score_match(match: Match, lists: Iterable[_TermPostings], added: float) -> float:
     """Return the score of a match; the words of its title count in part."""
     terms = [(postings.term, postings.weight) for postings in lists]
-    return scoring.score_terms(match.folded, _fold_title(match.title), terms, added)
+    return relevance.score_terms(match.folded, _fold_title(match.title), terms, added)
 
 
 def _gather_newest(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> MatchBlock:

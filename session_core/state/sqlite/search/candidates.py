@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core.state import scoring, search_text, sql_blocks
+from session_core.state import relevance, search_text, sql_blocks
 from session_core.state.query import LeafMatcher
 from session_core.state.search_text import TextFinder
 from session_core.state.sqlite.connection import Connection
@@ -267,13 +267,13 @@ def score_matches(
 ) -> None:
     """Set the score of each match; `literal` is the folded query."""
     for match in matches:
-        score = scoring.score_words(match.folded, words, literal)
+        score = relevance.score_words(match.folded, words, literal)
         match.score = score + score_context(match, words, newest)
 
 
 def score_context(match: Match, words: Sequence[TextFinder], newest: float) -> float:
     """Return the score of a match apart from its words."""
-    return scoring.score_context(
+    return relevance.score_context(
         match.folded,
         words,
         role=match.role,

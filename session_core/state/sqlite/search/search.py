@@ -14,7 +14,7 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.errors import InvalidInput
-from session_core.state import content, cursors, scoring, search_text, sql_blocks, validation
+from session_core.state import content, cursors, relevance, search_text, sql_blocks, validation
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
@@ -290,7 +290,7 @@ class SearchRun:
 
     def _drop_far_matches(self, ranked: list[Match]) -> list[Match]:
         scores = [match.score for match in self._pick_best(ranked)]
-        self._least_score = scoring.find_least_score(scores)
+        self._least_score = relevance.find_least_score(scores)
         near = [match for match in ranked if match.score >= self._least_score]
         self._has_far_matches = len(near) < len(ranked)
         return near
