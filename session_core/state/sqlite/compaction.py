@@ -25,7 +25,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.sqlite import admin, fts, lineage, messages, sessions
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.connections import SqliteOperations
-from session_core.state.sqlite.rows import read
+from session_core.state.sqlite.rows import row_images
 from session_core.types import AppendManyResult, Revision
 
 SQL = sql_blocks.load_blocks("compaction")
@@ -240,7 +240,7 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
     values = ", ".join(flags.get(name, quote_name(name)) for name in columns)
     copy = f"INSERT INTO messages ({names}) SELECT {values} FROM messages WHERE id = ?"  # noqa: S608 -- columns that the table has
     # One INSERT for each row, so that the copies get ids in the order of `ids`.
-    with read.translate_copy_errors(), messages.translate_id_exhaustion(handle):
+    with row_images.translate_copy_errors(), messages.translate_id_exhaustion(handle):
         copy_ids = [handle.insert(copy, (session_id, message_id)) for message_id in ids]
     if copy_ids:
         fts.note_appended(handle, copy_ids[-1])

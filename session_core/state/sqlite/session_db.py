@@ -21,7 +21,7 @@ from session_core.state.sqlite.messages import SqliteMessages
 from session_core.state.sqlite.pages import SqliteWindows
 from session_core.state.sqlite.routes import SqliteRoutes
 from session_core.state.sqlite.rows.delete import RowDeleter
-from session_core.state.sqlite.rows.read import RowReader, SessionCopier
+from session_core.state.sqlite.rows.row_images import RowReader, SessionCopier
 from session_core.state.sqlite.rows.write import RowWriter
 from session_core.state.sqlite.sdk import SqliteSdk
 from session_core.state.sqlite.search.calls import Search

@@ -18,9 +18,9 @@ from session_core.state.sqlite import fts, routes, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import delete_messages
-from session_core.state.sqlite.rows import raw, read
+from session_core.state.sqlite.rows import raw, row_images
 from session_core.state.sqlite.rows.raw import Row, TableShape
-from session_core.state.sqlite.rows.read import MESSAGES, SESSIONS
+from session_core.state.sqlite.rows.row_images import MESSAGES, SESSIONS
 from session_core.types import Revision, RowImages
 
 _PAGE_ROWS = 500
@@ -32,7 +32,7 @@ def check_unchanged(handle: Connection, image: RowImages) -> None:
     if image.table == MESSAGES:
         index = shape.columns.index("id")
         for page in _split_pages(sorted(image.rows, key=itemgetter(index))):
-            rows = read.read_messages(handle, shape, [row[index] for row in page])
+            rows = row_images.read_messages(handle, shape, [row[index] for row in page])
             if len(rows) != len(page) or not all(map(raw.is_same, rows, page)):
                 raise make_changed_error("a message")
         return
@@ -52,15 +52,17 @@ def check_all_imaged(handle: Connection, images: Sequence[RowImages]) -> None:
     session_ids = [
         session_id for image in session_images for session_id in collect_column_values(image, "id")
     ]
-    if session_ids and not imaged_rows.issuperset(read.iter_session_rows(handle, session_ids)):
+    if session_ids and not imaged_rows.issuperset(
+        row_images.iter_session_rows(handle, session_ids)
+    ):
         raise make_changed_error("a row of a session")
-    if read.read_referring_rows(handle, images):
+    if row_images.read_referring_rows(handle, images):
         raise make_changed_error("a reference to a row")
 
 
 def check_nothing_refers(handle: Connection, images: Sequence[RowImages]) -> None:
     """Raise `Changed` if rows outside the images refer to messages."""
-    if read.read_referring_rows(handle, images):
+    if row_images.read_referring_rows(handle, images):
         raise make_changed_error("a reference to a message")
 
 
@@ -126,7 +128,7 @@ class RowDeleter(SqliteOperations):
             NotFound: the session does not exist.
         """
         requests = _parse_removed(removed)
-        images = read.check_images(imaged)
+        images = row_images.check_images(imaged)
 
         def step(handle: Connection) -> dict[str, Revision]:
             for image in images:
@@ -144,7 +146,7 @@ class RowDeleter(SqliteOperations):
             check_nothing_refers(handle, images or [make_id_images(message_ids)])
             with (
                 _translate_constraint_errors(handle),
-                read.preserve_session_rows(handle, requests),
+                row_images.preserve_session_rows(handle, requests),
                 fts.merge_less_often(handle),
             ):
                 _delete_messages(handle, message_ids)
@@ -162,7 +164,9 @@ class RowDeleter(SqliteOperations):
             Changed: a row differs from its image, other rows belong or refer to it, or a rule of
                 this home refuses the deletion.
         """
-        rest = [image for image in read.check_images(removed) if not image.shared and image.rows]
+        rest = [
+            image for image in row_images.check_images(removed) if not image.shared and image.rows
+        ]
 
         def step(handle: Connection) -> None:
             for image in rest:
@@ -196,7 +200,7 @@ class RowDeleter(SqliteOperations):
             if shape is None:
                 raise InvalidInput(f"this home has no table {table}")
             for values in (key, before, after):
-                read.require_columns(shape, values)
+                row_images.require_columns(shape, values)
             rows = raw.find_rows(handle, shape, key)
             if len(rows) != 1 or not _has_values(shape, rows[0], before):
                 raise make_changed_error(f"a row of {table}")
@@ -273,7 +277,9 @@ def _delete_images(handle: Connection, images: Sequence[RowImages]) -> None:
     for image in images:
         if image.table == MESSAGES:
             index = image.columns.index("id")
-            with read.preserve_session_rows(handle, collect_column_values(image, "session_id")):
+            with row_images.preserve_session_rows(
+                handle, collect_column_values(image, "session_id")
+            ):
                 _delete_messages(handle, [row[index] for row in image.rows])
     remaining = _delete_in_rounds(
         handle, [*remaining, *(row_key for row_key in rest if row_key[0] == SESSIONS)]

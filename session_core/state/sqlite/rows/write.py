@@ -20,9 +20,9 @@ from session_core.state import sql_blocks
 from session_core.state.sqlite import fts, routes
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.connections import SqliteOperations
-from session_core.state.sqlite.rows import raw, read
+from session_core.state.sqlite.rows import raw, row_images
 from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
-from session_core.state.sqlite.rows.read import MESSAGES, SESSIONS, check_images
+from session_core.state.sqlite.rows.row_images import MESSAGES, SESSIONS, check_images
 from session_core.types import PutResult, RawText, RowImages, RowMismatch
 
 SQL = sql_blocks.load_blocks("rows")
@@ -89,7 +89,10 @@ class TableWriter:
             self._insert_rows()
             return
         sessions = dict.fromkeys(row[self._names.index("session_id")] for row in self._rows)
-        with read.preserve_session_rows(self._handle, sessions), fts.merge_less_often(self._handle):
+        with (
+            row_images.preserve_session_rows(self._handle, sessions),
+            fts.merge_less_often(self._handle),
+        ):
             # One statement for all rows takes half the processor time.
             if not self._insert_all():
                 self._insert_rows()
@@ -160,7 +163,7 @@ class TableWriter:
         if self._shape.table != MESSAGES or tuple(self._names) != self._shape.columns:
             return keys
         index = self._names.index("id")
-        rows = read.read_messages(self._handle, self._shape, [key[0] for key in keys])
+        rows = row_images.read_messages(self._handle, self._shape, [key[0] for key in keys])
         stored = {(row[index],): row for row in rows}
         return [
             key
@@ -329,7 +332,7 @@ def write_images(
     report = PutReport()
     routes.forget_routed_sessions(handle)
     if of is not None:
-        images, report.refused = read.split_owned_rows(handle, images, of)
+        images, report.refused = row_images.split_owned_rows(handle, images, of)
     # Shared rows and sessions come before the rows that refer to them.
     ordered = sorted(
         _order_messages(images),
