@@ -1,17 +1,16 @@
 """The protocol of the state database, which every engine implements.
 
 `tests/contract/` tests it for each engine, and no module above `state/` knows which engine it uses.
-The methods of `SessionDB` are documented in full; here a docstring states a rule that an engine can
-miss.
+`SessionDB` documents the methods in full; here a docstring states a rule that an engine can miss.
 
 Rules for all methods:
 
 - Content is decoded. Cursors are opaque and made by the engine. Times are UTC epoch seconds.
-- The messages of a session are in the order of their commits, whatever their times are, and their
+- The messages of a session are in the order of their commits, not of their times, and their
   ids rise in that order. Ids of different sessions do not tell which was committed first; only the
   change feed reports commits in order.
-- An invalid argument raises `InvalidInput` and changes nothing. A change of a column or
-  table that the home lacks raises `Unsupported`.
+- An invalid argument raises `InvalidInput` and changes nothing. A change of a column or table that
+  the home lacks raises `Unsupported`.
 - A read is one snapshot. A method that changes rows is one transaction, and is durable when it
   returns. Deletions act at once: they have no plan and no undo.
 - An unknown id has one of four results. Look-ups return None, an empty result or 0. Changes of a
