@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,13 +30,15 @@ from session_core.lifecycle.runtime import SessionRuntime
 from session_core.maintenance.maintenance import AsyncMaintenance, Maintenance
 from session_core.routing.async_store import AsyncSessionStore
 from session_core.routing.session_store import SessionStore
+from session_core.state import engines
 from session_core.state.async_db import AsyncSessionDB
+from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.memory_database import MEMORY_NAME
 from session_core.state.sqlite.session_db import SessionDB
 
 T = TypeVar("T")
 
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_NO_PATH = "without a path"
 
 
 def open_home(
@@ -47,24 +48,27 @@ def open_home(
     config: GatewayConfig | None = None,
     hooks: Hooks | None = None,
 ) -> OpenedHome:
-    """Open the home in a folder, with a database file that ends in `.db`, or `:memory:`.
+    """Open the home in a folder, a file that ends in `.db`, `:memory:`, or a PostgreSQL database.
 
     A home that does not exist is created by its first write. Plans, trash and audit log lie in
     `.mcp-sessions/NAME/` next to the database file NAME, those of a Hermes home in the state folder
     of the platform; `state` names another folder for them. Without `config`, the `config.yaml` and
     `gateway.json` of the home count. All parts of a home in memory are in memory.
 
+    `postgresql://user@host/database?home=NAME` is a home that many machines share; `schema=NAME`
+    is where its tables are, `migrate=yes` lets this call apply pending migrations. Passwords come
+    from the places of PostgreSQL: `PGPASSFILE`, a service file or the environment.
+
     Raises:
+        Busy: the server does not answer.
         Corrupt: the file is not a database.
-        Denied: the file may not be read, or `state` is in a Hermes home.
-        InvalidInput: `path_or_url` is empty, or `state` is given for a home in memory.
-        Unsupported: the address is not that of a file.
+        Denied: the file may not be read, the server refuses the connection, or `state` is in a
+            Hermes home.
+        InvalidInput: `path_or_url` is not valid, or `state` is given for a home without a file.
+        StorageError: the schema of the database lacks migrations.
+        Unsupported: no engine opens such an address, or its driver is not installed.
     """
-    if isinstance(path_or_url, str) and path_or_url.startswith(MEMORY_NAME):
-        db = SessionDB(path_or_url)
-    else:
-        path = _find_database(path_or_url)
-        db = SessionDB(path, in_hermes_home=is_hermes_folder(path.parent))
+    db = _open_database(path_or_url)
     try:
         return OpenedHome(db, state=state, config=config, hooks=hooks)
     except BaseException:
@@ -98,7 +102,7 @@ class OpenedHome:
 
     def __init__(
         self,
-        db: SessionDB,
+        db: StateDatabase,
         *,
         state: str | os.PathLike[str] | None = None,
         config: GatewayConfig | None = None,
@@ -184,7 +188,7 @@ class OpenedHome:
     def _get_part(self, name: str, make: Callable[[], T]) -> T:
         with self._lock:
             if self._is_closed:
-                raise InvalidInput(f"the home {self.path or MEMORY_NAME} is closed; open it again")
+                raise InvalidInput(f"the home {self.path or _NO_PATH} is closed; open it again")
             if name not in self._parts:
                 self._parts[name] = make()
             part: T = self._parts[name]
@@ -272,6 +276,15 @@ def _open_parts(home: OpenedHome) -> AsyncOpenedHome:
         raise
 
 
+def _open_database(path_or_url: str | os.PathLike[str]) -> StateDatabase:
+    if isinstance(path_or_url, str) and path_or_url.startswith(MEMORY_NAME):
+        return SessionDB(path_or_url)
+    if engines.is_postgres_address(path_or_url):
+        return engines.open_postgres(str(path_or_url))
+    path = _find_database(path_or_url)
+    return SessionDB(path, in_hermes_home=is_hermes_folder(path.parent))
+
+
 def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
     """Return the database file of a folder or of a file that ends in `.db`."""
     text = path_or_url if isinstance(path_or_url, str) else _get_path_text(path_or_url)
@@ -279,12 +292,12 @@ def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
         raise InvalidInput("path_or_url must be text without NUL and lone surrogates")
     if not text:
         raise InvalidInput("path_or_url is empty; pass a folder or a file that ends in .db")
-    address = _ADDRESS.match(text)
-    if address is not None:
+    scheme = engines.find_scheme(text)
+    if scheme is not None:
         # The address itself may hold a password.
         raise Unsupported(
-            f"addresses that begin with {address[1]}:// cannot be opened; "
-            "pass a folder or a file that ends in .db"
+            f"addresses that begin with {scheme}:// cannot be opened; "
+            "pass a folder, a file that ends in .db, or a postgresql:// address"
         )
     return find_home(path_or_url).db_path
 

@@ -140,7 +140,7 @@ def test_close_shuts_runtimes_down_first(tmp_path):
         assert again.store.get(key) is not None
 
 
-@pytest.mark.parametrize("address", ["postgresql://user:secret@host/db", "https://host/x"])
+@pytest.mark.parametrize("address", ["redis://user:secret@host/db", "https://host/x"])
 def test_unknown_address_is_refused_without_password(address):
     with pytest.raises(Unsupported, match="cannot be opened; pass a folder") as error:
         open_home(address)

@@ -1,3 +1,4 @@
+from session_core.state.engines import migrate_home as migrate_home
 from session_core.state.merged_search import MergedHit as MergedHit
 from session_core.state.merged_search import MergedPosition as MergedPosition
 from session_core.state.merged_search import MergedSearch as MergedSearch

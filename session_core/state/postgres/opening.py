@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
-from session_core.errors import InvalidInput, Unsupported
+from session_core.errors import (
+    Busy,
+    Denied,
+    InvalidInput,
+    SessionError,
+    StorageError,
+    Unsupported,
+)
 
 DEFAULT_SCHEMA = "mcp_sessions"
 DEFAULT_HOME = "main"
 LEAST_VERSION = 150_000
 """PostgreSQL 15: views that check the rights of their caller."""
 
+_SWITCH = {"yes": True, "no": False}
+_CONNECT_S = 10
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
 _MIGRATION_PACKAGE = "session_core.state.postgres.migrations"
@@ -33,9 +44,12 @@ CREATE TABLE IF NOT EXISTS migrations (
 class HomeAddress:
     """Where a home is: the database, the schema with its tables, and its name."""
 
-    conninfo: str
+    # It may have a password.
+    conninfo: str = field(repr=False)
     home: str = DEFAULT_HOME
     schema: str = DEFAULT_SCHEMA
+    migrates: bool = False
+    """Whether a program that opens it for writing may apply pending migrations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +62,15 @@ class Migration:
 
 
 def parse_address(address: str) -> HomeAddress:
-    """Return the parts of `postgresql://…?home=NAME&schema=NAME`.
+    """Return the parts of `postgresql://…?home=NAME&schema=NAME&migrate=yes`.
 
     Raises:
         InvalidInput: it is no such address. The message never repeats it: it may have a password.
     """
     if not isinstance(address, str) or not address.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("the address of a home must begin with postgresql://")
-    parts = urlsplit(address)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    server, _, query = address.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
     home = options.pop("home", DEFAULT_HOME)
     schema = options.pop("schema", DEFAULT_SCHEMA)
     if not home or "\0" in home:
@@ -65,8 +79,18 @@ def parse_address(address: str) -> HomeAddress:
         raise InvalidInput(
             f"schema must be a name of small letters, digits and _, got {schema!r:.40}"
         )
-    conninfo = urlunsplit(parts._replace(query=urlencode(options)))
-    return HomeAddress(conninfo, home, schema)
+    migrate = options.pop("migrate", "no")
+    if migrate not in _SWITCH:
+        raise InvalidInput("migrate in the address of a home must be yes or no")
+    conninfo = f"{server}?{urlencode(options, quote_via=quote)}" if options else server
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.Error:
+        # The text of the driver repeats the address.
+        raise InvalidInput(
+            "the address of a home is not valid; check its options, and write %40 for @ in names"
+        ) from None
+    return HomeAddress(conninfo, home, schema, migrates=_SWITCH[migrate])
 
 
 def list_migrations() -> list[Migration]:
@@ -80,22 +104,83 @@ def list_migrations() -> list[Migration]:
     return sorted(migrations, key=lambda migration: migration.number)
 
 
-def migrate_schema(address: str) -> list[int]:
-    """Apply the pending migrations of a database, each in a transaction; return their numbers.
+def prepare_schema(address: str, *, read_only: bool = False) -> None:
+    """Check the server and the schema of an address; apply pending migrations if it allows that.
 
     Raises:
+        Busy: the server does not answer.
+        Denied: the server refuses the connection.
+        StorageError: the schema lacks migrations.
         Unsupported: the server is older than PostgreSQL 15.
     """
     place = parse_address(address)
-    with psycopg.connect(place.conninfo, autocommit=True) as connection:
+    with _connect(place) as connection:
+        pending = list_pending(_read_applied(connection, place.schema))
+    if pending and place.migrates and not read_only:
+        migrate_schema(address)
+    elif pending:
+        names = ", ".join(f"{migration.number:04} {migration.name}" for migration in pending)
+        raise StorageError(
+            f"the schema {place.schema} lacks migrations: {names}; "
+            "run session_core.state.migrate_home(address), or add migrate=yes to the address"
+        )
+
+
+def migrate_schema(address: str) -> list[Migration]:
+    """Apply the pending migrations of a database, each in a transaction, and return them.
+
+    Raises:
+        Busy: the server does not answer.
+        Denied: the server refuses the connection, or the role may not create objects.
+        Unsupported: the server is older than PostgreSQL 15.
+    """
+    place = parse_address(address)
+    applied = []
+    with _connect(place) as connection:
+        for migration in list_migrations():
+            try:
+                with connection.transaction():
+                    if _apply_migration(connection, place.schema, migration):
+                        applied.append(migration)
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise Denied(
+                    f"the role may not create objects in schema {place.schema}; "
+                    "migrate with the role that owns it"
+                ) from error
+    return applied
+
+
+@contextmanager
+def _connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to the server of an address once, so that a refusal is reported at once."""
+    try:
+        connection = psycopg.connect(
+            place.conninfo, autocommit=True, prepare_threshold=None, connect_timeout=_CONNECT_S
+        )
+    except psycopg.Error as error:
+        raise _make_connect_error(error) from error
+    with connection:
         if connection.info.server_version < LEAST_VERSION:
             raise Unsupported("the server must be PostgreSQL 15 or later; upgrade it")
-        applied = []
-        for migration in list_migrations():
-            with connection.transaction():
-                if _apply_migration(connection, place.schema, migration):
-                    applied.append(migration.number)
-        return applied
+        yield connection
+
+
+def _make_connect_error(error: psycopg.Error) -> SessionError:
+    # The driver has no class for a refusal; its text repeats the server's severity.
+    if "FATAL" in str(error):
+        return Denied(
+            "the server refused the connection; check the user, the password and the database"
+        )
+    return Busy("the server of the home does not answer; check host, port and network")
+
+
+def _read_applied(connection: psycopg.Connection[Any], schema: str) -> list[int]:
+    """Return the numbers of the migrations that a schema has."""
+    table = f"{schema}.migrations"
+    if connection.execute("SELECT to_regclass(%s)", (table,)).fetchone() == (None,):
+        return []
+    statement = f"SELECT number FROM {table}"  # noqa: S608 -- a checked name
+    return [row[0] for row in connection.execute(cast("Any", statement))]
 
 
 def _apply_migration(

@@ -20,6 +20,11 @@ from tests import postgres_server
     [
         ("postgresql://db", HomeAddress("postgresql://db")),
         ("postgres://u@h:1/d", HomeAddress("postgres://u@h:1/d")),
+        ("postgresql://h?migrate=yes", HomeAddress("postgresql://h", migrates=True)),
+        (
+            "postgresql://h/d?options=-c%20a%3D1",
+            HomeAddress("postgresql://h/d?options=-c%20a%3D1"),
+        ),
         (
             "postgresql://h/d?home=a%20b&sslmode=require&schema=other",
             HomeAddress("postgresql://h/d?sslmode=require", "a b", "other"),
@@ -37,6 +42,9 @@ def test_address_is_split(address: str, parsed: HomeAddress) -> None:
         "mysql://u:secret@h",
         "postgresql://u:secret@h/d?home=",
         "postgresql://u:secret@h/d?schema=a;b",
+        "postgresql://u:secret@h/d?migrate=perhaps",
+        "postgresql://u:secret@h/d?no_such_option=1",
+        "postgresql://u:secret@[h/d",
     ],
 )
 def test_invalid_address_is_refused_without_password(address: str) -> None:
@@ -53,7 +61,7 @@ def test_migrations_are_numbered_without_gap() -> None:
 def test_migration_is_applied_once() -> None:
     address = f"{postgres_server.get_address()}&schema=once"
     numbers = [migration.number for migration in opening.list_migrations()]
-    assert migrate_schema(address) == numbers
+    assert [migration.number for migration in migrate_schema(address)] == numbers
     assert migrate_schema(address) == []
     with psycopg.connect(postgres_server.get_address()) as connection:
         rows = connection.execute("SELECT number FROM once.migrations ORDER BY number").fetchall()

@@ -1,0 +1,76 @@
+"""The engine that an address names; this is the only place that loads PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from session_core.errors import InvalidInput, Unsupported
+
+if TYPE_CHECKING:
+    from session_core.state.protocol import StateDatabase
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
+_MODULES = ("psycopg", "psycopg_pool")
+
+
+def find_scheme(text: str) -> str | None:
+    """Return the scheme of an address, such as `postgresql`; None for a path."""
+    match = _SCHEME.match(text)
+    return None if match is None else match[1].lower()
+
+
+def is_postgres_address(text: object) -> bool:
+    """Return whether a text is the address of a home in PostgreSQL."""
+    return isinstance(text, str) and find_scheme(text) in _POSTGRES_SCHEMES
+
+
+def open_postgres(address: str, **options: Any) -> StateDatabase:
+    """Open the home that an address names, after checking its server and its schema.
+
+    Raises:
+        Busy: the server does not answer.
+        Denied: the server refuses the connection.
+        InvalidInput: the address is not valid.
+        StorageError: the schema lacks migrations.
+        Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
+    """
+    _load_opening().prepare_schema(address, read_only=bool(options.get("read_only")))
+    from session_core.state.postgres.session_db import PostgresDB  # noqa: PLC0415 -- an extra
+
+    return PostgresDB(address, **options)
+
+
+def migrate_home(address: str) -> list[str]:
+    """Bring the schema that an address names up to date; return the names of what was applied.
+
+    Each migration is one transaction, and programs that wait for the first one apply none twice.
+    The role needs the right to create objects in the database. All homes of a schema share it.
+
+    Raises:
+        Busy: the server does not answer.
+        Denied: the server refuses the connection, or the role may not create objects.
+        InvalidInput: it is not the address of a home in PostgreSQL.
+        Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
+    """
+    if not is_postgres_address(address):
+        raise InvalidInput("the address of a home to migrate must begin with postgresql://")
+    applied = _load_opening().migrate_schema(address)
+    return [f"{migration.number:04} {migration.name}" for migration in applied]
+
+
+def _load_opening() -> Any:
+    """Return the module that opens addresses.
+
+    Raises:
+        Unsupported: the driver of PostgreSQL is not installed.
+    """
+    if any(find_spec(name) is None for name in _MODULES):
+        raise Unsupported(
+            "homes in PostgreSQL need psycopg; install it: pip install 'mcp-sessions[postgres]'"
+        )
+    from session_core.state.postgres import opening  # noqa: PLC0415 -- an extra
+
+    return opening
