@@ -90,7 +90,7 @@ class Chat:
 
     def compressor(self, **options: Any) -> Compressor:
         """Return a new compressor of this home."""
-        hooks = Hooks()
+        hooks = Hooks(group=None)
         hooks.register(self.told)
         return Compressor(
             self.db, self.ledger, store=self.store, hooks=hooks, clock=self.clock, **options
