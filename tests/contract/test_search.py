@@ -1,4 +1,4 @@
-"""Search: every kind of query in every script, filters, hidden rows, and cursors."""
+"""Search: every kind of query in every script, filters and hidden rows."""
 
 from __future__ import annotations
 
@@ -122,39 +122,6 @@ def test_search_treats_sql_wildcards_as_text(db: StateDatabase) -> None:
     assert search_message_ids(db, "0% s", mode="substring") == {message_id}
     assert search_message_ids(db, "%", mode="substring") == {message_id}
     assert search_message_ids(db, "_", mode="substring") == {message_id}
-
-
-@pytest.mark.requirement("search:questions")
-def test_search_ranks_full_matches_before_partial(db: StateDatabase) -> None:
-    both = add_message_text(db, "one", "deploy the parser")
-    begun = add_message_text(db, "two", "deployment of parsers")
-    some = add_message_text(db, "three", "the parser alone")
-    first = db.search("deploy parser")
-    assert (list_message_ids(first), first.matched) == ([both], "all")
-    second = db.search("deploym parser")
-    assert (list_message_ids(second), second.matched) == ([begun], "prefix")
-    third = db.search("parser quetzal")
-    assert (set(list_message_ids(third)), third.matched) == ({both, begun, some}, "any")
-
-
-def test_search_ranks_more_matching_words_higher(db: StateDatabase) -> None:
-    one = add_message_text(db, "one", "red apples are on the shelf over there")
-    three = add_message_text(db, "two", "red apples and green pears are over there")
-    two = add_message_text(db, "three", "red apples and green plums are over there")
-    assert list_message_ids(db.search("apples green pears xylophone"))[:1] == [three]
-    assert set(list_message_ids(db.search("apples green pears xylophone"))) == {one, two, three}
-
-
-@pytest.mark.requirement("search:questions")
-def test_search_question_finds_answer_in_different_words(db: StateDatabase) -> None:
-    answer = add_message_text(
-        db, "one", "We decided that the orders schema keeps one row a line item."
-    )
-    add_message_text(db, "two", "The schema of the wiki is fine.")
-    add_message_text(
-        db, "three", "What did we decide about the orders schema? I could not find it."
-    )
-    assert list_message_ids(db.search("what did we decide about the orders schema?"))[0] == answer
 
 
 @pytest.mark.requirement("search:syntax")
@@ -339,72 +306,6 @@ def test_search_inside_transaction_follows_rollback(
     assert search_message_ids(db, "cashbook") == {other}
 
 
-def test_search_ranks_newer_and_shorter_messages_first(db: StateDatabase) -> None:
-    old = add_message_text(db, "a", "ledger", timestamp=1_000.0)
-    new = add_message_text(db, "b", "ledger", timestamp=1_000_000_000.0)
-    padded = add_message_text(
-        db, "c", "ledger " + "padding words " * 400, timestamp=1_000_000_000.0
-    )
-    assert list_message_ids(db.search("ledger")) in ([new, padded, old], [new, old, padded])
-
-
-@pytest.mark.requirement("search:pages")
-@pytest.mark.parametrize("per", ["message", "conversation"])
-@pytest.mark.parametrize("mode", ["words", "substring"])
-def test_search_pages_contain_every_hit_once(db: StateDatabase, per: Any, mode: Any) -> None:
-    expected: list[Any] = []
-    for number in range(25):
-        messages = [{"role": "user", "content": f"ledger {number} {turn}"} for turn in range(4)]
-        added = db.append_messages(f"s{number}", messages, create={"source": "cli"}).ids
-        expected += list(added) if per == "message" else [f"s{number}"]
-    seen: list[Any] = []
-    cursor = None
-    for _ in range(100):
-        result = db.search("ledger", mode=mode, per=per, limit=7, cursor=cursor)
-        seen += [hit.message_id if per == "message" else hit.session_id for hit in result.hits]
-        cursor = result.next_cursor
-        if cursor is None:
-            break
-    assert sorted(seen) == sorted(expected)
-
-
-def test_search_page_ignores_later_messages(db: StateDatabase) -> None:
-    for number in range(10):
-        add_message_text(db, f"s{number}", "ledger")
-    first = db.search("ledger", limit=5)
-    add_message_text(db, "later", "ledger")
-    second = db.search("ledger", limit=10, cursor=first.next_cursor)
-    assert {hit.session_id for hit in [*first.hits, *second.hits]} == {
-        f"s{number}" for number in range(10)
-    }
-
-
-@pytest.mark.parametrize("change", [{"mode": "substring"}, {"per": "message"}, {"since": 1.0}])
-def test_search_rejects_cursor_of_different_query(db: StateDatabase, change: Any) -> None:
-    for number in range(3):
-        add_message_text(db, f"s{number}", "ledger")
-    cursor = db.search("ledger", limit=1).next_cursor
-    assert cursor is not None
-    with pytest.raises(InvalidInput, match="different query"):
-        db.search("ledger", cursor=cursor, **change)
-    with pytest.raises(InvalidInput, match="different query"):
-        db.search("other", cursor=cursor)
-    with pytest.raises(InvalidInput, match="malformed"):
-        db.search("ledger", cursor="nonsense")
-
-
-@pytest.mark.requirement("search:pages")
-@pytest.mark.parametrize("name", ["source", "roles"])
-def test_search_cursor_ignores_filter_order(db: StateDatabase, name: str) -> None:
-    message_ids = [add_message_text(db, f"s{number}", "ledger") for number in range(3)]
-    values = ["cli", "user", "telegram"]
-    first = db.search("ledger", limit=1, **{name: values})
-    again = {name: [*reversed(values), "cli"]}
-    second = db.search("ledger", cursor=first.next_cursor, **again)
-    found = list_message_ids(first) + list_message_ids(second)
-    assert sorted(found) == message_ids
-
-
 @pytest.mark.parametrize(
     "options", [{"mode": "fuzzy"}, {"per": "word"}, {"limit": 0}, {"status": "lost"}]
 )
@@ -465,23 +366,6 @@ def test_search_respects_foreign_flag_changes(db: StateDatabase, foreign: Foreig
     assert db.search("ledger").hits == []
 
 
-@pytest.mark.requirement("search:pages")
-@pytest.mark.parametrize("odd", [0, -1, -4000, -(2**63), 2**62, 2**63 - 1])
-def test_search_pages_support_extreme_message_ids(
-    db: StateDatabase, foreign: ForeignWriter, odd: int
-) -> None:
-    add_message_text(db, "one", "nothing")
-    row = {"session_id": "one", "role": "user", "content": "the ledger 数据库", "timestamp": 5.0}
-    for message_id in (odd, 77):
-        foreign.insert_row("messages", id=message_id, **row)
-    for query in ("ledger", "led*", "数据", "what is the ledger for?", "nowhere ledger"):
-        assert search_message_ids(db, query) == {odd, 77}, query
-    assert search_message_ids(db, "edge", mode="substring") == {odd, 77}
-    first = db.search("ledger", per="message", limit=1, session="one")
-    second = db.search("ledger", per="message", session="one", cursor=first.next_cursor)
-    assert list_message_ids(first) + list_message_ids(second) == sorted((odd, 77), reverse=True)
-
-
 def test_search_rejects_string_as_filter_list(db: StateDatabase) -> None:
     with pytest.raises(InvalidInput):
         db.search("word", source="cli")
@@ -495,65 +379,6 @@ def test_search_finds_messages_of_named_archived_session(db: StateDatabase) -> N
     assert db.search("wombat").hits == []
     assert len(db.search("wombat", session="a").hits) == 1
     assert db.search("wombat", session="a", status="open").hits == []
-
-
-def test_search_scores_age_from_given_moment(db: StateDatabase) -> None:
-    for session_id, at in (("a", 1e9), ("b", 1.1e9)):
-        say = {"timestamp": at, "create": {"source": "cli"}}
-        db.append_message(session_id, "user", "apples", **say)
-    newest, older = db.search("apples").hits
-    assert newest.score > older.score
-    (later,) = db.search("apples", moment=1.2e9, limit=1).hits
-    assert later.score < newest.score
-    first, second = (db.search("apples", session=name, moment=1.1e9).hits[0] for name in "ba")
-    assert first.score == newest.score
-    assert second.score == older.score
-
-
-@pytest.mark.requirement("search:questions")
-def test_search_hit_names_its_reply(db: StateDatabase) -> None:
-    add_message_text(db, "s", "which port?")
-    add_message_text(db, "s", "", "assistant", tool_calls=[{"id": "1", "function": {"name": "x"}}])
-    add_message_text(db, "t", "elsewhere", "assistant")
-    reply = add_message_text(db, "s", "9090", "assistant")
-    last = add_message_text(db, "s", "which port again?")
-
-    hits = db.search("port", per="message").hits
-
-    assert {hit.message_id: hit.reply_id for hit in hits if hit.message_id == last} == {last: None}
-    assert [hit.reply_id for hit in hits if hit.message_id != last] == [reply]
-
-
-@pytest.mark.requirement("search:questions")
-def test_question_counts_words_of_title(db: StateDatabase) -> None:
-    for session in ("plain", "titled"):
-        add_message_text(db, session, "the port is 9100")
-    db.set_session_title("titled", "Metrics exporter")
-    hits = db.search("which port does the metrics exporter use?").hits
-    assert [hit.session_id for hit in hits] == ["titled", "plain"]
-
-
-@pytest.mark.requirement("search:questions")
-def test_question_counts_words_of_near_messages(db: StateDatabase) -> None:
-    add_message_text(db, "far", "about the exporter")
-    for _ in range(9):
-        add_message_text(db, "far", "something else")
-    add_message_text(db, "near", "about the exporter")
-    for session in ("near", "far"):
-        add_message_text(db, session, "the port is 9100", "assistant")
-    hits = db.search("which port does the exporter use?").hits
-    assert [hit.session_id for hit in hits] == ["near", "far"]
-
-
-@pytest.mark.requirement("search:questions")
-def test_question_leaves_out_far_weaker_hits(db: StateDatabase) -> None:
-    for number in range(6):
-        add_message_text(db, f"weak {number}", "the port of Lisbon")
-    add_message_text(db, "best", "the metrics exporter listens on port 9100")
-    result = db.search("which port does the metrics exporter listen on?")
-    assert (result.hits[0].session_id, len(result.hits)) == ("best", 3)
-    assert result.next_cursor is None
-    assert result.hits[-1].score >= result.least_score > 0
 
 
 @pytest.mark.requirement("search:filters")
@@ -588,64 +413,3 @@ def test_search_roles_ignore_case(db: StateDatabase) -> None:
     kept = add_message_text(db, "one", "ledger", "assistant")
     add_message_text(db, "one", "ledger")
     assert search_message_ids(db, "ledger", roles=["Assistant"]) == {kept}
-
-
-@pytest.mark.requirement("search:pages")
-@pytest.mark.parametrize("order", ["newest", "oldest"])
-@pytest.mark.parametrize("per", ["message", "conversation"])
-def test_search_pages_follow_order(db: StateDatabase, order: Any, per: Any) -> None:
-    expected: list[int] = []
-    for number in range(9):
-        texts = ["ledger " * (9 - number), "nothing", "the ledger"]
-        messages = [{"role": "user", "content": text} for text in texts]
-        first, _, last = db.append_messages(f"s{number}", messages, create={"source": "cli"}).ids
-        expected += [first, last] if per == "message" else [first if order == "oldest" else last]
-    seen: list[int] = []
-    cursor = None
-    for _ in range(20):
-        page = db.search("ledger", order=order, per=per, limit=4, cursor=cursor)
-        seen += list_message_ids(page)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    assert seen == sorted(expected, reverse=order == "newest")
-
-
-@pytest.mark.requirement("search:questions")
-def test_search_adds_up_words_of_conversation(db: StateDatabase) -> None:
-    first = add_message_text(db, "one", "the boiler makes noises")
-    for _ in range(9):
-        add_message_text(db, "one", "something else")
-    add_message_text(db, "one", "call the plumber on Friday", "assistant")
-    add_message_text(db, "two", "the boiler is off")
-    add_message_text(db, "three", "boilers and plumbers")
-    result = db.search("boiler plumber noises")
-    assert (result.matched, [hit.session_id for hit in result.hits]) == ("conversation", ["one"])
-    assert list_message_ids(result) == [first]
-
-
-@pytest.mark.requirement("search:questions")
-def test_common_word_counts_in_few_conversations(db: StateDatabase) -> None:
-    add_message_text(db, "whole", "the boiler makes noises")
-    add_message_text(db, "whole", "something else")
-    add_message_text(db, "whole", "an invoice came")
-    add_message_text(db, "half", "the boiler is off")
-    rows = [{"role": "user", "content": f"invoice {number}"} for number in range(1100)]
-    db.append_messages("many", rows, create={"source": "cli"})
-    for query in ("boiler invoice", "boiler noises invoice"):
-        result = db.search(query)
-        assert (result.matched, [hit.session_id for hit in result.hits]) == (
-            "conversation",
-            ["whole"],
-        )
-    assert db.search("noises plumber invoice").matched == "any"
-    assert db.search("boiler plumber invoice off").matched == "any"
-
-
-@pytest.mark.requirement("search:questions")
-def test_title_adds_word_to_conversation(db: StateDatabase) -> None:
-    for session in ("titled", "other"):
-        add_message_text(db, session, "call the plumber")
-    db.set_session_title("titled", "Boiler")
-    result = db.search("boiler plumber")
-    assert (result.matched, [hit.session_id for hit in result.hits]) == ("conversation", ["titled"])
