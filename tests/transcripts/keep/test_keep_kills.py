@@ -15,7 +15,7 @@ from session_core.transcripts.keep.chunks import compute_digest, decompress_chun
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.keep.conftest import keep_all
-from tests.transcripts.test_index import change_file
+from tests.transcripts.test_index_writer import change_file
 from tests.transcripts.trees import ClaudeTree
 
 KEEPER = """
