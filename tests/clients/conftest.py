@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.collection import list_items_in
 from tests.homes import fill_database, make_hermes_database
 from tests.wire.conftest import TOKEN, make_environment, serve_command, serve_home
 
@@ -26,11 +27,10 @@ pytest.register_assert_rewrite("tests.wire.conftest")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Real clients are tried by hand; making any of them ready takes its time."""
-    for item in items:
-        if HERE in item.path.parents:
-            mark = pytest.mark.clients if item.path.name == BY_HAND else pytest.mark.conformance
-            item.add_marker(mark)
-            item.add_marker(pytest.mark.timeout(60, func_only=True))
+    for item in list_items_in(items, HERE):
+        mark = pytest.mark.clients if item.path.name == BY_HAND else pytest.mark.conformance
+        item.add_marker(mark)
+        item.add_marker(pytest.mark.timeout(60, func_only=True))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.collection import list_items_in
 from tests.conformance.suite import Suite
 
 HERE = Path(__file__).parent
@@ -19,10 +20,9 @@ pytest.register_assert_rewrite("tests.wire.conftest")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder; installing the suite takes time."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.conformance)
-            item.add_marker(pytest.mark.timeout(120, func_only=True))
+    for item in list_items_in(items, HERE):
+        item.add_marker(pytest.mark.conformance)
+        item.add_marker(pytest.mark.timeout(120, func_only=True))
 
 
 @pytest.fixture(scope="session", autouse=True)

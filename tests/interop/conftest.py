@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from session_core.state.sqlite.session_db import SessionDB
+from tests.collection import list_items_in
 from tests.interop import hermes
 from tests.peers import HERMES_SCHEMAS, peer_python
 from tests.thorough import is_in_share
@@ -39,10 +40,9 @@ BUNDLED_PARTS = 10
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of this folder as interop tests, with a long timeout."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.interop)
-            item.add_marker(pytest.mark.timeout(120, func_only=True))
+    for item in list_items_in(items, HERE):
+        item.add_marker(pytest.mark.interop)
+        item.add_marker(pytest.mark.timeout(120, func_only=True))
     if config.getoption("--sqlite") == "bundled":
         left_out = [item for item in items if not _runs_with_bundled(item)]
         config.hook.pytest_deselected(items=left_out)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.collection import list_items_in
 from tests.homes import fill_database, make_hermes_database
 from tests.peers import peer_python
 from tests.release.connected import list_session_ids
@@ -33,10 +34,9 @@ class Released(NamedTuple):
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that build and install as slow."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.release)
-            item.add_marker(pytest.mark.timeout(300))
+    for item in list_items_in(items, HERE):
+        item.add_marker(pytest.mark.release)
+        item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session", name="released")
