@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from session_core.errors import Unsupported
+
 DATABASE_NAME = "state.db"
+
+# A drive of Windows has one letter.
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 _FILE_SUFFIX = ".db"
 _MAX_NAME_LENGTH = 200
@@ -68,18 +74,40 @@ def is_same_file(first: Path, second: Path) -> bool:
 def find_home(
     explicit: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> Home:
-    """Return the home to serve; an explicit path is used literally."""
+    """Return the home to serve; an explicit path is used literally.
+
+    Raises:
+        Unsupported: the home is named by an address, which is not a path.
+    """
     env = os.environ if environ is None else environ
     if explicit is not None:
+        _require_path(explicit, "--home")
         return Home(_make_absolute(explicit), "--home")
     for name in ("MCP_SESSIONS_HOME", "HERMES_HOME"):
         if env.get(name):
+            _require_path(env[name], name)
             return Home(_make_absolute(env[name]), name)
     # An installed Hermes is preferred to a new home of our own.
     default = _find_default_hermes_home(env)
     if _is_installed(default):
         return Home(default, _HERMES_FOUND)
     return Home(_find_own_home(env), "the data folder of this platform")
+
+
+def find_scheme(text: str) -> str | None:
+    """Return the scheme of an address, such as `postgresql`; None for a path."""
+    match = _SCHEME.match(text)
+    return None if match is None else match[1].lower()
+
+
+def _require_path(home: str | os.PathLike[str], named_by: str) -> None:
+    scheme = find_scheme(home) if isinstance(home, str) else None
+    if scheme is not None:
+        # The address itself may hold a password.
+        raise Unsupported(
+            f"{named_by} is an address that begins with {scheme}://, but must be a folder or a "
+            "file that ends in .db; the library opens addresses with session_core.open_home"
+        )
 
 
 def find_state_root(environ: Mapping[str, str] | None = None) -> Path:

@@ -18,7 +18,7 @@ from session_core.aio import get_worker_threads
 from session_core.compression.compressor import AsyncCompressor, Compressor
 from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput, Unsupported
-from session_core.home import find_home, is_hermes_folder
+from session_core.home import find_home, find_scheme, is_hermes_folder
 from session_core.hooks import Hooks
 from session_core.ledger.home_tables import find_virtual_folder
 from session_core.ledger.hook_deliveries import persist_marks
@@ -292,7 +292,7 @@ def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
         raise InvalidInput("path_or_url must be text without NUL and lone surrogates")
     if not text:
         raise InvalidInput("path_or_url is empty; pass a folder or a file that ends in .db")
-    scheme = engines.find_scheme(text)
+    scheme = find_scheme(text)
     if scheme is not None:
         # The address itself may hold a password.
         raise Unsupported(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core import find_active_profile, find_home, list_homes
+from session_core import Unsupported, find_active_profile, find_home, list_homes
 from session_core.home import Home, is_hermes_home
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="homes of other platforms")
@@ -34,6 +34,15 @@ def test_named_home_overrides_every_default(tmp_path: Path) -> None:
     assert find_home(None, environ) == Home(Path("/h"), "HERMES_HOME")
     del environ["HERMES_HOME"]
     assert find_home(None, environ).path == tmp_path / ".hermes"
+
+
+@pytest.mark.parametrize("address", ["postgresql://u:secret@h/d?home=x", "Postgres://u:secret@h"])
+def test_address_is_refused_without_password(address: str) -> None:
+    for explicit, environ in ((address, {}), (None, {"MCP_SESSIONS_HOME": address})):
+        with pytest.raises(Unsupported, match="open_home") as caught:
+            find_home(explicit, environ)
+        assert "secret" not in str(caught.value)
+    assert find_home("c:/mine", {}).path.name == "mine"
 
 
 @pytest.mark.requirement("faces:found")

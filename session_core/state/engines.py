@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from session_core.errors import InvalidInput, Unsupported
+from session_core.home import find_scheme
 
 if TYPE_CHECKING:
     from session_core.state.protocol import StateDatabase
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _MODULES = ("psycopg", "psycopg_pool")
-
-
-def find_scheme(text: str) -> str | None:
-    """Return the scheme of an address, such as `postgresql`; None for a path."""
-    match = _SCHEME.match(text)
-    return None if match is None else match[1].lower()
 
 
 def is_postgres_address(text: object) -> bool:
