@@ -166,7 +166,7 @@ def _show_location(home: SampleHome, out: Terminal) -> None:
     out.write_line("Explore it with:")
     setting = "set {}" if sys.platform == "win32" else "export {}"
     out.write_unwrapped("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
-    out.write_line("  mcp-sessions list")
+    out.write_line("  mcp-sessions list --store own")
     out.write_line("  mcp-sessions doctor")
 
 

@@ -254,8 +254,8 @@ class SampleHome:
 
     @property
     def serve_arguments(self) -> list[str]:
-        """The arguments that serve the home without confirmation, since no user is present."""
-        return ["serve", "--home", str(self.path), "--confirm=never"]
+        """The arguments that serve this home alone, without confirmation: no user is present."""
+        return ["serve", "--home", str(self.path), "--store", "own", "--confirm=never"]
 
     @property
     def command(self) -> list[str]:

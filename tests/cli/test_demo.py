@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -27,6 +28,7 @@ from tests.cli.command_user import (
 )
 from tests.cli.fork_server import build_environment
 from tests.thorough import mark_thorough
+from tests.transcripts.trees import ClaudeTree, format_time, make_line
 
 
 @pytest.fixture(name="mine")
@@ -51,6 +53,9 @@ def _env(mine):
 def _shown(forks, tmp_path_factory):
     """The output of the demo in a pipe and its folder, shared by several tests."""
     folder = tmp_path_factory.mktemp("person")
+    path = ClaudeTree(folder).write("mine", [])
+    at = format_time(time.time())
+    path.write_bytes(make_line("mine", 0, "a question of my own", timestamp=at))
     done = forks.run(["demo"], make_environment(folder), folder)
     assert (done.code, done.err) == (0, "")
     return done.out, folder
@@ -86,7 +91,9 @@ def test_demo_runs_full_tour_and_cleans_up(
         assert re.search(rf"^{re.escape(call)}.* [\d,.]+ ms$", said, re.MULTILINE), call
     assert "nothing found" not in said
     assert "Decided: the schema of the orders table" in " ".join(said.split())
-    assert list(folder.iterdir()) == []
+    tour, _, end = said.partition("Sessions of other agents on this machine")
+    assert ("a question of my own" in tour, "a question of my own" in end) == (False, True)
+    assert list(folder.glob("mcp-sessions-demo-*")) == []
     assert find_processes(str(folder)) == []
 
 
