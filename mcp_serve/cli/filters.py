@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from mcp_serve import arguments as given_as
+from mcp_serve import arguments
 from mcp_serve.arguments import parse_time
 from mcp_serve.cli.argument_parser import (
     make_integer_parser,
@@ -40,33 +40,33 @@ _OTHER_ARGUMENTS = ("store", "plan", "cursor")
 _DAY_S = 86_400.0
 
 
-class _ExtraFilters(given_as.StoreArguments):
+class _ExtraFilters(arguments.StoreArguments):
     """Filters of the command that the tools do not offer to a model."""
 
-    source: given_as.Sources | None = None
-    exclude_source: given_as.Sources | None = None
+    source: arguments.Sources | None = None
+    exclude_source: arguments.Sources | None = None
     titled: bool | None = None
-    title: given_as.Text | None = None
-    cwd: given_as.Project | None = None
-    model: given_as.Text | None = None
-    provider: given_as.Text | None = None
-    user: given_as.Text | None = None
-    chat_id: given_as.Text | None = None
-    chat_type: given_as.Text | None = None
-    branch: given_as.Text | None = None
-    min_tokens: given_as.Count | None = None
-    max_tokens: given_as.Count | None = None
+    title: arguments.Text | None = None
+    cwd: arguments.Project | None = None
+    model: arguments.Text | None = None
+    provider: arguments.Text | None = None
+    user: arguments.Text | None = None
+    chat_id: arguments.Text | None = None
+    chat_type: arguments.Text | None = None
+    branch: arguments.Text | None = None
+    min_tokens: arguments.Count | None = None
+    max_tokens: arguments.Count | None = None
     min_cost: float | None = None
     max_cost: float | None = None
-    min_tool_calls: given_as.Count | None = None
-    max_tool_calls: given_as.Count | None = None
+    min_tool_calls: arguments.Count | None = None
+    max_tool_calls: arguments.Count | None = None
 
     def add_extra_filters(self, where: SessionFilter) -> SessionFilter:
         """Return a copy of a filter with these conditions added."""
         patterns = {field: getattr(self, name) for name, field in _PATTERN_FIELDS.items()}
         bounds = [f"{side}_{what}" for what in _RANGE_FIELDS for side in ("min", "max")]
         ranges = {name: getattr(self, name) for name in bounds}
-        excluded = given_as.to_tuple(self.exclude_source)
+        excluded = arguments.to_tuple(self.exclude_source)
         return replace(where, exclude_source=excluded, titled=self.titled, **patterns, **ranges)
 
 
@@ -81,8 +81,8 @@ class ListFilterArguments(_ExtraFilters, ListArguments):  # type: ignore[misc]  
 class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]  # as above
     """The arguments of `sessions_prune` plus the extra filters; `until` becomes an age in days."""
 
-    status: given_as.Status | None = None
-    since: given_as.Since | None = None
+    status: arguments.Status | None = None
+    since: arguments.Since | None = None
 
     def build_filter(self, now: float) -> SessionFilter:
         """Return the filter of sessions."""

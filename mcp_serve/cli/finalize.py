@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from mcp_serve import arguments as given_as
-from mcp_serve import plan_answers
+from mcp_serve import arguments, plan_answers
 from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.argument_parser import parse_before_option, parse_project, parse_text
 from mcp_serve.cli.options import add_home_options, add_json_option
@@ -25,7 +24,7 @@ examples:
 class FinalizeCommandArguments(finalize.FinalizeArguments):
     """The arguments of the tool, with several sources."""
 
-    source: given_as.Sources | None = None  # type: ignore[assignment]
+    source: arguments.Sources | None = None  # type: ignore[assignment]
 
 
 _SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)

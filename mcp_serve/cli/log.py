@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from mcp_serve import arguments as given_as
-from mcp_serve import render
+from mcp_serve import arguments, render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_local_time
@@ -34,7 +33,7 @@ examples:
 """
 
 
-class LogArguments(given_as.PageArguments):
+class LogArguments(arguments.PageArguments):
     """The arguments of the log."""
 
     limit: int = 20

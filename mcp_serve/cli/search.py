@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
-from mcp_serve import arguments as given_as
+from mcp_serve import arguments
 from mcp_serve.cli.argument_parser import (
     CommandParser,
     parse_project,
@@ -44,8 +44,8 @@ _PASSED_OPTIONS = (
 class SearchCommandArguments(search.SearchArguments):
     """The arguments of the search, with several sources."""
 
-    source: given_as.Sources | None = None  # type: ignore[assignment]
-    exclude_source: given_as.Sources | None = None  # type: ignore[assignment]
+    source: arguments.Sources | None = None  # type: ignore[assignment]
+    exclude_source: arguments.Sources | None = None  # type: ignore[assignment]
 
 
 _SPEC = replace(search.SPEC, arguments=SearchCommandArguments)

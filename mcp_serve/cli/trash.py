@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from mcp_serve import arguments as given_as
-from mcp_serve import render
+from mcp_serve import arguments, render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.argument_parser import parse_before_option
@@ -37,7 +36,7 @@ examples:
 """
 
 
-class TrashArguments(given_as.PageArguments):
+class TrashArguments(arguments.PageArguments):
     """The arguments of the list."""
 
     limit: int = 20

@@ -14,8 +14,7 @@ from typing import Any, get_args
 
 from session_core._typing import Self
 from session_core.aio import AsyncWrapper, make_async
-from session_core.compression import chat_messages
-from session_core.compression import ranges as compression_shape
+from session_core.compression import chat_messages, ranges
 from session_core.compression.apply import CompressionExecutor
 from session_core.compression.chat_messages import TokenEstimator
 from session_core.compression.chat_routes import ChatRoutes
@@ -165,7 +164,7 @@ class Compressor:
             NotCompressed: the session cannot be compressed, or a summary would not be shorter.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        compression_shape.check_shape(shape)
+        ranges.check_shape(shape)
         if method not in (None, *get_args(Method)):
             raise InvalidInput(
                 f"method must be one of {', '.join(get_args(Method))}, got {method!r}"
@@ -236,7 +235,7 @@ class Compressor:
             NotCompressed: nothing was changed; `code` is the reason.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        compression_shape.check_shape(shape)
+        ranges.check_shape(shape)
         tip = self._db.get_compression_tip(session_id)
         attempt = SummaryAttempt(self._db, tip, self._clock)
         event_loop = get_waiting_loop() if loop is None else AsyncioLoop(loop)

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from session_core import processes
-from session_core.compression import NotCompressed
-from session_core.compression import ranges as compression_shape
+from session_core.compression import NotCompressed, ranges
 from session_core.types import Holder
 from tests.compression.homes import LAST, Chat, summarize_short
 
@@ -62,7 +61,7 @@ def test_small_range_is_compressed_in_place(chat: Chat) -> None:
 
 @pytest.mark.requirement("compression:shape")
 def test_large_range_becomes_continuation(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression_shape, "MAX_LOCK_S", 0.0001)
+    monkeypatch.setattr(ranges, "MAX_LOCK_S", 0.0001)
     assert get_shape(chat) == "continuation"
     with pytest.raises(NotCompressed) as refused:
         get_shape(chat, shape="in_place")
@@ -87,7 +86,7 @@ def test_active_session_never_becomes_continuation(
     chat: Chat, holder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
-    monkeypatch.setattr(compression_shape, "MAX_LOCK_S", 0.0001)
+    monkeypatch.setattr(ranges, "MAX_LOCK_S", 0.0001)
     with pytest.raises(NotCompressed, match="stop it") as refused:
         get_shape(chat)
     assert refused.value.code == "live"

@@ -19,8 +19,7 @@ from session_core import (
     NotFound,
     StateFolder,
 )
-from session_core.compression import NotCompressed, summary_message
-from session_core.compression import ranges as compression_shape
+from session_core.compression import NotCompressed, ranges, summary_message
 from tests.compression.conversations import find_faults
 from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 
@@ -329,7 +328,7 @@ def test_messages_after_plan_can_exceed_shape(chat: Chat, monkeypatch: pytest.Mo
     touched = plan.brief.messages + 2 * LAST
     append_more(chat)
     row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
-    monkeypatch.setattr(compression_shape, "MAX_LOCK_S", (touched + 10) * row_s)
+    monkeypatch.setattr(ranges, "MAX_LOCK_S", (touched + 10) * row_s)
     before = chat.whole()
     with refused("too_large"):
         chat.compressor().apply(plan.plan, "what was said")
@@ -341,9 +340,7 @@ def test_messages_during_summary_can_change_shape(
 ) -> None:
     def slow(request: Any) -> str:
         row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
-        monkeypatch.setattr(
-            compression_shape, "MAX_LOCK_S", (request.brief.messages + 2 * LAST + 10) * row_s
-        )
+        monkeypatch.setattr(ranges, "MAX_LOCK_S", (request.brief.messages + 2 * LAST + 10) * row_s)
         append_more(chat)
         return "what was said"
 

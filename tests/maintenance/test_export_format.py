@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core.errors import InvalidInput
-from session_core.maintenance.transfer import export_format as transfer_format
+from session_core.maintenance.transfer import export_format
 from session_core.types import RawText, RowImages
 from tests.maintenance.import_lines import make_line, make_long_line, write_lines
 from tests.maintenance.transfer_homes import Place
@@ -67,30 +67,30 @@ def test_number_across_chunks_is_read_whole(fresh: Place, file: Path, place: int
     ],
 )
 def test_stored_value_survives_export(column: str, stored: Any, exported: Any):
-    assert transfer_format.encode_value(column, stored) == exported
-    read = json.loads(transfer_format.encode_json(exported))
-    assert transfer_format.decode_value(column, read) == stored
+    assert export_format.encode_value(column, stored) == exported
+    read = json.loads(export_format.encode_json(exported))
+    assert export_format.decode_value(column, read) == stored
 
 
 @pytest.mark.parametrize("value", [{"$bytes": "?"}, {"$raw": "x"}, {"$real": "many"}])
 def test_invalid_exact_value_is_refused(value: Any):
     with pytest.raises(InvalidInput, match="has an invalid value"):
-        transfer_format.decode_value("title", value)
+        export_format.decode_value("title", value)
 
 
 def test_rows_of_other_table_survive_export():
     image = RowImages("jobs", ("id", "data"), ((1, b"x"), (2, None)), shared=True)
-    exported = json.loads(transfer_format.encode_json(transfer_format.encode_table(image)))
-    assert transfer_format.decode_images({"tables": [exported]}) == [image]
+    exported = json.loads(export_format.encode_json(export_format.encode_table(image)))
+    assert export_format.decode_images({"tables": [exported]}) == [image]
     exported["columns"] = ["id", "id"]
     with pytest.raises(InvalidInput, match="do not fit their columns"):
-        transfer_format.decode_images({"tables": [exported]})
+        export_format.decode_images({"tables": [exported]})
 
 
 def test_digest_covers_only_its_line():
     digests = []
     for rest in (b"", b"{}\n"):
-        line = transfer_format.JsonLine(io.BytesIO(b'{"a": [1, 2], "b": [3]}\n' + rest), "a")
+        line = export_format.JsonLine(io.BytesIO(b'{"a": [1, 2], "b": [3]}\n' + rest), "a")
         assert list(line.iter_members()) == [("a", 1), ("a", 2), ("b", [3])]
         digests.append(line.digest)
     assert digests[0] == digests[1]

@@ -30,7 +30,7 @@ from session_core.ledger.state_folder import translate_os_errors
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.select.conversations import ConversationIndex
 from session_core.maintenance.select.snapshot import iter_matching
-from session_core.maintenance.transfer import export_format as transfer_format
+from session_core.maintenance.transfer import export_format
 from session_core.maintenance.transfer.export_format import EXCLUDED_TABLES
 from session_core.maintenance.types import CountFn
 from session_core.state.content import decode_content, decode_json, extract_plain_text
@@ -348,16 +348,16 @@ def _make_file_name(session_id: str, suffix: str) -> str:
 def iter_session_line(source: ExportedRows) -> Iterator[str]:
     """Yield the line of a session in parts."""
     carried = {
-        "version": transfer_format.FORMAT_VERSION,
-        "tables": [transfer_format.encode_table(image_) for image_ in source.tables],
+        "version": export_format.FORMAT_VERSION,
+        "tables": [export_format.encode_table(image_) for image_ in source.tables],
     }
-    row = transfer_format.encode_row(source.columns, source.values)
-    head = transfer_format.encode_json({**row, transfer_format.FORMAT_KEY: carried})
-    yield f'{head[:-1]},"{transfer_format.MESSAGES_KEY}":['
+    row = export_format.encode_row(source.columns, source.values)
+    head = export_format.encode_json({**row, export_format.FORMAT_KEY: carried})
+    yield f'{head[:-1]},"{export_format.MESSAGES_KEY}":['
     separator = ""
     for image in source.iter_pages():
         rows = (
-            transfer_format.encode_json(transfer_format.encode_row(image.columns, values))
+            export_format.encode_json(export_format.encode_row(image.columns, values))
             for values in image.rows
         )
         yield separator + ",".join(rows)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from session_core.errors import InvalidInput
-from session_core.maintenance.transfer import export_format as transfer_format
+from session_core.maintenance.transfer import export_format
 from session_core.maintenance.transfer.export_format import FORMAT_KEY, MESSAGES_KEY, JsonLine
 from session_core.state import content
 from session_core.state.validation import check_line
@@ -144,9 +144,9 @@ def read_session(file: BinaryIO, session: ScannedSession) -> tuple[dict[str, Any
     tables: list[RowImages] = []
     for name, value in JsonLine(file, MESSAGES_KEY).iter_members():
         if name == FORMAT_KEY:
-            tables, _ = drop_chat_rows(transfer_format.decode_images(value))
+            tables, _ = drop_chat_rows(export_format.decode_images(value))
         elif name != MESSAGES_KEY:
-            row[name] = transfer_format.decode_value(name, value)
+            row[name] = export_format.decode_value(name, value)
         # The messages come last in our exports: there is nothing left to read.
         elif not session.has_late:
             break
@@ -173,7 +173,7 @@ def iter_messages(file: BinaryIO, session: ScannedSession) -> Iterator[dict[str,
     file.seek(session.offset)
     for name, value in JsonLine(file, MESSAGES_KEY).iter_members():
         if name == MESSAGES_KEY and value is not None:
-            message = {key: transfer_format.decode_value(key, item) for key, item in value.items()}
+            message = {key: export_format.decode_value(key, item) for key, item in value.items()}
             if _is_valid_message(message):
                 yield {**message, "session_id": session.id}
 
@@ -214,11 +214,11 @@ class _LineScan:
         if name == _SEGMENTS_KEY:
             self._add_reason("it is a lineage in one line; export its sessions one by one")
         elif name == FORMAT_KEY:
-            images = self._try_read(lambda: transfer_format.decode_images(value)) or []
+            images = self._try_read(lambda: export_format.decode_images(value)) or []
             self.chat_state += drop_chat_rows(images)[1]
         else:
             self.row[name] = self._try_read(
-                lambda: _check_value(transfer_format.decode_value(name, value))
+                lambda: _check_value(export_format.decode_value(name, value))
             )
 
     def _add_message(self, value: Any) -> None:
@@ -228,7 +228,7 @@ class _LineScan:
             return
         message = {
             name: self._try_read(
-                lambda name=name, item=item: _check_value(transfer_format.decode_value(name, item)),  # type: ignore[misc]
+                lambda name=name, item=item: _check_value(export_format.decode_value(name, item)),  # type: ignore[misc]
                 f"message {self.seen}: ",
             )
             for name, item in value.items()
