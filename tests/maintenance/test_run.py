@@ -13,7 +13,7 @@ from session_core.errors import Changed, Conflict
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance.apply.crash_recovery import RESTORED_SUFFIX
 from session_core.maintenance.apply.run import PlanRun
-from session_core.maintenance.restore import step as step_undo
+from session_core.maintenance.restore import step_undo
 from session_core.maintenance.types import ApplyResult
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW

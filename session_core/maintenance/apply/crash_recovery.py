@@ -16,7 +16,7 @@ from session_core.ledger.types import PartialMember, Step, StoredPlan
 from session_core.maintenance.apply import home_files, results, route_removal, session_finalizer
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import PlanProgress, get_session_ids
-from session_core.maintenance.restore import step as step_undo
+from session_core.maintenance.restore import step_undo
 from session_core.maintenance.transfer.import_writer import IMPORT_KIND
 from session_core.maintenance.types import ApplyResult
 

@@ -28,7 +28,7 @@ from session_core.maintenance.apply import crash_recovery
 from session_core.maintenance.apply.step_items import IMAGES
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
-from session_core.maintenance.restore import step as step_undo
+from session_core.maintenance.restore import step_undo
 from session_core.maintenance.restore.remainder import Remainder, is_first_try
 from session_core.maintenance.restore.rows import TrashContents
 from session_core.maintenance.types import (
