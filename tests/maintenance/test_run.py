@@ -17,7 +17,7 @@ from session_core.maintenance.restore import step_undo
 from session_core.maintenance.types import ApplyResult
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
-from tests.maintenance.test_concurrent_runs import open_other_maintainer
+from tests.maintenance.test_run_concurrency import open_other_maintainer
 
 
 class _Killed(BaseException):
