@@ -8,6 +8,7 @@ from typing import Any, cast
 from session_core.errors import InvalidInput
 from session_core.state import sql_blocks, validation
 from session_core.state.ledger_tables import LedgerTables
+from session_core.state.postgres import holders
 from session_core.state.postgres.connection import PostgresConnection
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import admin, usage
@@ -51,8 +52,8 @@ class PostgresAdmin(RangedSearches):
         return Capabilities(payloads=True, state=True, foreign_gateway=False, flag_s=_FLAG_S)
 
     def list_holders(self) -> list[Holder]:
-        """Return no processes: those of other machines cannot be named."""
-        return []
+        """Return the other programs that have written to the home and have not closed it."""
+        return self._read(holders.list_holders)
 
     def list_claims(self) -> list[Claim]:
         """Return the claims that processes have stored in the database, also old ones."""

@@ -76,6 +76,8 @@ class PostgresConnection(Connection):
         self.driver = connection
         self.snapshot = ""
         """The snapshot of a read-only transaction."""
+        self.has_note = False
+        """Whether the transaction has stored that this program holds the home."""
         self.change = ""
         """The id of a changing transaction, by which its outcome can be asked for."""
         self.reads_one_moment = False

@@ -25,6 +25,7 @@ from session_core.state.postgres.connection import (
     register_texts,
     translate_error,
 )
+from session_core.state.postgres.holders import HolderNote
 from session_core.state.postgres.transaction import ReadSnapshot, Transaction
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ _LOCK_HOME = (
     "SELECT pg_advisory_xact_lock('homes'::regclass::oid::integer, {home}), "
     "pg_current_xact_id()::text; SET LOCAL lock_timeout = 0"
 )
+
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
@@ -72,6 +74,7 @@ class PostgresStore:
         self._patience_s = patience_s
         self._pid = os.getpid()
         self._closed = False
+        self._note = HolderNote()
         self.mark: str | None = None
         """The id that the home got at its creation, None before it was found."""
         self._home = 0
@@ -143,8 +146,23 @@ class PostgresStore:
         if self.find_snapshot() is not None:
             raise InvalidInput("this thread has a snapshot open; close the database after it")
         self._check_task()
+        self._delete_note()
         self._closed = True
         self._closer()
+
+    def _delete_note(self) -> None:
+        """Delete the note of this instance; if that fails, it expires."""
+        if self._closed or not self._note.is_stored or self._pid != os.getpid():
+            return
+        self._patience_s = min(self._patience_s, _CLOSE_WAIT_S)
+        with suppress(SessionError, psycopg.Error):
+            # Without the lock of the home, which another program may hold for long.
+            handle = self._begin(_BEGIN_WRITE, _GET_SNAPSHOT)
+            try:
+                self._note.delete(handle)
+                handle.run_script("COMMIT")
+            finally:
+                self.give_up(handle)
 
     def read(self, look: Callable[[PostgresConnection], T]) -> T:
         """Run `look` on one snapshot of the database."""
@@ -217,7 +235,10 @@ class PostgresStore:
         wait_ms = self._patience_s * 1000
         timeout = 0 if wait_ms > _MAX_TIMEOUT_MS else max(int(wait_ms), 1)
         lock = _LOCK_HOME.format(timeout=timeout, home=self._home)
-        return self._begin(_BEGIN_WRITE, lock)
+        is_due = self._note.is_due
+        handle = self._begin(_BEGIN_WRITE, f"{lock}; {self._note.compose()}" if is_due else lock)
+        handle.has_note = is_due
+        return handle
 
     def end_write(self, handle: PostgresConnection, *, commit: bool) -> None:
         """Commit or roll back a transaction and give the connection back."""
@@ -234,6 +255,8 @@ class PostgresStore:
             self._require_commit(handle.change, error)
         else:
             self.give_up(handle)
+        if handle.has_note:
+            self._note.confirm()
 
     def update_search_index(self) -> None:
         """Index queued texts; if that fails, a search reads them itself."""
@@ -342,7 +365,9 @@ class PostgresStore:
         if self._pool.closed:
             with suppress(psycopg.Error):
                 self._pool.open()
-        handle = PostgresConnection(self._pool.getconn())
+        handle = PostgresConnection(
+            self._pool.getconn(timeout=max(min(self._patience_s, 3600.0), 1.0))
+        )
         # The schema changes by migrations only, which a process meets when it opens the database.
         handle.share_schema(self._columns, self._schema)
         return handle

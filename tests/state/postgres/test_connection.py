@@ -16,7 +16,7 @@ from session_core.state import postgres, sql_blocks
 from session_core.state.postgres import connection
 from session_core.state.postgres.session_db import PostgresDB
 
-OWN_FILES = {"feed", "integrity", "sizes"}
+OWN_FILES = {"feed", "holders", "integrity", "sizes"}
 """Files that only code of this engine uses."""
 
 _PLACEHOLDER = re.compile(r"(?<!:):([a-z_]\w*)|\?")
