@@ -88,11 +88,13 @@ class ToolArguments(BaseModel):
 
 
 def _to_whole_number(value: Any) -> Any:
+    # 5.0 is an integer in JSON, and a strict model would refuse it.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _parse_list(value: Any) -> Any:
     """Return a list sent as JSON text, as some hosts do."""
+    # Only lists are parsed: a query such as `null` would otherwise be no query.
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             return json.loads(value)
@@ -122,6 +124,7 @@ def check_plan_alone(arguments: Any, allowed: Collection[str] = ()) -> None:
     if getattr(arguments, "plan", None) is None:
         return
     fields = type(arguments).model_fields
+    # The plan has recorded its arguments, so others would be ignored.
     for name, field in fields.items():
         if name in ("plan", "store", *allowed):
             continue

@@ -42,6 +42,7 @@ def build_consent_function(
     async def ask_of_summary(
         context: Context, plan: str | None, store: str | None, summary: str | None
     ) -> Consent | Elicit[Consent]:
+        # For a client that cannot ask, passing the handle is the consent.
         if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
             return Consent()
         question = await run_in_thread(_build_question, served, store, spec, plan, summary)

@@ -329,6 +329,7 @@ def find_differences(
 
 
 def _drop_message_fields(line: SessionSummary) -> SessionSummary:
+    # Messages have events of their own, with a durable cursor.
     return replace(line, messages=0, last_active_at=0.0, preview="")
 
 

@@ -64,6 +64,7 @@ def read_stores(
             with nullcontext(snapshots) if snapshots else ExitStack() as opened:
                 opened.enter_context(store.open_snapshot())
                 parts.append((store, read(store)))
+        # Wrong arguments are wrong for every store; the other errors are about one store.
         except (InvalidInput, NotFound):
             raise
         except SessionError as error:
@@ -112,6 +113,7 @@ def merge_newest(
         if count == len(page.items):
             place = page.next_cursor
         elif count:
+            # Only the store makes its cursors, so a page that was cut is asked for again.
             place = read(store, count, place or None).next_cursor
         if place is not None:
             rest[store.name] = place

@@ -105,6 +105,7 @@ def resolve_arguments(
 ) -> tuple[Any, PagedQuery]:
     """Return the arguments of a call, including those of its cursor, and its query."""
     defaults = {name: field.default for name, field in spec.arguments.model_fields.items()}
+    # Null means not given: clients send both.
     given = {name: value for name, value in arguments.items() if value is not None}
     cursor = given.get("cursor")
     if cursor is None:

@@ -126,6 +126,7 @@ _STREAM_END_DELAY_S = 0.05
 
 def create_app(server: MCPServer[Any], rules: AccessRules) -> Guard:
     """Return the app of a server with all transports, checked by the guard."""
+    # The guard checks Host and Origin before everything, unknown paths included.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app: Starlette = server.streamable_http_app(
         streamable_http_path=MCP, transport_security=unchecked, max_sessions=_MAX_SESSIONS

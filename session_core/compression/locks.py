@@ -165,6 +165,7 @@ def _make_holder() -> str:
     )
 
 
+# By pid, so that a forked child does not use the text of its parent.
 @cache
 def _identify_process(pid: int) -> str:
     """Return a text that identifies this process among others with its pid, on all machines."""
@@ -172,6 +173,7 @@ def _identify_process(pid: int) -> str:
 
 
 def _identify_host() -> str:
+    # Colons separate the parts of a holder.
     return platform.node().replace(":", "")
 
 

@@ -200,6 +200,7 @@ class AgentTable:
     def _store(self, key: str, slot: AgentSlot) -> None:
         slot.used_at = self._clock()
         self._slots[key] = slot
+        # A key that was there would keep its place, and the first of them is evicted next.
         self._slots.move_to_end(key)
 
     def _mark_used(self, key: str, slot: AgentSlot) -> None:
