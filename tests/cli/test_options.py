@@ -32,6 +32,7 @@ ANSWERING_VERBS = {
     "uninstall": ("zed",),
     "doctor": ("--token",),
     "keep": (),
+    "migrate": (),
 }
 
 

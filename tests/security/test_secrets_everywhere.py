@@ -62,6 +62,7 @@ EVERY_VERB = {
     "uninstall": [["SECRET"]],
     "doctor": [["--store", "SECRET"], ["--timeout", "SECRET"]],
     "demo": [["SECRET"]],
+    "migrate": [["SECRET"], ["--home", "postgresql://127.0.0.1:1/SECRET"]],
     "completion": [["SECRET"]],
 }
 """The arguments of each verb: for stored data, and with a secret of its own.

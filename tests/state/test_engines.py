@@ -103,7 +103,7 @@ def test_refused_connection_shows_no_password(
 
 def test_pending_migrations_are_refused_or_applied(address: str) -> None:
     schema = f"{address}&schema={make_name()}"
-    with pytest.raises(StorageError, match=r"0001 home.*migrate_home"):
+    with pytest.raises(StorageError, match=r"0001 home.*mcp-sessions migrate"):
         open_home(schema)
     with open_home(f"{schema}&migrate=yes") as home:
         home.db.create_session("s", "cli")

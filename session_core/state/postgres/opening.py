@@ -122,7 +122,7 @@ def prepare_schema(address: str, *, read_only: bool = False) -> None:
         names = ", ".join(f"{migration.number:04} {migration.name}" for migration in pending)
         raise StorageError(
             f"the schema {place.schema} lacks migrations: {names}; "
-            "run session_core.state.migrate_home(address), or add migrate=yes to the address"
+            "run `mcp-sessions migrate` with the address, or add migrate=yes to it"
         )
 
 
