@@ -13,10 +13,20 @@ from mcp import Client
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
+from tests.thorough import is_in_share, mark_thorough
 
 OLD = 1_600_000_000
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test in both versions; the fast tests run about a fourth in the older one."""
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "client" in metafunc.fixturenames and "client" not in named:
+        is_shared = is_in_share((metafunc.function.__name__, "legacy"), 4)
+        older = "legacy" if is_shared else mark_thorough("legacy")
+        metafunc.parametrize("client", ["auto", older], indirect=True)
 
 
 @pytest.fixture(name="db")
@@ -32,7 +42,7 @@ def _options() -> dict[str, Any]:
     return {}
 
 
-@pytest.fixture(name="client", params=["auto", "legacy"])
+@pytest.fixture(name="client")
 async def _client(request, home_path: Path) -> AsyncIterator[Client]:
     mark = request.node.get_closest_marker("options")
     served = ServedStores(ServerOptions(home=str(home_path), **(mark.kwargs if mark else {})))
