@@ -163,8 +163,8 @@ def _add_turn(
 
 
 def _insert_row(connection: _sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
-    listed = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
-    known = {name for (name,) in listed}
+    empty = connection.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 -- known names
+    known = {column[0] for column in empty.description}
     row = {name: value for name, value in row.items() if name in known}
     marks = ", ".join("?" * len(row))
     sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})"  # noqa: S608 -- known names

@@ -23,11 +23,11 @@ def _long(db):
 
 def add_messages(db):
     """Append enough messages that earlier ones are not in the protected tail."""
-    create = {"source": "cli"}
+    rows = []
     for number in range(60):
         text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
-        db.append_message("long", "user", text, create=create)
-        db.append_message("long", "assistant", "noted")
+        rows += [{"role": "user", "content": text}, {"role": "assistant", "content": "noted"}]
+    db.append_messages("long", rows, create={"source": "cli"})
 
 
 @pytest.mark.requirement("changing:compress")
