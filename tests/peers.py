@@ -65,6 +65,11 @@ def get_peers_folder() -> Path:
     return Path(os.environ.get("MCP_SESSIONS_PEERS") or ROOT / ".peers").absolute()
 
 
+def find_uv_cache() -> Path:
+    """Return the folder in which uv keeps what it has downloaded."""
+    return get_peers_folder() / "cache"
+
+
 def list_pythons(versions: Sequence[str]) -> dict[str, str]:
     """Return the installed Pythons of these versions, by version."""
     found = ((read_version(command), command) for command in _list_candidates(versions))
@@ -174,7 +179,7 @@ def _build_uv_environment(uv: Path) -> dict[str, str]:
     found = (line.partition("=") for line in reversed(process.stdout.splitlines()))
     values = {name.rpartition(".")[2]: ast.literal_eval(value).split() for name, _, value in found}
     return {
-        "UV_CACHE_DIR": str(get_peers_folder() / "cache"),
+        "UV_CACHE_DIR": str(find_uv_cache()),
         "UV_HTTP_TIMEOUT": "120",
         "UV_INDEX_STRATEGY": "unsafe-best-match",  # as pip does with several indexes
         "UV_SYSTEM_CERTS": "1",

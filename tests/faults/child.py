@@ -25,6 +25,7 @@ from session_core import _sqlite3
 from session_core.errors import SessionError
 from tests.faults.compression import COMPRESSION_MUTATIONS
 from tests.faults.hook_mutations import HOOK_MUTATIONS
+from tests.faults.labs import keep_entry_points
 from tests.faults.ledger import LEDGER_MUTATIONS
 from tests.faults.maintenance import MAINTENANCE_MUTATIONS
 from tests.faults.mutations import DATABASE_MUTATIONS, open_home
@@ -36,6 +37,7 @@ _ANY_PROCESS = ctypes.c_ulong(-1)
 
 def serve_children() -> None:
     """Run one child after another, until the input ends."""
+    keep_entry_points()
     gc.collect()
     gc.freeze()  # else a collection in a child copies all pages of the modules
     for line in sys.stdin:

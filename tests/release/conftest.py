@@ -16,7 +16,7 @@ import pytest
 
 from tests.collection import list_items_in
 from tests.homes import fill_database, make_hermes_database
-from tests.peers import peer_python
+from tests.peers import find_uv_cache, peer_python
 from tests.release.connected import list_session_ids
 
 HERE = Path(__file__).parent
@@ -74,7 +74,8 @@ def _person(tmp_path) -> dict[str, str]:
     # How an index is reached is the machine's business: certificates, proxies, its configuration.
     gone = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
     kept = {name: value for name, value in os.environ.items() if name not in gone}
-    return kept | {"HOME": str(home), "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
+    uv = {"UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(find_uv_cache())}
+    return kept | {"HOME": str(home), **uv}
 
 
 @pytest.fixture(name="shell")
