@@ -56,7 +56,7 @@ class CardHost:
         )
         self._contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("request", lambda request: self.requested.add(urlsplit(request.url).netloc))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("console", self._read_console)
@@ -111,7 +111,7 @@ class Card:
 
     def wait_for_height(self) -> None:
         """Wait until the host has given the card the height that it takes, and not more."""
-        for _ in range(100):
+        for _ in range(1500):
             room = self.page.locator("iframe").bounding_box()["height"]
             taken = self.frame.locator("body").bounding_box()["height"]
             if taken <= room < taken + 1:

@@ -165,6 +165,7 @@ def test_host_without_calls_gets_no_buttons(host):
 @pytest.mark.requirement("faces:card-safe")
 def test_hostile_titles_are_text(host):
     card = host.show("sessions_prune")
+    card.frame.get_by_role("checkbox").nth(COUNT - 1).wait_for()  # all pages are loaded
     titles = card.frame.locator(".title").all_inner_texts()
     assert set(HOSTILE) <= set(titles)
     assert card.frame.locator("img, b, main script").count() == 0
