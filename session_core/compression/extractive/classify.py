@@ -74,7 +74,9 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
     offer = cues.OFFER_END.search(folded) is not None
     if cues.QUESTION_END.search(text) and not offer:
         return Traits("request" if passage.speaker == "user" else "remark", is_question=True)
-    correction = strong or cues.CORRECTION.is_in(folded, words)
+    correction = (
+        strong or cues.CORRECTION.is_in(folded, words) or bool(cues.EFFECTIVE.search(folded))
+    )
     kind, explicit = _find_kind(passage, folded, words, kinds)
     # An instruction of the user with a participle reports nothing: `keep both published`.
     instructed = (
@@ -167,7 +169,7 @@ def _begins_with(cue: cues.Cue, folded: str) -> bool:
 def _is_filler(folded: str, words: frozenset[str], named: bool) -> bool:
     if named or len(folded) > _MAX_FILLER_CHARS or any(map(str.isdigit, folded)):
         return False
-    if not _begins_with(cues.FILLER, folded):
+    if not _begins_with(cues.FILLER, cues.INTERJECTION.sub("", folded) or folded):
         return False
     return not (cues.OPEN.is_in(folded, words) or cues.RULE.is_in(folded, words))
 

@@ -42,6 +42,21 @@ def _split(phrases: str) -> list[str]:
     return sorted(filter(None, found), key=len, reverse=True)
 
 
+_MONTHS = (
+    "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    "|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|januar|februar|märz|mai|juni|juli|oktober|dezember"
+    "|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
+    "|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre"
+    "|января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря"
+)
+_WEEKDAYS = (
+    "(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+    "|(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)s?"
+    "|(?:lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche)s?"
+    "|lunes|martes|miércoles|jueves|viernes|sábado|domingo"
+    "|понедельника?|вторника?|среды|четверга|пятницы|субботы|воскресенья"
+)
+
 FILLER = _compile(
     """
 sure|ok|okay|thanks|thank you|great|perfect|sounds good|looks good|got it|alright|all right|cool
@@ -209,10 +224,22 @@ not what i said|contrary to|different from what|new plan|new date|new number|new
 update on|update:|to correct|let me correct|raised to|lowered to|cut to|went up to|reduced to
 increased to|extended to|dropped to|bumped to|renamed to|switched from|switched to|swapped
 actually|instead|after all|rather than|now|new|not the|takes over from|stands in for|until now
-ab sofort|jetzt|neue|neuer|neues|statt dessen|ersetzt durch|vertritt|springt ein
-désormais|maintenant|nouveau|nouvelle|nouvel|changement|passe à|est remplacé|est remplacée
-ahora|nuevo|nueva|sustituye|reemplaza|pasa a ser|cambio|cambia
-теперь|новый|новая|новое|новые|другой|другая|другое|поменяй|поменяли|заменяет|заменит|вместо него
+goes down to|goes up to|slips|slipped|is retired|moved it|they moved|was too|the old one|on leave
+died|retired|decommissioned|shut off|from now on|takes over|took over|rises to|drops to
+was extended|from monday|make the|make it
+abgeschaltet|stillgelegt|steigt auf|sinkt auf|erhöht|gesenkt|verlängert|vorgezogen|verschiebt sich
+vertritt|ist krank
+ab sofort|jetzt|inzwischen|mittlerweile|künftig|neue|neuer|neues|statt dessen|ersetzt durch
+vertritt|springt ein
+hors service|monte à|descend à|prolongé|prolongée|avancé|avancée|en congé|la remplace|le remplace
+bouge
+dorénavant|désormais|maintenant|nouveau|nouvelle|nouvel|changement|passe à|passez à|est remplacé
+est remplacée
+dado de baja|sube a|baja a|se aplaza|se adelanta|se retrasa|de baja
+en adelante|ahora|nuevo|nueva|sustituye|reemplaza|pasa a ser|cambio|cambia
+списали|отключили|подняли до|снизили до|увеличили|продлили|сдвинули|в отпуске
+впредь|отныне|теперь|новый|новая|новое|новые|другой|другая|другое|поменяй|поменяли|заменяет|заменит
+вместо него
 korrektur|doch nicht|nicht mehr|stattdessen|umentschieden|planänderung|geändert|ändert sich
 verschoben|verlegt|ich lag falsch|war falsch|falsch war|ersetzt|hat sich erledigt|überholt
 neuer termin
@@ -226,7 +253,8 @@ ya no|aplazado|aplazada|pospuesto|se mueve al|olvida|me equivoqué|mejor
 """,
     """
 更正|改为|改成|改到|改用|不再|其实|改了|换成|换到|推迟|取消|变了|变成|说错|搞错|而不是|调整为|提前到
-今は|今後は|新しい|現在は|現在|新的|现在|新|訂正|変更|やっぱり|やはり|ではなく|じゃなく|実は|変わりました|変わった|変えます|延期|取り消|間違え|撤回|に変え
+これからは|以后|今は|今後は|新しい|現在は|現在|新的|现在|新|休暇|休假|接手|停用|廃止|訂正|変更|やっぱり|やはり|ではなく|じゃなく|実は|変わりました|変わった|変えます|延期
+取り消|間違え|撤回|に変え
 """,
 )
 
@@ -237,13 +265,20 @@ NEGATED_VALUE = re.compile(
 )
 """A value that does not hold any more: `port 8443, not 8080`."""
 
+EFFECTIVE = re.compile(
+    rf"\b(?:from|as of|starting|effective|ab|à partir d[eu']|dès|desde|a partir de|начиная с|с|со) "  # noqa: RUF001 -- Russian
+    rf"(?:next |nächste[nrm]? |(?:le|la|el|dem) )?(?:{_MONTHS}|{_WEEKDAYS}|\d{{1,2}}\.)"
+    r"|\d{1,2}月(?:\d{1,2}[日号])?(?:から|起)|从.{0,3}月"
+)
+"""From when on a value holds, which shows that another one held before."""
+
 STRONG_CORRECTION = _compile(
     """
 correction|scratch that|i was wrong|was wrong|were wrong|my mistake|no longer|change of plan
 change of plans|changed my mind|changed our mind|changed our minds|forget what|take that back
 i misspoke|supersedes|superseded|overrides|overruled|on second thought|strike that|has changed
 have changed|changed from|moved from|postponed|rescheduled|let me correct|to correct|we reversed
-switched from|not anymore|anymore|new date|new plan|instead of the|is outdated|revised|after all
+switched from|not anymore|anymore|new date|new plan|instead of the|is outdated|revised
 korrektur|doch nicht|umentschieden|planänderung|nicht mehr|verschoben|ich lag falsch|war falsch
 überholt|neuer termin|neuer plan
 finalement|changement de plan|changé d'avis|n'est plus|ne sont plus|reporté|reportée|correction
@@ -316,13 +351,6 @@ encargado|encargada|responsable|contacto|vacaciones|teléfono|se ocupa|dirige
     "负责|联系人|电话|休假|接手|担当|連絡先|責任者|休暇|電話|引き継",
 )
 
-_MONTHS = (
-    "jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
-    "|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|januar|februar|märz|mai|juni|juli|oktober|dezember"
-    "|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
-    "|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre"
-    "|января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря"
-)
 DATE = re.compile(
     rf"\b\d{{1,2}}(?:st|nd|rd|th|er|\.|º)?\s(?:of\s|de\s)?(?:{_MONTHS})\b"
     rf"|\b(?:{_MONTHS})\s\d{{1,2}}(?:st|nd|rd|th)?\b"
@@ -334,6 +362,25 @@ DATE = re.compile(
     r"|\b(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b"
     r"|понедельник|вторник|сред[уы]|четверг|пятниц|суббот|воскресень|周[一二三四五六日]|星期|[月火水木金土日]曜"
 )
+INTERJECTION = re.compile(r"^(?:hm+|oh|ah|ach|well|ну|эх)[,.]? (?=\w)")
+"""What stands before a sentence without a meaning of its own."""
+REPLACED_PERSON = re.compile(
+    r"\b(?:on leave|takes? over|took over|stands in|steps in|replaces|is (?:ill|sick)|has left"
+    r"|hands over|vertritt|springt|übernimmt|ist krank|im urlaub|hat gekündigt|ersetzt|löst"
+    r"|remplace|en congé|prend la relève|passe à|reprend|sustituye|de baja|reemplaza|toma el relevo"
+    r"|заменит|заменяет|в отпуске|заболел\w*|вместо|уволил\w*)\b"
+    r"|休暇|代わり|引き継|退職|異動|休假|接手|代替|离职|接替|病假"
+)
+"""What shows that somebody else does the work of a person."""
+CHANGE_WORD = re.compile(
+    r"\b(?:now|new|actually|instead|from now on|jetzt|inzwischen|mittlerweile|künftig|neue[rsn]?"
+    r"|nun|ab sofort|maintenant|désormais|nouve(?:au|l|lle)|ahora|nuev[oa]|теперь|новый|новая"
+    r"|новое|correction|korrektur|corrección"
+    r"|поправка|is|are|costs?|moved|beträgt|liegt|kostet|steigt|sinkt|passe|monte|coûte|est|sont|sube|baja|cuesta"
+    r"|son)\b"
+    r"|以后|これからは|今は|今後は?|新しい|現在は?|やっぱり|訂正|现在|新的|更正"
+)
+"""Words of a correction that are no part of its subject."""
 QUESTION_END = re.compile(r"[?\uff1f؟]['\"”»)\]]*\s*$")
 OFFER_END = re.compile(
     r", (?:shall i|should i|shall we|ok|okay|soll ich|d'accord|vale|¿vale|хорошо)\s?\?\s*$"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _MAX_CASE_MESSAGES = 12
 _NEAR_MESSAGES = 6
+_NEXT_MESSAGES = 2
+"""A note may stand before an answer; after tool calls only a short one needs its question."""
 _MAX_PARTS = 3
 _MAX_QUESTION_CHARS = 120
 _MAX_ANSWER_CHARS = 60
@@ -53,11 +55,15 @@ def _link_reasons(speech: Sequence[Statement]) -> None:
 
 def _link_answers(speech: Sequence[Statement]) -> None:
     """Link a short question and the answer of the other side, or a question and a short answer."""
-    for question, answer in pairwise(speech):
+    for question, answer in pairwise([it for it in speech if not it.is_narration]):
         if not question.traits.is_question or "linked" in (question.state, answer.state):
             continue
         distance = answer.passage.place - question.passage.place
-        if not 0 < distance <= 2 or question.author == answer.author or answer.traits.is_question:  # noqa: PLR2004 -- a note may stand between
+        if not 0 < distance <= _NEAR_MESSAGES or question.author == answer.author:
+            continue
+        if answer.traits.is_question:
+            continue
+        if distance > _NEXT_MESSAGES and len(answer.text) > _MAX_ANSWER_CHARS:
             continue
         if answer.novelty < _MIN_ANSWER_NOVELTY:
             continue
@@ -103,6 +109,8 @@ def _find_case(cases: Sequence[Statement], statement: Statement) -> Statement | 
     """Return the problem that a cause or a fix belongs to: one with common words, or the last."""
     open_cases = [case for case in cases if len(case.parts) < _MAX_PARTS]
     related = [case for case in open_cases if case.words & statement.words]
+    if statement.traits.is_correction and not statement.traits.is_fix and not related:
+        return None
     near = [
         case
         for case in open_cases

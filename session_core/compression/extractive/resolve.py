@@ -7,27 +7,24 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from session_core.compression.extractive import patterns as p
+from session_core.compression.extractive.corrections import CorrectionFinder
 from session_core.compression.extractive.topics import TopicIndex
 
 if TYPE_CHECKING:
     from session_core.compression.extractive.statements import Statement
 
-_STRONG_OVERLAP = 0.34
-_WEAK_OVERLAP = 0.5
-_SAME_OVERLAP = 0.8
 _REPEAT_OVERLAP = 0.85
 _DONE_OVERLAP = 0.5
-_BEST_SHARE = 0.8
 _MIN_COMMON_WORDS = 2
 _OPEN_KINDS = frozenset(("task", "request"))
 _MIN_LIST_ITEMS = 3
-_UNIT_CHARS = 12
 _TASK_ENDS = ".!。 "
 
 
 def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
     """Set the states of statements; later ones decide about earlier ones."""
     _replace_lists(speech)
+    finder = CorrectionFinder(speech, index)
     for at, statement in enumerate(speech):
         related = [
             (other, common)
@@ -40,8 +37,11 @@ def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
         if statement.kind == "done":
             for other in _find_finished(at, related, speech, index):
                 speech[other].state = "done"
-        for other in _find_superseded(at, related, speech, index):
-            speech[other].state = "superseded"
+        for correction in finder.find_corrected(at, related):
+            corrected = speech[correction.place]
+            corrected.state = "superseded"
+            if not correction.is_whole and statement.state == "current":
+                statement.parts.append(("previously", corrected))
     _mark_unlisted(speech)
 
 
@@ -112,61 +112,3 @@ def _find_finished(
 
 def _is_telling(common: set[str], index: TopicIndex) -> bool:
     return len(common) >= _MIN_COMMON_WORDS or any(index.is_rare(word) for word in common)
-
-
-def _find_superseded(
-    at: int, related: Related, speech: Sequence[Statement], index: TopicIndex
-) -> Iterator[int]:
-    statement = speech[at]
-    overlaps: dict[int, float] = {}
-    for other, common in related:
-        before = speech[other]
-        if before.state != "current" or (before.kind == "done" and statement.kind != "done"):
-            continue
-        least = _choose_threshold(at, other, speech, index)
-        if least is None:
-            continue
-        overlap = _measure_common_topic(at, other, common, index, same=least == _SAME_OVERLAP)
-        if overlap >= least:
-            overlaps[other] = overlap
-    best = max(overlaps.values(), default=0.0)
-    return (other for other, overlap in overlaps.items() if overlap >= best * _BEST_SHARE)
-
-
-def _measure_common_topic(
-    at: int, other: int, common: set[str], index: TopicIndex, *, same: bool
-) -> float:
-    """Return the share of common words, of all words or of the shorter statement."""
-    topic = common & index.topics[at]
-    if not any(map(index.is_rare, topic)):
-        return 0.0
-    words, before = index.topics[at], index.topics[other]
-    whole = index.weigh(words | before) if same else min(map(index.weigh, (words, before)))
-    return index.weigh(topic) / whole if whole else 0.0
-
-
-def _choose_threshold(
-    at: int, other: int, speech: Sequence[Statement], index: TopicIndex
-) -> float | None:
-    """Return how much two statements must have in common for the later to replace the earlier."""
-    statement = speech[at]
-    if statement.kind == "changed":
-        return _STRONG_OVERLAP
-    if statement.traits.is_correction:
-        return _WEAK_OVERLAP
-    new, old = index.values[at], index.values[other]
-    if len(new - old) != 1 or len(old - new) != 1:
-        return None
-    differs = _is_free_value(statement.text, *(new - old)) and _is_free_value(
-        speech[other].text, *(old - new)
-    )
-    return _SAME_OVERLAP if differs else None
-
-
-def _is_free_value(text: str, value: str) -> bool:
-    """Return whether a value is a quantity, and no part of a name."""
-    begin = text.lower().find(value)
-    if begin < 0:
-        return False
-    around = text[begin : begin + len(value) + _UNIT_CHARS]
-    return bool(p.VALUE_PREFIX.search(text[:begin]) or p.NUMBER_UNIT.match(around))

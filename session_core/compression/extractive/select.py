@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from session_core.compression.extractive import tokenize, written_form
+from session_core.compression.extractive import statements, tokenize, written_form
 from session_core.compression.extractive.facts import Fact, FactKind
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.patterns import LOG_TIMESTAMP
@@ -97,7 +97,7 @@ def _is_open(statement: Statement) -> bool:
 class _Selector:
     """Selects the best form repeatedly; facts in the summary have no more value."""
 
-    statements: Sequence[Statement]
+    candidates: Sequence[Statement]
     room: int
     numbered: bool
     brief: bool
@@ -126,13 +126,13 @@ class _Selector:
                 heapq.heappush(heap, (self._rank(at, form), at))
 
     def _rank(self, at: int, form: _Form) -> float:
-        if not self.statements[at].age:
+        if not self.candidates[at].age:
             return form.rank
         return form.rank * (_OLD_FACTOR if self.room >= _SMALL_ROOM else _OLD_FACTOR_IN_SMALL_ROOM)
 
     def _find_best(self, at: int, limit: int, least: float) -> _Form | None:
         """Return the best form of a statement that still fits."""
-        statement = self.statements[at]
+        statement = self.candidates[at]
         taken = self.chosen.get(at)
         forms = (
             self._list_forms(statement) if taken is None else self._list_longer(statement, taken)
@@ -154,7 +154,11 @@ class _Selector:
         if passage.text in self._said or (detail and passage.facts and not new):
             return
         whole = self._write_whole(statement)
-        yield _Form(whole, self._get_worth(statement), len(whole) + 1)
+        worth = self._get_worth(statement)
+        yield _Form(whole, worth, len(whole) + 1)
+        if _has_replaced(statement):
+            lean = self._write_whole(statement, lean=True)
+            yield _Form(lean, worth - statements.measure_replaced(statement), len(lean) + 1)
         new = [pair for pair in new if not _is_bare_name(pair[0])]
         long = not statement.is_speech or len(passage.text) >= _MIN_FRAGMENT_CHARS
         if new and detail and long and not statement.parts:
@@ -165,11 +169,12 @@ class _Selector:
             )
             yield _Form(part, max(gain for _, gain in new), len(part) + 1)
 
-    def _write_whole(self, statement: Statement) -> str:
+    def _write_whole(self, statement: Statement, *, lean: bool = False) -> str:
+        """Return a statement with its parts; a lean one without what it has replaced."""
         text = _strip_timestamp(statement.passage)
         if statement.is_speech and self.brief:
             text = tokenize.strip_ornament(text)
-        return _write(statement, text, numbered=self.numbered)
+        return _write(statement, text, numbered=self.numbered, lean=lean)
 
     def _get_worth(self, statement: Statement) -> float:
         if self.counts_facts and statement.passage.facts and not statement.age:
@@ -180,6 +185,10 @@ class _Selector:
         """Yield the whole statement if only a part of it is chosen."""
         whole = self._write_whole(statement)
         if taken != whole:
+            if taken == self._write_whole(statement, lean=True):
+                gain = statements.measure_replaced(statement)
+                yield _Form(whole, gain, len(whole) - len(taken))
+                return
             left = statement.worth - max(statement.scored.facts, default=0.0)
             left = max(left, _REST_SHARE * statement.worth)
             yield _Form(whole, left, len(whole) - len(taken))
@@ -192,7 +201,7 @@ class _Selector:
         return written_form.choose_section(statement.kind, brief=self.brief)
 
     def _accept(self, at: int, form: _Form) -> None:
-        statement = self.statements[at]
+        statement = self.candidates[at]
         self.used += form.cost + self._measure_heading(statement)
         self._headed.add(self._get_section(statement))
         self.chosen[at] = form.written
@@ -200,23 +209,29 @@ class _Selector:
         self._said.update(f.text for f in statement.passage.facts if f.text in form.written)
 
 
-def _write(statement: Statement, text: str, *, numbered: bool) -> str:
+def _write(statement: Statement, text: str, *, numbered: bool, lean: bool = False) -> str:
     parts = [
+        *statement.old_parts,
         *(
-            replace(part, message_id=part.message_id if numbered else None)
-            for part in statement.old_parts
-        ),
-        *(
-            WrittenLine(
-                part.text, part.kind, part.author, part.message_id if numbered else None, label
-            )
+            WrittenLine(part.text, part.kind, part.author, part.message_id, label)
             for label, part in statement.parts
         ),
     ]
+    shown = [
+        replace(part, message_id=part.message_id if numbered else None)
+        for part in parts
+        if not (lean and part.label == "previously")
+    ]
     number = statement.message_id if numbered else None
     return written_form.write_line(
-        WrittenLine(text, statement.kind, statement.author, number, parts=parts)
+        WrittenLine(text, statement.kind, statement.author, number, parts=shown)
     )
+
+
+def _has_replaced(statement: Statement) -> bool:
+    """Return whether a statement is written with an earlier one that it has replaced."""
+    labels = (*(it.label for it in statement.old_parts), *(label for label, _ in statement.parts))
+    return "previously" in labels
 
 
 def _is_bare_name(fact: Fact) -> bool:

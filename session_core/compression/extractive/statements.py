@@ -79,6 +79,8 @@ _NARRATION_FACTOR = 0.2
 _LABEL_FACTOR = 0.4
 _PART_SHARE = 0.8
 """How much of the worth of a linked statement its head has."""
+_REPLACED_SHARE = 0.1
+"""How much of it an earlier value has, which a summary has already written."""
 _TICKED_FACTOR = 0.3
 _SURE_SHARE = 0.15
 """How much of the quality does not hang on the form of the passage."""
@@ -311,7 +313,8 @@ def _set_worth(statement: Statement) -> None:
 def _weigh(statement: Statement) -> float:
     fade: float = 0.5 ** (statement.age / _HALF_LIVES.get(statement.kind, _DETAIL_HALF_LIFE))
     worth = _weigh_speech(statement) if statement.is_speech else statement.scored.alone
-    return worth * fade * (1 + _LABEL_FACTOR * len(statement.old_parts))
+    labels = sum(line.label != "previously" for line in statement.old_parts)
+    return worth * fade * (1 + _LABEL_FACTOR * labels)
 
 
 def _weigh_speech(statement: Statement) -> float:
@@ -359,6 +362,13 @@ def _count_alike(speech: Sequence[Statement], index: topics.TopicIndex) -> None:
                 statement.alike += 1
                 speech[other].alike += 1
                 speech[other].later_alike += 1
+
+
+def measure_replaced(statement: Statement) -> float:
+    """Return how much of the worth of a statement is that of what it has replaced."""
+    new = sum(part.worth for label, part in statement.parts if label == "previously")
+    old = sum(line.label == "previously" for line in statement.old_parts)
+    return _PART_SHARE * new + _REPLACED_SHARE * min(old, 1) * statement.worth
 
 
 def _count(found: Sequence[Statement], reading: PassageSet) -> int:

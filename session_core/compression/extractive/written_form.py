@@ -19,7 +19,7 @@ StatementKind = Literal[
     "goal", "decision", "rule", "task", "done", "problem", "person", "request",
     "command", "file", "detail", "note", "remark", "mention", "output", "changed",
 ]  # fmt: skip
-Label = Literal["cause", "fix", "reason", "answer"]
+Label = Literal["cause", "fix", "reason", "answer", "previously"]
 Author = Literal["user", "assistant", "tool"]
 
 HEADINGS: Mapping[StatementKind, str] = {

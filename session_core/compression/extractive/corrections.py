@@ -1,0 +1,325 @@
+"""Find the earlier statements that a later one corrects.
+
+A correction denies a value or a name that the earlier statement has, or claims another value of the
+same kind about the same subject. The less its words show that it corrects, the more the two
+statements must have in common.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, NamedTuple
+
+from session_core.compression.extractive import claims, cues
+from session_core.compression.extractive.claims import Claims
+from session_core.compression.extractive.patterns import WORD
+from session_core.compression.extractive.topics import TopicIndex
+from session_core.compression.extractive.values import Value
+from session_core.state.search_text import SPACELESS_CHARS
+
+if TYPE_CHECKING:
+    from session_core.compression.extractive.statements import Statement
+
+_MARKED_OVERLAP = 0.15
+_CONTEXT_OVERLAP = 0.34
+_DENIED_OVERLAP = 0.15
+_LOOSE_OVERLAP = 0.3
+"""If one of the values has no unit."""
+_STRONG_OVERLAP = 0.5
+_SAME_OVERLAP = 0.55
+"""If no word shows a correction."""
+_SURE = 2.0
+_BEST_SHARE = 0.6
+_MIN_STRONG_WORDS = 2
+_MIN_TELLING_DIGITS = 2
+_MAX_SUBJECT_WORDS = 3
+_MIN_SUBJECT_WORDS = 2
+_NEAR_MESSAGES = 6
+_STEM_CHARS = 4
+_SUBJECT_WORD = re.compile(rf"[^\W{SPACELESS_CHARS}]+|[{SPACELESS_CHARS}]")
+_NAME = re.compile(
+    rf"(?<!\w)[^\W\d_a-zа-я{SPACELESS_CHARS}][^\W\d_{SPACELESS_CHARS}]{{2,}}"  # noqa: RUF001 -- Russian
+    r"|[\u4e00-\u9fff]{2}(?=さん|氏|様|部長)"
+)
+_PREPOSITION_LIST = """
+    at to of on in by for from is be auf bei in um zu für von a à au de du en le la les est al del
+    el es en по на в до с за は が を に の 在 是 为 到
+"""  # noqa: RUF001 -- Russian
+_PREPOSITIONS = frozenset(_PREPOSITION_LIST.split())
+_UNSTATED_KINDS = frozenset(("command", "file", "mention", "output"))
+"""Kinds that state nothing, so that another value needs a word that shows a correction."""
+
+Related = Iterable[tuple[int, set[str]]]
+
+
+class Correction(NamedTuple):
+    """An earlier statement that is corrected, and how sure that is."""
+
+    place: int
+    certainty: float
+    is_whole: bool
+    """Whether nothing else of the earlier statement may still hold."""
+
+
+class CorrectionFinder:
+    """Finds the statements that each statement corrects."""
+
+    def __init__(self, speech: Sequence[Statement], index: TopicIndex) -> None:
+        self._speech = speech
+        self._index = index
+        self._claims: dict[int, Claims] = {}
+
+    def find_corrected(self, at: int, related: Related) -> list[Correction]:
+        """Return the earlier statements that a statement corrects."""
+        statement = self._speech[at]
+        if statement.traits.is_question and not statement.parts:
+            return []
+        folded = _fold(statement)
+        rejects = claims.is_rejection(folded)
+        marked = _is_marked(statement)
+        if not (marked or rejects or self._index.values[at] or claims.has_denial(folded)):
+            return []
+        found: list[Correction] = []
+        if not marked and claims.has_denial(folded):
+            marked = bool(self._read(at).denied)
+        for other, common in self._add_context(at, related) if marked else related:
+            before = self._speech[other]
+            if before.state != "current" or (before.kind == "done" and statement.kind != "done"):
+                continue
+            if not _is_later(statement, before):
+                continue
+            if rejects and self._is_rejected(at, other):
+                found.append(Correction(other, _SURE, is_whole=False))
+            elif marked:
+                found += self._compare_marked(at, other, common)
+            elif common & self._index.topics[at]:
+                found += self._compare_unmarked(at, other, common)
+        best = max((it.certainty for it in found), default=0.0)
+        return [it for it in found if it.certainty >= best * _BEST_SHARE]
+
+    def _add_context(self, at: int, related: Related) -> Related:
+        """Return the related statements, and those related to what was said just before."""
+        found = {other: set(common) for other, common in related}
+        before = self._speech[at - 1] if at else None
+        statement = self._speech[at]
+        if statement.is_narration:
+            return list(found.items())
+        if (  # noqa: SIM102
+            before
+            and not before.age
+            and not before.is_narration
+            and before.author != statement.author
+        ):
+            if statement.passage.place - before.passage.place <= _NEAR_MESSAGES:
+                for other, common in self._index.find_related(at - 1):
+                    found.setdefault(other, set()).update(common)
+        return list(found.items())
+
+    def _compare_marked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
+        """Yield the correction, if words show that there is one."""
+        index, new, old = self._index, self._read(at), self._read(other)
+        topic = (common - new.value_words - old.value_words) & index.topics[other]
+        denied = self._find_denied(at, other, common, topic)
+        if denied:
+            yield Correction(
+                other, _SURE + self._weigh(at, other, topic), not _has_other(old, denied)
+            )
+            return
+        conflict = _find_conflict(new, old)
+        if conflict and conflict[0].kind.startswith(("host", "path")):
+            yield Correction(other, _SURE, is_whole=True)
+        if not any(map(index.is_rare, topic)):
+            return
+        overlap = self._weigh(at, other, topic)
+        if not topic & index.topics[at]:
+            # What the speaker did not repeat is less sure.
+            enough = (
+                conflict and conflict[0].kind == conflict[1].kind and overlap >= _CONTEXT_OVERLAP
+            )
+            if conflict and enough and self._has_same_subject(at, other, conflict):
+                yield Correction(other, overlap, is_whole=False)
+        elif conflict:
+            loose = "number" in (conflict[0].kind, conflict[1].kind)
+            enough = overlap >= (_LOOSE_OVERLAP if loose else _MARKED_OVERLAP)
+            if enough and self._has_same_subject(at, other, conflict):
+                yield Correction(other, overlap, not loose and not _has_other(old, conflict[1]))
+            return
+        strong = new.is_strong and len(topic) >= _MIN_STRONG_WORDS
+        strong = strong and min(overlap, self._weigh_in(other, topic)) >= _STRONG_OVERLAP
+        if strong or self._is_person_replaced(at, other, overlap):
+            yield Correction(other, overlap, is_whole=False)
+
+    def _compare_unmarked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
+        """Yield the correction, if the statements say the same of another value."""
+        index = self._index
+        if {self._speech[at].kind, self._speech[other].kind} & _UNSTATED_KINDS:
+            return
+        # Most have little in common; counting is faster than weighing.
+        if 2 * len(common) < len(index.topics[other]):
+            return
+        new, old = self._read(at), self._read(other)
+        conflict = _find_conflict(new, old)
+        if not conflict or not all(value.is_free for value in conflict):
+            return
+        if len(new.amounts - old.amounts) != 1 or len(old.amounts - new.amounts) != 1:
+            return
+        topic = common - new.value_words - old.value_words
+        if not any(map(index.is_rare, topic)):
+            return
+        words = index.topics[at] | index.topics[other]
+        whole = index.weigh(words - new.value_words - old.value_words) or 1.0
+        overlap = index.weigh(topic) / whole
+        same = overlap >= _SAME_OVERLAP and self._has_same_subject(at, other, conflict)
+        alike = len(topic) >= _MIN_SUBJECT_WORDS and self._begins_alike(at, other, conflict)
+        if same or alike:
+            yield Correction(other, overlap, is_whole=True)
+
+    def _begins_alike(self, at: int, other: int, values: tuple[Value, Value]) -> bool:
+        """Return whether two statements say the same before their values."""
+        new, old = (
+            _list_subject(_fold(self._speech[place]), value.start)
+            for place, value in zip((at, other), values, strict=True)
+        )
+        return new == old and sum(map(_is_telling, ([word] for word in new))) >= _MIN_SUBJECT_WORDS
+
+    def _weigh(self, at: int, other: int, topic: AbstractSet[str]) -> float:
+        """Return the share of the topic of the statement that has less of it."""
+        index = self._index
+        ours = index.topics[at] - self._read(at).value_words
+        theirs = index.topics[other] - self._read(other).value_words
+        least = (
+            min(index.weigh(ours), index.weigh(theirs)) if topic <= ours else index.weigh(theirs)
+        )
+        return min(index.weigh(topic) / least, 1.0) if least else 0.0
+
+    def _weigh_in(self, at: int, topic: Iterable[str]) -> float:
+        """Return the share of some words in all of a statement."""
+        whole = self._index.weigh(self._index.topics[at])
+        return self._index.weigh(topic) / whole if whole else 0.0
+
+    def _is_rejected(self, at: int, other: int) -> bool:
+        """Return whether a reply rejects what the other side has just said."""
+        statement, before = self._speech[at], self._speech[other]
+        near = 0 < statement.passage.place - before.passage.place <= _NEAR_MESSAGES
+        if not near or statement.author == before.author or before.traits.is_question:
+            return False
+        words = self._read(at).rejected_words
+        return bool(words) and 2 * len(words & self._index.words[other]) > len(words)
+
+    def _find_denied(self, at: int, other: int, common: set[str], topic: set[str]) -> Value | None:
+        """Return the value of the earlier statement that a correction denies."""
+        index, new, old = self._index, self._read(at), self._read(other)
+        known = any(map(index.is_rare, topic))
+        for value in old.claimed:
+            for denied in new.denied:
+                exact = denied.kind == value.kind and denied.amount == value.amount
+                bare = denied.kind == "number" and claims.is_amount(denied, value, new.claimed)
+                telling = len(str(denied.amount).partition(".")[0]) >= _MIN_TELLING_DIGITS
+                rare = (telling or bare) and any(map(index.is_rare, common))
+                if (exact or bare) and (known or rare) and value.amount not in new.amounts:
+                    return value
+        words = new.denied_words & common
+        if (
+            any(map(index.is_rare, words))
+            and self._weigh(at, other, topic - words) >= _DENIED_OVERLAP
+        ):
+            return Value("word", "", 0, 0)
+        return None
+
+    def _is_person_replaced(self, at: int, other: int, overlap: float) -> bool:
+        statement, before = self._speech[at], self._speech[other]
+        new, old = (frozenset(_NAME.findall(_get_text(it))) for it in (statement, before))
+        if not new - old:
+            return False
+        if new & old and cues.REPLACED_PERSON.search(_fold(statement)):
+            return True
+        return overlap >= _MARKED_OVERLAP and _is_person(statement) and _is_person(before)
+
+    def _has_same_subject(self, at: int, other: int, found: tuple[Value, Value]) -> bool:
+        """Return False if the words before the values differ in one: `staging` for `production`."""
+        if self._read(at).is_strong:
+            return True
+        new = _list_subject(_fold(self._speech[at]), found[0].start)
+        old = _list_subject(_fold(self._speech[other]), found[1].start)
+        codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        for place, (tag, begin, end, first, last) in enumerate(codes):
+            if tag != "replace" or max(end - begin, last - first) > _MAX_SUBJECT_WORDS:
+                continue
+            around = (*codes[max(place - 1, 0) : place], *codes[place + 1 : place + 2])
+            kept = any(_is_telling(old[it[1] : it[2]]) for it in around if it[0] == "equal")
+            if kept and _is_telling(old[begin:end]) and _is_telling(new[first:last]):
+                return False
+        return True
+
+    def _read(self, at: int) -> Claims:
+        if at not in self._claims:
+            statement = self._speech[at]
+            self._claims[at] = claims.read_claims(_fold(statement), _is_strong(statement))
+        return self._claims[at]
+
+
+def _is_later(statement: Statement, before: Statement) -> bool:
+    """Return whether the order is known; a summary has no order between its sections."""
+    if not statement.age:
+        return True
+    if statement.message_id is not None and before.message_id is not None:
+        return statement.message_id > before.message_id
+    return statement.kind in ("changed", before.kind)
+
+
+def _get_text(statement: Statement) -> str:
+    """Return the text of a statement with its parts, without what it has replaced."""
+    parts = [part.text for label, part in statement.parts if label != "previously"]
+    parts += [line.text for line in statement.old_parts if line.label != "previously"]
+    return "\n".join((statement.text, *parts)) if parts else statement.text
+
+
+def _fold(statement: Statement) -> str:
+    return _get_text(statement).lower().replace("\u2019", "'")
+
+
+def _is_marked(statement: Statement) -> bool:
+    parts = (part for label, part in statement.parts if label != "previously")
+    return any(it.traits.is_correction or it.kind == "changed" for it in (statement, *parts))
+
+
+def _is_strong(statement: Statement) -> bool:
+    folded = _fold(statement)
+    words = frozenset(WORD.findall(folded))
+    return statement.kind == "changed" or cues.STRONG_CORRECTION.is_in(folded, words)
+
+
+def _is_person(statement: Statement) -> bool:
+    folded = _fold(statement)
+    return cues.PERSON.is_in(folded, frozenset(WORD.findall(folded)))
+
+
+def _has_other(old: Claims, corrected: Value) -> bool:
+    """Return whether a statement has another value than the one that is corrected."""
+    return any(value.amount != corrected.amount for value in old.claimed)
+
+
+def _find_conflict(new: Claims, old: Claims) -> tuple[Value, Value] | None:
+    """Return two values of one kind that cannot hold together."""
+    for value in new.claimed:
+        if any(denied.kind in (value.kind, "number") for denied in new.denied):
+            continue
+        alike = [it for it in old.claimed if claims.is_alike(value, it)]
+        # What is repeated in the next clause is a reason: `on Sundays, she dances on Saturdays`.
+        repeated = {it.amount for it in new.claimed if it.clause == value.clause}
+        if alike and not any(it.amount in repeated for it in alike):
+            return value, alike[0]
+    return None
+
+
+def _list_subject(folded: str, end: int) -> list[str]:
+    """Return the words before a value, without those that show a correction."""
+    text = cues.CHANGE_WORD.sub(" ", folded[:end])
+    return [word[:_STEM_CHARS] for word in _SUBJECT_WORD.findall(text)]
+
+
+def _is_telling(words: Collection[str]) -> bool:
+    return any(word not in _PREPOSITIONS for word in words)
