@@ -31,6 +31,10 @@ _PART_BYTES = 5_000_000
 
 _LOOK_S = 2.0
 MIN_WORN_MESSAGES = 20_000
+_LONG_REST_BYTES = 100_000_000
+"""A file with more to read is left to idle work once it was begun: a call would not reach its end,
+and pages of it are read in place."""
+
 SESSION_S = 2.0
 """How long a call reads the session that it is about; the rest of its page is read in place."""
 
@@ -135,7 +139,8 @@ class Indexer:
             for due in self.catalog.list_due():
                 file = due.root.match_file(due.path)
                 feed = self.feeds.get(id(due.root))
-                if file is not None and feed is not None and file.session_id == session_id:
+                is_meant = file is not None and file.session_id == session_id
+                if is_meant and feed is not None and not _has_long_rest(due):
                     self._read_file(feed, due, batch, until, is_history=not due.is_grown)
             batch.write()
             self.catalog.load_changes()
@@ -256,8 +261,9 @@ class Indexer:
         batch, is_first = _Batch(self._writer), has_minimum
         newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
         for due in self.catalog.list_due():
+            # The rest of a file that was begun is history, or a long one would delay each call.
             is_fresh = due.is_grown or (
-                newest is not None and due.identity.mtime_ns // 1_000_000 >= newest
+                due.is_new and newest is not None and due.identity.mtime_ns // 1_000_000 >= newest
             )
             limit = until_fresh if is_fresh else until
             if time.monotonic() >= limit and not is_first:
@@ -339,6 +345,12 @@ class Indexer:
             if part is not None:
                 self._writer.apply_parts([part], is_history=False)
                 self.catalog.load_changes()
+
+
+def _has_long_rest(due: Due) -> bool:
+    """Return True for a file that was begun and that no call reads to its end."""
+    stored = due.stored
+    return stored is not None and due.identity.size - stored.offset > _LONG_REST_BYTES
 
 
 class _Batch:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from session_core.transcripts import indexer, sources
+from session_core.transcripts import store as store_module
 from session_core.transcripts.store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import START, ClaudeTree
@@ -34,3 +38,20 @@ def test_history_is_stored_in_small_blocks(tree: ClaudeTree, store: TranscriptSt
     assert [newest - oldest for *_, oldest, newest in rows] == [
         (size - 1) * 60_000 for size in sizes
     ]
+
+
+def test_list_and_page_leave_long_file(
+    tree: ClaudeTree, store: TranscriptStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(indexer, "_PART_BYTES", 10_000)
+    monkeypatch.setattr(indexer, "_LONG_REST_BYTES", 10_000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(store_module, "_REFRESH_S", 0.0)
+    tree.write("long", (f"message {number}" for number in range(500)))
+    store.work(0)
+    share = store.measure_share()
+
+    assert [row.id for row in store.list_sessions().items] == ["long"]
+    (newest,) = store.read_window("long", limit=1).messages
+    assert newest["content"] == "message 499"
+    assert 0 < share == store.measure_share() < 1
