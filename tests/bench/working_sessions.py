@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 from tests.bench.formats import FixtureName, TemplateFiller
-from tests.bench.talk import TalkMessage, TalkWriter, build_messages, count_characters, list_texts
+from tests.bench.talk import (
+    TalkMessage,
+    TalkTurn,
+    TalkWriter,
+    build_messages,
+    count_characters,
+    list_texts,
+)
 
 SUMMARY_RATIO = 5
 """The zone is to its summary as this to one."""
@@ -132,11 +139,13 @@ class _SessionWriter:
         self.zone = talk.write_long_talk(self._random.randint(_SMALLEST, _LARGEST))
         self.tail = talk.write_short_episodes(_TAIL_STEPS)
         self.facts: list[PlantedFact] = []
+        self._texts: dict[int, list[str]] = {}
+        """The texts of each turn since its last change, by the identity of the turn."""
 
     def plant_facts(self) -> None:
         """Plant until the facts are half of what a summary may have."""
         planted = 0
-        while planted * 2 * SUMMARY_RATIO < count_characters(list(build_messages(self.zone))):
+        while planted * 2 * SUMMARY_RATIO < sum(map(len, self._list_texts(self.zone))):
             self._plant_fact()
             planted += len(self.facts[-1].text)
 
@@ -183,8 +192,14 @@ class _SessionWriter:
                 return drawn
 
     def _collect_text(self) -> str:
-        turns = [*self.head, *self.zone, *self.tail]
-        return "\n".join(text for message in build_messages(turns) for text in list_texts(message))
+        return "\n".join(self._list_texts([*self.head, *self.zone, *self.tail]))
+
+    def _list_texts(self, turns: Iterable[TalkTurn]) -> Iterator[str]:
+        for turn in turns:
+            if id(turn) not in self._texts:
+                messages = build_messages([turn])
+                self._texts[id(turn)] = [text for one in messages for text in list_texts(one)]
+            yield from self._texts[id(turn)]
 
     def _plant_call(self, drawn: _FilledFormat) -> None:
         step = self.talk.write_step(*drawn.whole.split(" ", 2))
@@ -194,11 +209,15 @@ class _SessionWriter:
     def _plant_sentence(self, side: str, sentence: str) -> None:
         turn = self._random.choice([turn for turn in self.zone if turn.role == side])
         turn.sentences.insert(self._random.randint(0, len(turn.sentences)), sentence)
+        self._texts.pop(id(turn), None)
 
     def _plant_line(self, output: str, drawn: _FilledFormat) -> None:
         calls = [call for turn in self.zone for call in turn.calls if call.output == output]
-        lines = self._random.choice(calls).lines
-        lines.insert(min(drawn.line, len(lines)), drawn.whole)
+        changed = self._random.choice(calls)
+        changed.lines.insert(min(drawn.line, len(changed.lines)), drawn.whole)
+        for turn in (*self.head, *self.zone, *self.tail):
+            if any(call is changed for call in turn.calls):  # some calls stand in several turns
+                self._texts.pop(id(turn), None)
 
     def _repeat_fact(self, fact: PlantedFact, language: str, drawn: _FilledFormat) -> None:
         """Say it once more: output as it was, anything else by the one or the other side."""
