@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import pkgutil
+import runpy
 import select
 import shutil
 import signal
@@ -57,7 +58,7 @@ import json, os, signal, socket, sys
 verb = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 verb.connect({address!r})
 job = {{"arguments": sys.argv[1:], "env": {{**os.environ}}, "folder": os.getcwd()}}
-job |= {{"terminal": False, "script": None, "teardown": False}}
+job |= {{"terminal": False, "script": None, "module": {module!r}, "teardown": False}}
 socket.send_fds(verb, [json.dumps(job).encode()], [0, 1, 2])
 for inherited in 0, 1, 2:
     os.close(inherited)
@@ -70,7 +71,7 @@ if code < 0:
     os.kill(os.getpid(), -code)
 os._exit(code)
 """
-"""A command that lets the fork server run its verb, and passes signals on to it."""
+"""A command that lets the fork server run its verb, or a module, and passes signals on to it."""
 
 
 def build_environment(folder: Path | str) -> dict[str, str]:
@@ -116,7 +117,7 @@ class ForkServer:
         self._address = str(self._folder / "jobs")
         self.command = self._folder / "mcp-sessions"
         """A program that has its verbs run by this server."""
-        self._write_command()
+        self._write_command(self.command)
         end, self._running = os.pipe()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self._address)
@@ -153,7 +154,7 @@ class ForkServer:
         With `teardown` it exits as Python does, in all the steps.
         """
         job = {"arguments": [*arguments], "env": {**env}, "folder": str(folder)}
-        job |= {"terminal": terminal, "script": script, "teardown": teardown}
+        job |= {"terminal": terminal, "script": script, "module": None, "teardown": teardown}
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.connect(self._address)
         socket.send_fds(connection, [json.dumps(job).encode()], [*streams])
@@ -188,10 +189,17 @@ class ForkServer:
                 said.append(each.read().decode())
         return CommandResult(code, *said)
 
-    def _write_command(self) -> None:
-        text = _COMMAND.format(python=sys.executable, address=self._address)
-        self.command.write_text(text, encoding="utf-8")
-        self.command.chmod(0o755)
+    def write_module_command(self, module: str) -> str:
+        """Return the path of a program that runs a module as `python -m` does."""
+        path = self._folder / module
+        if not path.exists():
+            self._write_command(path, module)
+        return str(path)
+
+    def _write_command(self, path: Path, module: str | None = None) -> None:
+        text = _COMMAND.format(python=sys.executable, address=self._address, module=module)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
 
 
 @cache
@@ -321,8 +329,12 @@ def _run_server() -> NoReturn:
 
 
 def _run_job(job: Mapping[str, Any]) -> int:
-    """Run the verb or the script of a job, and return its exit code."""
+    """Run the verb, the script or the module of a job, and return its exit code."""
     main = import_module("mcp_serve.cli.main")
+    if job["module"]:
+        sys.argv = [job["module"], *job["arguments"]]
+        runpy.run_module(job["module"], run_name="__main__")
+        return 0
     if job["script"] is None:
         sys.argv = [main.__file__, *job["arguments"]]
         return int(main.main())

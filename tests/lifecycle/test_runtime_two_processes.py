@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -11,6 +10,7 @@ from typing import IO, Any
 import pytest
 
 from session_core import SessionDB, SessionStore
+from tests.cli.fork_server import get_fork_server
 from tests.lifecycle.runtimes import of
 
 TURNS = 20
@@ -21,8 +21,7 @@ class Member:
 
     def __init__(self, home: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.lifecycle.member", str(home)],
-            cwd=Path(__file__).parents[2],
+            [get_fork_server().write_module_command("tests.lifecycle.member"), str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
+from tests.cli.fork_server import get_fork_server
 from tests.routing.chats import (
     KEY,
     chat,
@@ -82,15 +82,14 @@ def parse_continuously(path: Path) -> Iterator[list[int]]:
 @contextmanager
 def start_workers(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]]:
     """Start worker processes, release them together, and collect their output."""
-    command = [sys.executable, "-m", "tests.routing.worker", verb, str(home)]
-    root = Path(__file__).parents[2]
+    program = get_fork_server().write_module_command("tests.routing.worker")
+    command = [program, verb, str(home)]
     workers = [
         subprocess.Popen(
             [*command, str(number), "db" if with_db else "file"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=root,
         )
         for number in range(PROCESSES)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import IO
 import pytest
 
 from session_core.transcripts.store import TranscriptStore
-from tests.peers import ROOT
+from tests.cli.fork_server import get_fork_server
 from tests.transcripts.conftest import index_all
 from tests.transcripts.test_agents import DATABASES, FILES, make_home
 
@@ -34,9 +33,10 @@ _COUNTS = [20, pytest.param(100, marks=pytest.mark.slow)]
 @contextmanager
 def start_appender(name: str, path: Path) -> Iterator[tuple[IO[str], IO[str]]]:
     """Start the process that appends, and return its input and its output."""
-    command = [sys.executable, "-m", "tests.transcripts.appender", name, str(path)]
+    program = get_fork_server().write_module_command("tests.transcripts.appender")
+    command = [program, name, str(path)]
     with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
