@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,26 @@ from session_core.ledger.execute import resume_steps, run_step
 from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance import PlanRequest
 from session_core.state.postgres.connections import PostgresStore
-from tests.postgres_home import make_postgres, read_tables
+from tests.postgres_home import get_home_address, make_postgres, read_tables
 
 OLD = 1_500_000_000.0
+
+HELD_STEP = """
+import sys
+from session_core import Ledger
+from session_core.ledger.execute import run_step
+from session_core.ledger.types import TrashItem
+from session_core.state.postgres.session_db import PostgresDB
+
+def change(db):
+    db.delete_sessions(["a"])
+    print("removed", flush=True)
+    sys.stdin.read()
+
+with PostgresDB(sys.argv[1]) as db, Ledger.open(db) as ledger:
+    kept = [TrashItem("message", row) for row in db.get_messages("a")]
+    run_step(db, ledger, sys.argv[2], before=lambda _: kept, change=change, members=["a"])
+"""
 
 
 @pytest.fixture
@@ -123,6 +142,21 @@ def test_cut_commit_is_decided_by_step(
         with pytest.raises(Busy, match="lost"):
             run(db, ledger, batch, change)
     assert (db.get_session("a") is None, len(ledger.list_steps(batch))) == (stored, int(stored))
+
+
+@pytest.mark.requirement("ledger:steps")
+def test_killed_client_leaves_no_step(db: Any, ledger: Ledger, home_path: Path) -> None:
+    batch, before = begin_batch(ledger), read_tables(db)
+    command = [sys.executable, "-c", HELD_STEP, get_home_address(home_path), batch]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"removed\n"
+        process.kill()
+    assert run(db, ledger, batch, remove_session) == {"removed": 1}  # after the server's rollback
+    (step,) = ledger.list_steps(batch)
+    assert [item.value["content"] for item in ledger.read_trash(step.id)] == ["said in a"]
+    assert read_tables(db)["sessions"] == [row for row in before["sessions"] if "'a'" not in row]
 
 
 def test_member_is_claimed_by_one_step(db: Any, ledger: Ledger, home_path: Path) -> None:

@@ -74,7 +74,8 @@ def test_service_file_names_server(
 ) -> None:
     options = opening.conninfo_to_dict(opening.parse_address(address).conninfo)
     file = tmp_path / "services"
-    lines = [f"{name}={options[name]}" for name in ("host", "user", "dbname")]
+    names = options.keys() & {"host", "port", "user", "dbname"}
+    lines = [f"{name}={options[name]}" for name in sorted(names)]
     file.write_text("\n".join(["[fleet]", *lines, "password=secret"]))
     monkeypatch.setenv("PGSERVICEFILE", str(file))
     with open_home("postgresql://?service=fleet&home=by_service") as home:
