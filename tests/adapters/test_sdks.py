@@ -19,7 +19,7 @@ def run_in_sdk(extra: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
     python = peer_python(f"sdk-{extra}")
     script = ROOT / "tests" / "adapters" / f"sdk_{extra.replace('-', '_')}.py"
     command = [str(python), str(script), str(tmp_path), *arguments]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert process.returncode == 0, process.stderr[-4000:]
     results: dict[str, Any] = json.loads(process.stdout)
     return results

@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in list_items_in(items, HERE):
         mark = pytest.mark.clients if item.path.name == BY_HAND else pytest.mark.conformance
         item.add_marker(mark)
-        item.add_marker(pytest.mark.timeout(60, func_only=True))
+        item.add_marker(pytest.mark.timeout(300, func_only=True))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 encoding="utf-8",
-                timeout=50,
+                timeout=200,
                 check=False,
             )
             return done.returncode, json.loads(done.stdout or "null") or done.stderr

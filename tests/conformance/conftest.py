@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder; installing the suite takes time."""
     for item in list_items_in(items, HERE):
         item.add_marker(pytest.mark.conformance)
-        item.add_marker(pytest.mark.timeout(120, func_only=True))
+        item.add_marker(pytest.mark.timeout(900, func_only=True))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -57,7 +57,7 @@ class Suite:
             [find_node(), self.folder / "dist" / "index.js", "server", *given],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=100,
+            timeout=400,
             check=False,  # it fails if any scenario does, and a server need not have them all
         )
 

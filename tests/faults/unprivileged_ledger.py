@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from session_core import _sqlite3
 from session_core.errors import SessionError
 from session_core.ledger.execute import resume_steps, run_step
 from session_core.ledger.ledger import Ledger
@@ -25,6 +26,7 @@ LIMIT_BYTES = 900_000
 
 def main(home: Path, root: Path, who: str) -> None:
     """Remove a session in a step, as the user nobody or without space for its trash."""
+    _sqlite3.load_library()  # which nobody may be unable to read
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY_UID)

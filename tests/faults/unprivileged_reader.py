@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from session_core import _sqlite3
 from session_core.errors import SessionError
 from session_core.state.sqlite.session_db import SessionDB
 
@@ -19,6 +20,7 @@ NOBODY_UID = 65534
 
 def main(path: Path, who: str) -> None:
     """Read, write and close as somebody else, or as oneself."""
+    _sqlite3.load_library()  # which nobody may be unable to read
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY_UID)

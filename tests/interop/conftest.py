@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests of this folder as interop tests, with a long timeout."""
     for item in list_items_in(items, HERE):
         item.add_marker(pytest.mark.interop)
-        item.add_marker(pytest.mark.timeout(120, func_only=True))
+        item.add_marker(pytest.mark.timeout(600, func_only=True))
     if config.getoption("--sqlite") == "bundled":
         left_out = [item for item in items if not _runs_with_bundled(item)]
         config.hook.pytest_deselected(items=left_out)

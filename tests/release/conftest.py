@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that build and install as slow."""
     for item in list_items_in(items, HERE):
         item.add_marker(pytest.mark.release)
-        item.add_marker(pytest.mark.timeout(300))
+        item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session", name="released")
