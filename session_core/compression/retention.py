@@ -45,7 +45,7 @@ def measure_retention(
     kept: Counter[StatementKind] = Counter()
     read = statements.read_statements(range_messages)
     for statement in read.statements:
-        if statements.is_essential(statement):
+        if statement.is_essential:
             found[statement.kind] += 1
             kept[statement.kind] += lines.has_statement(statement.text)
     by_kind = {kind: (found[kind], kept[kind]) for kind in sorted(found)}

@@ -195,7 +195,7 @@ def test_alike_decisions_all_keep_worth() -> None:
     messages = [user(f"ticket ABC-{n}: we decided to use port {8000 + n}.") for n in range(60)]
     found = statements.read_statements(messages)
     assert min(statement.worth for statement in found.current) > 0.3
-    assert all(map(statements.is_essential, found.current))
+    assert all(statement.is_essential for statement in found.current)
 
 
 def test_date_in_path_is_no_appointment() -> None:

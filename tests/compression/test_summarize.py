@@ -99,7 +99,7 @@ def test_summary_groups_items_by_section() -> None:
         assistant("The request was req_7Fa93kd."),
     ]
     assert summarize(messages, 2000) == (
-        "9 statements so far\n"
+        "10 statements so far\n"
         "Goal:\nOur goal is a checkout that takes 2 s.\n"
         "Commands:\nk6 run checkout.js --vus 50\n"
         "Details:\nThe request was req_7Fa93kd.\n"

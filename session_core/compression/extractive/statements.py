@@ -101,9 +101,12 @@ _LISTED_QUALITY = 0.8
 _MIN_DISTINCT_CHANCE = 0.3
 _ALIKE_OVERLAP = 0.5
 _MAX_AGE = 12.0
-_PASSING_KINDS: frozenset[StatementKind] = frozenset(("request", "remark", "mention", "output"))
-"""The kinds that a summary may lack: they were said in passing, or can be looked up."""
-_MAX_ALIKE = 1
+_MIN_ESSENTIAL_WORTH = 0.2
+"""Of what is worth so much, summaries of sessions with planted facts keep as much as of these."""
+_KEPT_FACTOR = 0.75
+_MIN_ESSENTIAL_SHARE = 0.05
+_FEW_STATEMENTS = 8
+"""Of so few each one counts."""
 _NAMING_KINDS = frozenset(("path", "url", "identifier", "command", "error"))
 
 State = Literal["current", "superseded", "done", "linked", "repeated"]
@@ -139,6 +142,10 @@ class Statement:
     is_unlisted: bool = False
     """Whether a later to-do list, which shows all tasks, lacks it."""
     worth: float = 0.0
+    full_worth: float = 0.0
+    """The worth without what belongs to it, before it fades."""
+    is_essential: bool = False
+    """Whether a summary has to keep it."""
 
     @property
     def passage(self) -> Passage:
@@ -205,6 +212,7 @@ def read_statements(
         _set_worth(statement)
     for statement in found:
         statement.worth += _PART_SHARE * sum(part.worth for _, part in statement.parts)
+    _mark_essential(found)
     return StatementSet(found, _count(found, reading))
 
 
@@ -313,6 +321,7 @@ def _set_worth(statement: Statement) -> None:
 def _weigh(statement: Statement) -> float:
     fade: float = 0.5 ** (statement.age / _HALF_LIVES.get(statement.kind, _DETAIL_HALF_LIFE))
     worth = _weigh_speech(statement) if statement.is_speech else statement.scored.alone
+    statement.full_worth = worth
     labels = sum(line.label != "previously" for line in statement.old_parts)
     return worth * fade * (1 + _LABEL_FACTOR * labels)
 
@@ -373,20 +382,25 @@ def measure_replaced(statement: Statement) -> float:
 
 def _count(found: Sequence[Statement], reading: PassageSet) -> int:
     """Return how many essential statements there were, with those that summaries have left out."""
-    new = sum(is_essential(statement) and not statement.age for statement in found)
-    old = sum(is_essential(statement) and statement.age > 0 for statement in found)
+    new = sum(statement.is_essential and not statement.age for statement in found)
+    old = sum(statement.is_essential and statement.age > 0 for statement in found)
     return new + max(reading.counted, old)
 
 
-def is_essential(statement: Statement) -> bool:
-    """Return whether a summary has to keep a statement."""
-    return (
-        statement.kind not in _PASSING_KINDS
-        and statement.is_speech
-        and not statement.is_narration
-        and (statement.later_alike <= _MAX_ALIKE or _has_name(statement) or _is_distinct(statement))
-        and statement.state in ("current", "linked")
-    )
+def _mark_essential(found: Sequence[Statement]) -> None:
+    """Mark what a summary has to keep: all that is worth enough, or the best of the rest."""
+    spoken = [
+        it
+        for it in found
+        if it.is_speech and not it.is_narration and it.state in ("current", "linked")
+    ]
+    best = max((it.full_worth for it in spoken), default=0.0)
+    least = min(_MIN_ESSENTIAL_WORTH, _MIN_ESSENTIAL_SHARE * best)
+    least *= len(spoken) > _FEW_STATEMENTS
+    for statement in spoken:
+        # What a summary has kept was worth it; its line has fewer words of its own.
+        factor = _KEPT_FACTOR if statement.age else 1
+        statement.is_essential = statement.full_worth >= factor * least
 
 
 def _is_distinct(statement: Statement) -> bool:

@@ -72,9 +72,17 @@ def list_essential(
     of the chosen ones, or of `others` if `clean` changes all of these.
     """
     found = _sort_clean((item.statement for item in chosen), clean)
-    essential = [statement for statement in found if statements.is_essential(statement)]
+    essential = [statement for statement in found if statement.is_essential]
     best = essential or (found or _sort_clean(others, clean))[:_MAX_FALLBACK_ITEMS]
-    return [statement.text for statement in best]
+    texts = [text for statement in best for text in _list_texts(statement)]
+    return [text for text in texts if clean(text) == text]
+
+
+def _list_texts(statement: Statement) -> Iterator[str]:
+    """Yield the text of a statement, and of what belongs to it and still holds."""
+    yield statement.text
+    yield from (it.text for it in statement.old_parts if it.label != "previously")
+    yield from (part.text for label, part in statement.parts if label != "previously")
 
 
 def _sort_clean(found: Iterable[Statement], clean: Callable[[str], str]) -> list[Statement]:
