@@ -14,6 +14,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import uuid
 from importlib import import_module
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import pytest
 
 from mcp_serve.cli import main
 from mcp_serve.cli.command_errors import DECLINED, DONE, INTERRUPTED
+from tests import postgres_server
 from tests.docs.pages import PAGES, find_code_blocks
 from tests.homes import add_message, connect
 from tests.readme import home
@@ -119,6 +121,9 @@ def _prepare_example(line, person, answer):
         write_codex(folder, "019a0000-0000-7000-8000-000000000001", "rename the ledger table")
     if "0190a3f2" in line:
         ClaudeTree(folder).write("0190a3f2-1111-4222-8333-444455556666", ["which database"])
+    if "postgresql://" in line:
+        address = f"{postgres_server.get_address()}&schema=t{uuid.uuid4().hex[:12]}"
+        line = re.sub(r"'postgresql://[^']*'", shlex.quote(address), line)
     if " import " in line:
         answer("mcp-sessions export --out sessions.jsonl")
     verb = line.split()[1]
