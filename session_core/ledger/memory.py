@@ -60,7 +60,10 @@ class MemoryTables:
         self.schema = schema
         # Reentrant, since a step may read the tables that it changes.
         self.lock = threading.RLock()
-        self.handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
+        connection = _sqlite3.connect("file::memory:", busy_timeout_s=0)
+        # Nobody closes tables that all ledgers of a home share; Python 3.13 warns about it.
+        weakref.finalize(self, connection.close)
+        self.handle = Connection(connection)
         for statement in sql_blocks.split_statements(schema, PACKAGE):
             self.handle.run_change(statement)
 
