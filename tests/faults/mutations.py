@@ -302,6 +302,9 @@ _MUTATIONS = (
     DatabaseMutation("sdk.pop_message, hermes", _pop_message, kind="hermes"),
     DatabaseMutation("sdk.delete_messages", _delete_messages),
     DatabaseMutation("sdk.delete_messages, hermes", _delete_messages, kind="hermes"),
+    DatabaseMutation(
+        "sdk.delete_session_if_empty", lambda db: db.sdk.delete_session_if_empty("ghost")
+    ),
     DatabaseMutation("sdk.update_message", _update_message),
     DatabaseMutation("sdk.update_message, hermes", _update_message, kind="hermes"),
     DatabaseMutation("state.change_session_state", _change_state, prepare=_set_state),
@@ -445,6 +448,8 @@ READING_METHODS = frozenset(
         *("has_platform_message_id", "get_link_kind", "get_compression_tip"),
         "admin.open_search",
         *("sdk.get_sessions", "sdk.find_platform_sessions", "sdk.find_platform_messages"),
+        *("sdk.session_count", "sdk.distinct_session_cwds", "sdk.resolve_resume_session_id"),
+        *("sdk.has_archived_messages", "sdk.list_recent_user_messages", "admin.get_ledger_tables"),
         *("state.read_session_state", "state.read_user_state", "state.read_app_state"),
         *("meta.get_value", "meta.list_values"),
         *("get_conversation_root", "get_compression_lineage", "list_children", "list_sessions"),

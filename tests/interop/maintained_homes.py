@@ -75,7 +75,7 @@ def maintained(home: Path, at: float, root: Path) -> Iterator[Changing]:
     with (
         SessionDB(home / "state.db", clock=clock) as db,
         SessionStore.open(home, db) as store,
-        changing(Home(db, store, clock), root) as made,
+        changing(Home(db, store, clock, home), root) as made,
     ):
         yield made
 
