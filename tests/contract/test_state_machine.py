@@ -38,8 +38,12 @@ NAMES = st.sampled_from([f"s{number}" for number in range(6)])
 WAYS = ("ours", "other", "reopened", "killed after", "killed inside")
 
 
-def run_killed_step(name: str, home: str, step: Step, way: str, answer: Connection) -> None:
+def run_killed_step(
+    name: str, home: str, step: Step, way: str, answer: Connection, *, environment: dict[str, str]
+) -> None:
     """Take a step in its own process, which is killed after it, or just before its end."""
+    # The fork server may be older than the server of PostgreSQL that the environment names.
+    os.environ.update(environment)
     db = ENGINES[name](Path(home))
     if way == "killed after":
         answer.send(perform_step(db, step))
@@ -101,7 +105,9 @@ class Machine(RuleBasedStateMachine):
         self._close()
         ours, theirs = PROCESSES.Pipe()
         arguments = (self.engine.name, str(self.home), step, way, theirs)
-        process = PROCESSES.Process(target=run_killed_step, args=arguments)
+        process = PROCESSES.Process(
+            target=run_killed_step, args=arguments, kwargs={"environment": dict(os.environ)}
+        )
         process.start()
         theirs.close()
         done = ours.recv() if way == "killed after" else None
