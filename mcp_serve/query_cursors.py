@@ -208,4 +208,7 @@ def _get_adapter(place: Any) -> TypeAdapter[Any]:
 
 def _compute_digest(tool: str, query: Any, now: float, place: Any) -> bytes:
     text = json.dumps([tool, query, now, place], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES]
+    first, *others = hashlib.sha256(text.encode()).digest()[:_DIGEST_BYTES]
+    # The command takes a cursor that begins with a dash for an option: without the highest bit
+    # it begins with a letter.
+    return bytes([first & 0x7F, *others])

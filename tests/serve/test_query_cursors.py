@@ -213,6 +213,15 @@ def test_cursor_keeps_inner_positions(position):
     assert parse_cursor("events_wait", outer.make_cursor(places), Any).place == places
 
 
+def test_cursor_begins_with_a_letter():
+    # The command takes a value that begins with a dash for an option.
+    made = [
+        PagedQuery("sessions_list", {}, 1e9, [float(number), "s"]).make_cursor([float(number), "s"])
+        for number in range(300)
+    ]
+    assert {cursor[0].isalpha() for cursor in made if cursor} == {True}
+
+
 @pytest.mark.requirement("serving:cursors")
 @pytest.mark.parametrize(
     "text", ["abcdefghWyJ4Il0", "abcdefgheyJ", "abcdefghWyJ4Il", "abcdefghWwAA"]
