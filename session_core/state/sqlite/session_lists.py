@@ -389,16 +389,6 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
     )
 
 
-def _prefetch_parts(
-    handle: Connection, page: Sequence[tuple[str, float]], size: int
-) -> Iterator[tuple[str, float]]:
-    """Yield the rows of a page, after preparing to read the list lines of as many as are shown."""
-    for start in range(0, len(page), size):
-        part = page[start : start + size]
-        _prefetch_lines(handle, [session_id for session_id, _ in part])
-        yield from part
-
-
 def _prefetch_lines(handle: Connection, session_ids: Sequence[str]) -> None:
     """Prepare to read the list lines of some sessions."""
     handle.prefetch(
@@ -485,7 +475,11 @@ def _iter_candidates(
     while True:
         bounds = {**values, "edge": edge[0], "edge_id": edge[1], "rows": rows}
         page = handle.fetch_tuples(statement, bounds)
-        for session_id, position in _prefetch_parts(handle, page, limit + 1):
+        # Most lists end with the first page. What follows are mostly earlier sessions of long
+        # conversations, which have no line, and whose amounts take long.
+        shown = page[: limit + 1] if rows == limit * 2 else []
+        _prefetch_lines(handle, [session_id for session_id, _ in shown])
+        for session_id, position in page:
             edge = (position, session_id)
             yield edge, session_id
         if len(page) < rows:
