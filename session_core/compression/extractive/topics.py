@@ -89,8 +89,11 @@ class TopicIndex:
         self._most = max(_MIN_POSTINGS, int(_COMMON_SHARE * count))
 
     def weigh(self, words: Iterable[str]) -> float:
-        """Return the weight of words together."""
-        return sum(self._weights.get(word, 0.0) for word in words)
+        """Return the weight of words together.
+
+        The order of a set differs between processes; `fsum` returns the same for each order.
+        """
+        return math.fsum(self._weights.get(word, 0.0) for word in words)
 
     def count_rare_words(self, words: Iterable[str]) -> float:
         """Return how many words that stand only here say as much as these."""
@@ -107,7 +110,7 @@ class TopicIndex:
     def find_related(self, at: int) -> Iterator[tuple[int, set[str]]]:
         """Yield earlier statements with a common word that is not in most, and all such words."""
         common: dict[int, set[str]] = defaultdict(set)
-        for word in self.words[at]:
+        for word in sorted(self.words[at]):
             places = self._postings[word]
             if len(places) <= self._most:
                 for other in places[: bisect_left(places, at)]:
