@@ -48,7 +48,7 @@ def make_again(db: StateDatabase, **options: Any) -> Any:
 def change_rows(db: StateDatabase, statement: str, values: Sequence[Any]) -> None:
     """Change rows of a home without the engine's operations."""
     store: Any = db._store  # type: ignore[attr-defined]
-    store.write(lambda handle: handle.run_change(statement, values))
+    store.write(lambda handle: handle.execute_update(statement, values))
 
 
 def can_run(item: pytest.Item) -> bool:

@@ -316,7 +316,7 @@ class Batches(LedgerStorage):
         # A write would create the ledger of a home that has none.
         if count:
             count = self._file.write(
-                lambda rows: rows.run_change(SQL["mark_emptied"].format(ripe=condition), values)
+                lambda rows: rows.execute_update(SQL["mark_emptied"].format(ripe=condition), values)
             )
         return EmptyResult(count, self.delete_content())
 
@@ -332,7 +332,7 @@ class Batches(LedgerStorage):
             # This write is durable before the first piece is deleted, and so is the earlier,
             # unsynced note that the batch was undone.
             ids = encode_json([step.id for step in steps])
-            self._file.write(lambda rows: rows.run_change(SQL["forget_digests"], (ids,)))
+            self._file.write(lambda rows: rows.execute_update(SQL["forget_digests"], (ids,)))
         return self._empty_steps(steps)
 
     def _build_condition(
@@ -362,7 +362,7 @@ class Batches(LedgerStorage):
         """Delete the pieces of a step, then note that it has no trash."""
         # In this order: after a crash in between, the next call deletes the rest.
         delete_pieces(self._get_trash_file(step.location), step.id)
-        self._file.write(lambda rows: rows.run_change(SQL["note_emptied"], (step.id,)))
+        self._file.write(lambda rows: rows.execute_update(SQL["note_emptied"], (step.id,)))
 
     def _read_pieces(self, step: Step) -> Iterator[bytes]:
         file = self._get_trash_file(step.location)
@@ -388,14 +388,14 @@ class Batches(LedgerStorage):
 
 def delete_pieces(file: LedgerDatabase, step_id: str) -> None:
     """Delete the trash of a step, a few pieces per transaction to keep each one short."""
-    while file.write(lambda rows: rows.run_change(SQL["delete_pieces"], (step_id,))):
+    while file.write(lambda rows: rows.execute_update(SQL["delete_pieces"], (step_id,))):
         pass
 
 
 def insert_batch(rows: Connection, what: str, plan: str | None, now: float) -> Batch:
     """Insert a batch and return it."""
     batch_id = make_handle("b")
-    rows.run_change(SQL["add_batch"], (batch_id, what, plan, now, now + TRASH_RETENTION_S))
+    rows.execute_update(SQL["add_batch"], (batch_id, what, plan, now, now + TRASH_RETENTION_S))
     return read_batch(rows, batch_id)
 
 

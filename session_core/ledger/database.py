@@ -104,7 +104,7 @@ class LedgerDatabase:
             # Looked up under the lock: another process may have created the tables first.
             if not self._has_schema(handle, path):
                 for statement in sql_blocks.split_statements(self._schema, PACKAGE):
-                    handle.run_change(statement)
+                    handle.execute_update(statement)
             result = step(handle)
             handle.connection.execute("COMMIT")
         finally:

@@ -90,7 +90,7 @@ class PersistentMarks(DeliveryMarks):
             mark = change(dict(stored_mark))
             if mark is not None:
                 values = {"noted": json.dumps(mark), "now": self._clock()}
-                rows.run_change(SQL["put_mark"], self._build_key(session_id) | values)
+                rows.execute_update(SQL["put_mark"], self._build_key(session_id) | values)
             return mark is not None
 
         with self._report_errors():
@@ -107,7 +107,9 @@ class PersistentMarks(DeliveryMarks):
         with self._report_errors():
             if self._find_path() is not None:
                 self._file.write(
-                    lambda rows: rows.run_change(SQL["delete_mark"], self._build_key(session_id))
+                    lambda rows: rows.execute_update(
+                        SQL["delete_mark"], self._build_key(session_id)
+                    )
                 )
 
     def keep_only(self, session_ids: Collection[str]) -> None:
@@ -118,7 +120,9 @@ class PersistentMarks(DeliveryMarks):
             # A read first, since there is mostly nothing to delete and a write syncs.
             if self._file.read(lambda rows: rows.fetch_value(SQL["count_old"], values)):
                 kept = {"kept": json.dumps(sorted(session_ids))}
-                self._file.write(lambda rows: rows.run_change(SQL["delete_others"], values | kept))
+                self._file.write(
+                    lambda rows: rows.execute_update(SQL["delete_others"], values | kept)
+                )
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""

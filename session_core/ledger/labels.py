@@ -108,16 +108,16 @@ class Labels:
                 return None
             now, batch = self._clock(), make_handle("b")
             values = (batch, store, _BATCH_KIND, now, now + TRASH_RETENTION_S)
-            rows.run_change(SQL["add_batch"], values)
+            rows.execute_update(SQL["add_batch"], values)
             for change in changes:
                 _write_label(rows, store, change.session_id, change.after)
                 sides = (_encode(change.before), _encode(change.after))
-                rows.run_change(SQL["add_change"], (batch, store, change.session_id, *sides))
+                rows.execute_update(SQL["add_change"], (batch, store, change.session_id, *sides))
             fields = {name: value for name, value in asdict(wanted).items() if value is not None}
             if title is not None:
                 fields["title"] = True  # the log must not contain text of a user
             counts = json.dumps({"sessions": len(changes), **fields})
-            rows.run_change(SQL["add_entry"], (now, store, client, _BATCH_KIND, counts))
+            rows.execute_update(SQL["add_entry"], (now, store, client, _BATCH_KIND, counts))
             return batch
 
         if not self.preview_edit(sessions, title=title, archived=archived, pinned=pinned):
@@ -204,10 +204,10 @@ class Labels:
             if not restored:
                 return LabelRestore(store, (), tuple(skipped))
             now = self._clock()
-            rows.run_change(SQL["mark_undone"], (now, batch_id))
+            rows.execute_update(SQL["mark_undone"], (now, batch_id))
             counts = {"batch": batch_id, "restored": len(restored), "skipped": len(skipped)}
             entry = (now, store, client, "restore", json.dumps(counts))
-            rows.run_change(SQL["add_entry"], entry)
+            rows.execute_update(SQL["add_entry"], entry)
             return LabelRestore(store, tuple(restored), tuple(skipped))
 
         return self._file.write(step)
@@ -223,7 +223,7 @@ class Labels:
     def _remove(self, names: Sequence[str], values: Sequence[str]) -> None:
         def step(rows: Connection) -> None:
             for name in names:
-                rows.run_change(SQL[name], values)
+                rows.execute_update(SQL[name], values)
 
         if self._find_path() is not None:
             self._file.write(step)
@@ -332,10 +332,10 @@ def _read_label(rows: Connection, store: str, session_id: str) -> Label:
 
 def _write_label(rows: Connection, store: str, session_id: str, label: Label) -> None:
     if label == Label():
-        rows.run_change(SQL["delete_label"], (store, session_id))
+        rows.execute_update(SQL["delete_label"], (store, session_id))
         return
     values = (label.title, label.archived, label.pinned, store, session_id)
-    rows.run_change(SQL["put_label"], values)
+    rows.execute_update(SQL["put_label"], values)
 
 
 def _read_changes(rows: Connection, batch_id: str) -> Iterator[LabelChange]:

@@ -75,8 +75,8 @@ class Ledger(PlanLedger, UndoLog):
         }
         self._file.write(
             lambda rows: (
-                rows.run_change(SQL["change_line"], values)
-                or rows.run_change(SQL["add_line"], values)
+                rows.execute_update(SQL["change_line"], values)
+                or rows.execute_update(SQL["add_line"], values)
             )
         )
 

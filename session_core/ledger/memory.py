@@ -65,7 +65,7 @@ class MemoryTables:
         weakref.finalize(self, connection.close)
         self.handle = Connection(connection)
         for statement in sql_blocks.split_statements(schema, PACKAGE):
-            self.handle.run_change(statement)
+            self.handle.execute_update(statement)
 
 
 class MemoryLedgerDatabase(LedgerDatabase):

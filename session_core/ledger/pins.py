@@ -47,7 +47,7 @@ class Pins:
 
         def step(rows: Connection) -> None:
             for session_id, is_pinned in pinned.items():
-                rows.run_change(SQL["put_pin" if is_pinned else "delete_pin"], (session_id,))
+                rows.execute_update(SQL["put_pin" if is_pinned else "delete_pin"], (session_id,))
 
         # To unpin in a home without pins creates no file.
         if any(pinned.values()) or self._find_path() is not None:

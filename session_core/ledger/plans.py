@@ -120,7 +120,7 @@ class PlanLedger(LedgerStorage):
                 batch = insert_batch(rows, row["kind"], handle, now)
                 about = encode_json({**json.loads(row["about"]), **more}) if more else row["about"]
                 begun = {"state": "applying", "batch": batch.id, "about": about}
-                rows.run_change(SQL["begin_plan"], {"handle": handle, **begun})
+                rows.execute_update(SQL["begin_plan"], {"handle": handle, **begun})
                 row = {**row, **begun}
             elif row["state"] != "applying":
                 raise Conflict(f"plan {handle} is {row['state']}; make a new one")
@@ -154,7 +154,7 @@ class PlanLedger(LedgerStorage):
 
         def step(rows: Connection) -> None:
             _require_state(rows, handle, ("planned", "applying"))
-            rows.run_change(SQL["stop_plan"], (handle,))
+            rows.execute_update(SQL["stop_plan"], (handle,))
 
         self._file.write(step)
 
@@ -184,8 +184,10 @@ class PlanLedger(LedgerStorage):
 
         def step(rows: Connection) -> None:
             _require_state(rows, handle, ("stopping",))
-            rows.run_changes(SQL["skip_member"], values)
-            rows.run_change(SQL["end_plan"], {"handle": handle, "state": "closed", "result": None})
+            rows.execute_updates(SQL["skip_member"], values)
+            rows.execute_update(
+                SQL["end_plan"], {"handle": handle, "state": "closed", "result": None}
+            )
 
         self._file.write(step)
 
@@ -197,7 +199,7 @@ class PlanLedger(LedgerStorage):
         `half` marks a part of them as removed, to be restored.
         """
         values = [{"plan": handle, "id": member, "why": why, "half": half} for member in members]
-        self._file.write(lambda rows: rows.run_changes(SQL["skip_member"], values))
+        self._file.write(lambda rows: rows.execute_updates(SQL["skip_member"], values))
 
     def is_member_open(self, handle: str, member: str) -> bool:
         """Return whether a member is not skipped, without waiting for another thread's write."""
@@ -213,11 +215,11 @@ class PlanLedger(LedgerStorage):
     def finish_partial(self, handle: str, member: str, more: str) -> None:
         """Record that a partly removed member was restored; append `more` to its reason."""
         values = {"plan": handle, "id": member, "more": more}
-        self._file.write(lambda rows: rows.run_change(SQL["end_half"], values))
+        self._file.write(lambda rows: rows.execute_update(SQL["end_half"], values))
 
     def finish_partials(self, batch: str) -> None:
         """Record that a batch was undone, and with it the removed parts of its members restored."""
-        self._file.write(lambda rows: rows.run_change(SQL["end_halves"], (batch,)))
+        self._file.write(lambda rows: rows.execute_update(SQL["end_halves"], (batch,)))
 
     def _end_plan(self, handle: str, state: str, states: tuple[str, ...], result: Any) -> None:
         values = {"handle": handle, "state": state, "result": encode_json(result)}
@@ -225,7 +227,7 @@ class PlanLedger(LedgerStorage):
         def step(rows: Connection) -> None:
             # In the transaction of the change: of several processes that end a plan, one succeeds.
             _require_state(rows, handle, states)
-            rows.run_change(SQL["end_plan"], values)
+            rows.execute_update(SQL["end_plan"], values)
 
         self._file.write(step)
 
@@ -236,7 +238,7 @@ def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: s
         raise Conflict(f"plan {plan} is no longer being applied")
     # One statement for each id: SQLite's JSON functions cut an id at its first NUL.
     claims = [{"plan": plan, "step": step, "id": member} for member in members]
-    if rows.run_changes(SQL["claim_member"], claims) == len(members):
+    if rows.execute_updates(SQL["claim_member"], claims) == len(members):
         return
     all_named = all(rows.fetch_value(SQL["is_named"], (plan, member)) for member in members)
     if not all_named or len(set(members)) < len(members):
@@ -246,14 +248,14 @@ def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: s
 
 def release_members(rows: Connection, step: str, skipped: str | None) -> None:
     """Take the members from a step that changes nothing; skip them if a reason is given."""
-    rows.run_change(SQL["release_members"], {"step": step, "skipped": skipped})
+    rows.execute_update(SQL["release_members"], {"step": step, "skipped": skipped})
 
 
 def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
     # Each new plan deletes old ones; no other task does.
     long_ago = plan.created_at - _PLAN_RETENTION_S
     for block in ("forget_members", "forget_plans"):
-        rows.run_change(SQL[block], (long_ago,))
+        rows.execute_update(SQL[block], (long_ago,))
     values = {
         "handle": plan.handle,
         "kind": plan.kind,
@@ -262,8 +264,8 @@ def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
         "now": plan.created_at,
         "expires_at": plan.expires_at,
     }
-    rows.run_change(SQL["add_plan"], values)
-    rows.run_changes(
+    rows.execute_update(SQL["add_plan"], values)
+    rows.execute_updates(
         SQL["add_member"],
         [
             (plan.handle, position, member.id, encode_json(member.revision), member.why)

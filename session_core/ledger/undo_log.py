@@ -99,7 +99,7 @@ class UndoLog(Batches):
                 digests += hash_piece(piece)
                 at = (step_id, count - 1, piece)
                 if count > written:
-                    file.write(lambda rows, at=at: rows.run_change(SQL["add_piece"], at))  # type: ignore[misc]
+                    file.write(lambda rows, at=at: rows.execute_update(SQL["add_piece"], at))  # type: ignore[misc]
             # Only now is the step prepared: every piece is durable.
             self._file.write(
                 lambda rows: _finish_preparation(rows, step_id, count, size, bytes(digests))
@@ -120,9 +120,9 @@ class UndoLog(Batches):
         values = {"id": step_id, "result": encode_json(result), "now": self._clock()}
 
         def step(rows: Connection) -> None:
-            if rows.run_change(SQL["finish_step"], values):
+            if rows.execute_update(SQL["finish_step"], values):
                 for block in ("undo_step", "undo_batch"):
-                    rows.run_change(SQL[block], values)
+                    rows.execute_update(SQL[block], values)
             _clear_marks(rows, cleared)
 
         # Not synced: the mark in the home proves the step until the next durable write.
@@ -134,7 +134,7 @@ class UndoLog(Batches):
 
         def step(rows: Connection) -> None:
             for block in ("note_steps_undone", "note_batch_undone"):
-                rows.run_change(SQL[block], values)
+                rows.execute_update(SQL[block], values)
 
         self._file.write(step)
 
@@ -148,7 +148,7 @@ class UndoLog(Batches):
         values = {"id": step_id, "marked": marked, "now": self._clock()}
 
         def step(rows: Connection) -> Step | None:
-            if not rows.run_change(SQL["give_up_step"], values):
+            if not rows.execute_update(SQL["give_up_step"], values):
                 return None
             release_members(rows, step_id, skipped)
             return read_step(rows, step_id)
@@ -159,7 +159,7 @@ class UndoLog(Batches):
             # Trash on a disk that is not mounted is deleted by a later `resume_steps`.
             with suppress(NotFound):
                 self._delete_step_trash(aborted)
-                self._file.write(lambda rows: rows.run_change(SQL["delete_step"], (step_id,)))
+                self._file.write(lambda rows: rows.execute_update(SQL["delete_step"], (step_id,)))
 
     def list_unsettled_steps(self) -> list[Step]:
         """Return the steps that are running, or were running when their process died."""
@@ -171,7 +171,7 @@ class UndoLog(Batches):
         """Return the steps whose marks in the home are no longer needed, as `prepare_step` does."""
 
         def step(rows: Connection) -> list[str]:
-            rows.run_change(SQL["settle_marks"])  # a durable write also syncs all earlier ones
+            rows.execute_update(SQL["settle_marks"])  # a durable write also syncs all earlier ones
             return self._select_stale_marks(rows)
 
         # Without marks nothing is written, as a write would sync.
@@ -204,23 +204,23 @@ def _insert_step(
             )
     if plan_row["plan"] is None:
         row = {**row, "count": max(len(members), 1)}
-    rows.run_change(SQL["begin_step"], row)
+    rows.execute_update(SQL["begin_step"], row)
     if plan_row["plan"] is not None:
         claim_members(rows, plan_row["plan"], members, row["id"])
     for piece in pieces:
-        rows.run_change(SQL["add_piece"], (row["id"], 0, piece))
+        rows.execute_update(SQL["add_piece"], (row["id"], 0, piece))
 
 
 def _finish_preparation(
     rows: Connection, step_id: str, chunks: int, size: int, digests: bytes
 ) -> None:
-    if not rows.run_change(SQL["prepare_step"], (chunks, size, digests, step_id)):
+    if not rows.execute_update(SQL["prepare_step"], (chunks, size, digests, step_id)):
         raise Conflict(f"step {step_id} was aborted by another process; plan it again")
 
 
 def _clear_marks(rows: Connection, steps: Sequence[str]) -> None:
     for block in ("clear_mark", "delete_step"):
-        rows.run_changes(SQL[block], [(step,) for step in steps])
+        rows.execute_updates(SQL[block], [(step,) for step in steps])
 
 
 @cache

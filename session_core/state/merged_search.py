@@ -340,13 +340,13 @@ class MergedSearch:
         self, step: SearchStep, begin: _Edge | None, end: _Edge | None
     ) -> dict[int, StoreBlock]:
         """Return the blocks of the stores by their numbers."""
-        return self._ask(
+        return self._query_stores(
             lambda number, store: store.find_block(
                 step, begin and begin.find_in_store(number), end and end.find_in_store(number)
             )
         )
 
-    def _ask(self, call: Callable[[int, StoreSearch], T]) -> dict[int, T]:
+    def _query_stores(self, call: Callable[[int, StoreSearch], T]) -> dict[int, T]:
         """Return what each store answers by its number; one that cannot is left out."""
         answers: dict[int, T] = {}
         for number, store in self._stores.items():
@@ -377,7 +377,7 @@ class MergedSearch:
         self, step: SearchStep, blocks: Mapping[int, StoreBlock], end: _Edge | None, page: _Page
     ) -> tuple[Iterator[tuple[_Rank, int, RankedMatch]], float | None]:
         """Return the matches of all stores, the best first, and the score below which some lack."""
-        lists = self._ask(
+        lists = self._query_stores(
             lambda number, _: blocks[number].rank_matches(end and end.find_in_store(number))
         )
         for match in (match for matches in lists.values() for match in matches):
@@ -433,7 +433,7 @@ class MergedSearch:
         """Weigh words by their share of all messages of all stores."""
         if self._weights:
             return
-        listed = self._ask(lambda _, store: store.list_terms())
+        listed = self._query_stores(lambda _, store: store.list_terms())
         terms = sorted({term for found in listed.values() for term in found})
         if len(stored) == len(terms) + 1:
             *weights, self._found_terms = stored
@@ -441,7 +441,7 @@ class MergedSearch:
             weights = self._count_terms(terms)
         self._weights = (*weights, self._found_terms)
         by_term = {term: weight / _WEIGHT_UNIT for term, weight in zip(terms, weights, strict=True)}
-        self._ask(lambda _, store: store.set_weights(by_term))
+        self._query_stores(lambda _, store: store.set_weights(by_term))
 
     def add_replies(self, store: int, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Return the hits of one store, those of the user with the reply to them."""
@@ -449,7 +449,7 @@ class MergedSearch:
         return hits if search is None or not hits else search.add_replies(hits)
 
     def _count_terms(self, terms: Sequence[str]) -> list[int]:
-        counted = self._ask(lambda _, store: store.count_terms()).values()
+        counted = self._query_stores(lambda _, store: store.count_terms()).values()
         weights = []
         self._found_terms = 0
         for term in terms:

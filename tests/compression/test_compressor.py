@@ -246,7 +246,7 @@ def test_changed_range_needs_new_plan(chat: Chat, change: str) -> None:
         chat.db.archive_and_compact(chat.session_id, [dict(row) for row in rows[4:]])
     else:
         sql = "UPDATE messages SET content = 'edited' WHERE id = ?"
-        chat.db._write(lambda handle: handle.run_change(sql, (rows[8]["id"],)))
+        chat.db._write(lambda handle: handle.execute_update(sql, (rows[8]["id"],)))
     before = chat.whole()
     with pytest.raises(Changed):
         chat.compressor().apply(plan.plan, "what was said")
@@ -273,7 +273,7 @@ def test_range_changed_during_summary_is_retried(chat: Chat, shape: Any) -> None
 def test_constantly_changing_range_is_given_up(chat: Chat) -> None:
     def restless(_: object) -> str:
         sql = "UPDATE messages SET content = content || '!' WHERE role = 'user'"
-        chat.db._write(lambda handle: handle.run_change(sql))
+        chat.db._write(lambda handle: handle.execute_update(sql))
         return "what was said"
 
     with refused("changed"):

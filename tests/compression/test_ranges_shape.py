@@ -102,7 +102,7 @@ def test_invalid_timestamp_is_ignored(chat: Chat, holder: Any) -> None:
     def stamp(count: int) -> None:
         ids = [row["id"] for row in chat.db.get_messages(chat.session_id)][-count:]
         sql = "UPDATE messages SET timestamp = '2026-01-01T00:00:00' WHERE id >= ?"
-        chat.db._write(lambda handle: handle.run_change(sql, (ids[0],)))
+        chat.db._write(lambda handle: handle.execute_update(sql, (ids[0],)))
 
     age_messages(chat)
     stamp(1)

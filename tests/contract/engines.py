@@ -164,7 +164,7 @@ class MemoryForeignWriter(SqliteForeignWriter):
                 handle.connection.execute("PRAGMA foreign_keys=OFF")
                 changed = handle.connection.execute(sql, raw.bind_values(values)).rowcount
                 handle.connection.execute("PRAGMA foreign_keys=ON")
-                database.note_rewritten()
+                database.forget_all_content()
                 return changed
 
             writer = db._store.pool.writer
@@ -267,7 +267,7 @@ class PostgresForeignWriter:
         bound = [value for mapping in values for value in mapping.values()]
         store = self.open_store()
         try:
-            changed: int = store.write(lambda handle: handle.run_change(sql, bound))
+            changed: int = store.write(lambda handle: handle.execute_update(sql, bound))
         finally:
             store.close()
         return changed

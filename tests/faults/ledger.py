@@ -179,7 +179,7 @@ def _leave_unstarted_step(opened: LedgerHome) -> None:
 
 
 def _disown_steps(opened: LedgerHome) -> None:
-    opened.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    opened.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))
 
 
 def _empty_trash(opened: LedgerHome) -> object:

@@ -171,7 +171,7 @@ def _wait_until_queued(db: SessionDB, count: int) -> None:
 def _insert_unindexed_rows(db: SessionDB) -> None:
     """Rows that the search index has not heard of, as another program leaves them."""
     db._write(
-        lambda handle: handle.run_change(
+        lambda handle: handle.execute_update(
             "INSERT INTO messages (session_id, role, content, timestamp)"
             " SELECT 'done', 'user', 'needle that nobody told', 1 FROM messages LIMIT 4"
         )

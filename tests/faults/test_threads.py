@@ -95,7 +95,7 @@ def test_interrupted_waiting_caller_stops_no_caller(db, pool):
 
 def test_interrupted_step_is_rolled_back(db):
     def interrupted(handle) -> None:
-        handle.run_change("DELETE FROM messages")
+        handle.execute_update("DELETE FROM messages")
         raise KeyboardInterrupt
 
     before = len(db.get_messages("chat"))
@@ -129,7 +129,7 @@ def test_signal_error_reaches_only_main_thread(db, pool):
     def step(handle) -> None:
         if threading.get_ident() == main:
             signal.raise_signal(signal.SIGUSR1)
-        handle.run_change("INSERT INTO state_meta VALUES ('theirs', 'yes')")
+        handle.execute_update("INSERT INTO state_meta VALUES ('theirs', 'yes')")
 
     before = signal.signal(signal.SIGUSR1, ring)
     try:

@@ -117,7 +117,7 @@ class RandomHour:
 def test_random_hour_leaves_equal_homes(version, built, tmp_path, seed):
     twins = Twins(version, built(version), tmp_path)
     twins.theirs.sql("DELETE FROM table_of_the_future")
-    twins.ours._write(lambda handle: handle.run_change("DELETE FROM table_of_the_future"))
+    twins.ours._write(lambda handle: handle.execute_update("DELETE FROM table_of_the_future"))
     try:
         hour = RandomHour(twins, f"{version} {seed}")
         done = [hour.step() for _ in range(STEPS)]

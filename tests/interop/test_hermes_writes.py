@@ -192,7 +192,7 @@ def test_deleted_session_leaves_no_rows(twins):
     """A correction: Hermes keeps the lock of a deleted session and its rows in unknown tables."""
     lock = "INSERT INTO compression_locks VALUES ('cli_work', 'somebody', 1, 2)"
     twins.theirs.sql(lock)
-    twins.ours._write(lambda handle: handle.run_change(lock))
+    twins.ours._write(lambda handle: handle.execute_update(lock))
     twins.both("delete_session", "cli_work")
     for table in ("compression_locks", "table_of_the_future"):
         left = f"FROM {table} WHERE session_id = 'cli_work'"

@@ -22,10 +22,8 @@ def test_null_flag_means_live(home_path: Path) -> None:
         message = db.append_message("s", "user", "x", create={"source": "cli"})
         db.append_message("s", "user", "y")
         with db.transaction():
-            db._write(
-                lambda handle: handle.run_change("UPDATE messages SET active = NULL WHERE id = ?",
-                                          (int(message),))
-            )  # fmt: skip
+            sql = "UPDATE messages SET active = NULL WHERE id = ?"
+            db._write(lambda handle: handle.execute_update(sql, (int(message),)))
         (found,) = db.admin.list_inventory()
         assert found.live == 2
         assert found.revision == db.get_revision("s")

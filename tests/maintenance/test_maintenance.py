@@ -146,7 +146,7 @@ def test_hooks_are_called_by_next_process(
             patch.setattr(undo_log.UndoLog, "finish_step", die)
             with pytest.raises(_Killed):
                 changed.apply(planned)
-        changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+        changed.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))
         compressor.undo(batch)
     assert changed.told.calls == []
     assert changed.apply(planned).finalized == 1

@@ -145,7 +145,7 @@ def test_partly_damaged_trash_restores_rest(changed: Changing) -> None:
     result = changed.plan_and_apply(older_than_days=0)
     lost = changed.ledger.list_steps(result.batch)[1]
     sql = "UPDATE trash SET data = x'00' WHERE step = ?"
-    changed.ledger._file.write(lambda rows: rows.run_change(sql, (lost.id,)))
+    changed.ledger._file.write(lambda rows: rows.execute_update(sql, (lost.id,)))
     restored = changed.restore(result)
     (name,) = {"old_0", "old_1", "old_2"} - changed.sessions()
     assert (restored.outcome, restored.restored, restored.remaining) == ("applied", 2, 0)

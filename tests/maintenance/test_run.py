@@ -210,7 +210,7 @@ def test_damaged_trash_blocks_no_other_restore(long: Changing) -> None:
     pin_session(long)
     first = long.ledger.list_steps(half.batch)[0].id
     long.ledger._file.write(
-        lambda rows: rows.run_change("UPDATE trash SET data = x'00' WHERE step = ?", (first,))
+        lambda rows: rows.execute_update("UPDATE trash SET data = x'00' WHERE step = ?", (first,))
     )
     done = apply_again(long, half)
     assert done.outcome == "applied"
@@ -329,7 +329,7 @@ def test_next_call_restores_partial_member_after_crash(
         patch.setattr(place, name, die)
         with pytest.raises(_Killed):
             apply_again(long, half)
-    long.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    long.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))
     assert half.batch not in {batche.id for batche in long.ledger.list_expired_batches(0)}
     go_on(long, half)
     assert {"root", "tip"} <= long.sessions()

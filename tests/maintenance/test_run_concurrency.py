@@ -123,7 +123,7 @@ def test_crashed_plan_resumes_and_is_restored(
         patch.setattr(place, name, raise_at_call(getattr(place, name), nth))
         with pytest.raises(_Killed):
             changed.apply(planned)
-    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))
     result = changed.apply(planned)
     things = planned.count - (what == "all")  # one member is the merge of the index
     assert (result.outcome, result.removed, result.skipped) == ("applied", things, ())
@@ -161,7 +161,7 @@ def test_resumed_plan_removes_leftover_files_and_routes(
         patch.setattr(removal, raise_killed)
         with pytest.raises(_Killed):
             changed.apply(planned)
-    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))
     result = changed.apply(planned)
     assert (result.outcome, result.skipped) == ("applied", ())
     assert changed.read_everything()["files"] == {}
@@ -223,7 +223,7 @@ def test_crashed_restore_resumes(changed: Changing, monkeypatch: pytest.MonkeyPa
         )
         with pytest.raises(_Killed):
             changed.restore(result)
-    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))
     changed.restore(result)
     assert changed.read_everything() == before
 

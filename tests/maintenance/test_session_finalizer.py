@@ -241,4 +241,4 @@ def raise_killed(*_: object, **__: object) -> None:
 
 def assign_dead_owner(changed: Changing) -> None:
     """Assign a step to a dead process."""
-    changed.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    changed.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))

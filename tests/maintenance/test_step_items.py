@@ -137,7 +137,7 @@ def test_two_crashed_steps_are_both_settled(
         with pytest.raises(_Killed):
             filled.apply(planned)
     assert [step.state for step in filled.ledger.list_unsettled_steps()] == ["prepared", "prepared"]
-    filled.ledger._file.write(lambda rows: rows.run_change("UPDATE steps SET pid = 0"))
+    filled.ledger._file.write(lambda rows: rows.execute_update("UPDATE steps SET pid = 0"))
     result = filled.apply(planned)
     assert (result.outcome, result.removed, filled.sessions()) == ("applied", 4, set())
     assert is_ledger_tidy(filled, result)

@@ -180,14 +180,14 @@ def test_unparsable_row_blocks_no_indexing(db: SessionDB, home_path: Path) -> No
 
 def test_failed_indexing_fails_no_durable_change(db: SessionDB, home_path: Path) -> None:
     def change(handle: Connection) -> None:
-        handle.run_change("UPDATE sessions SET title = 'kept' WHERE id = 's'")
+        handle.execute_update("UPDATE sessions SET title = 'kept' WHERE id = 's'")
         handle.due = True
 
     def fail(_: Connection) -> bool:
         raise RecursionError
 
     opening = partial(open_writer, home_path / "state.db", own=True)
-    alone = writer.Writer(opening, own=True, patience_s=5, leftovers=fail)
+    alone = writer.Writer(opening, own=True, patience_s=5, index_batch=fail)
     alone.run_transaction(change)
     alone.close()
     assert db.get_session_title("s") == "kept"
@@ -268,11 +268,11 @@ def test_restored_messages_are_found(db: SessionDB, home_path: Path) -> None:
 
     def bring_back(handle: object) -> None:
         before = fts.get_change_number(handle)  # type: ignore[arg-type]
-        handle.run_change(  # type: ignore[attr-defined]
+        handle.execute_update(  # type: ignore[attr-defined]
             "INSERT INTO messages (id, session_id, role, content, timestamp)"
             " VALUES (1, 's', 'user', 'ledger', 1.0)"
         )
-        fts.restore_messages(handle, [1], before)  # type: ignore[arg-type]
+        fts.reindex_messages(handle, [1], before)  # type: ignore[arg-type]
 
     db._write(bring_back)
     assert list_hits(db, "ledger") == [1]

@@ -63,11 +63,11 @@ class PostgresAdmin(RangedSearches):
         """Return the problems and totals of the home."""
         now = self._clock()
 
-        def look(handle: Any) -> HomeFacts:
+        def read_facts(handle: Any) -> HomeFacts:
             version = handle.fetch_value("SELECT current_setting('server_version')")
             return admin.read_facts(handle, now, engine=f"PostgreSQL {version}", fault=None)
 
-        return self._read(look)
+        return self._read(read_facts)
 
     def list_inventory(self) -> list[InventoryItem]:
         """Return one light row for each session, all from one snapshot."""

@@ -201,12 +201,12 @@ class PostgresConnection(Connection):
                     rows[key].append(tuple(row))
             self._fetched |= {(sql, key): (names, found) for key, found in rows.items()}
 
-    def run_change(self, sql: str, params: Params = ()) -> int:
+    def execute_update(self, sql: str, params: Params = ()) -> int:
         """Run a change and return the number of affected rows."""
         self._changes += 1
         return self.execute(sql, params).rowcount
 
-    def run_changes(self, sql: str, rows: Sequence[Params]) -> int:
+    def execute_updates(self, sql: str, rows: Sequence[Params]) -> int:
         """Run a change for several rows of values, in few round trips."""
         statement, changed = _translate_placeholders(self.resolve(sql)), 0
         self._changes += len(rows)

@@ -162,7 +162,7 @@ class PostgresStore:
                 self._note.delete(handle)
                 handle.run_script("COMMIT")
             finally:
-                self.give_up(handle)
+                self.release_connection(handle)
 
     def read(self, look: Callable[[PostgresConnection], T]) -> T:
         """Run `look` on one snapshot of the database."""
@@ -208,13 +208,13 @@ class PostgresStore:
             try:
                 result = step(handle)
             except (errors.SerializationFailure, errors.DeadlockDetected, *_LOST) as error:
-                self.give_up(handle)
+                self.release_connection(handle)
                 # Nothing was committed: the COMMIT was never sent.
                 if isinstance(error, errors.QueryCanceled) or time.monotonic() >= until:
                     raise
                 continue
             except BaseException:
-                self.give_up(handle)
+                self.release_connection(handle)
                 raise
             self.end_write(handle, commit=True)
             return result
@@ -225,7 +225,7 @@ class PostgresStore:
 
     def end_read(self, handle: PostgresConnection) -> None:
         """End a snapshot and give the connection back."""
-        self.give_up(handle)
+        self.release_connection(handle)
 
     def begin_write(self) -> PostgresConnection:
         """Take a connection and begin a transaction under the lock of the home."""
@@ -243,18 +243,18 @@ class PostgresStore:
     def end_write(self, handle: PostgresConnection, *, commit: bool) -> None:
         """Commit or roll back a transaction and give the connection back."""
         if not commit:
-            self.give_up(handle)
+            self.release_connection(handle)
             return
         if not handle.in_transaction:
-            self.give_up(handle)
+            self.release_connection(handle)
             raise StorageError("the transaction was ended by an error; begin a new one")
         try:
             handle.run_script("COMMIT")
         except _LOST as error:
-            self.give_up(handle)
+            self.release_connection(handle)
             self._require_commit(handle.change, error)
         else:
-            self.give_up(handle)
+            self.release_connection(handle)
         if handle.has_note:
             self._note.confirm()
 
@@ -278,7 +278,7 @@ class PostgresStore:
             more = fts.index_batch(handle)
             handle.run_script("COMMIT")
         finally:
-            self.give_up(handle)
+            self.release_connection(handle)
         return more
 
     @contextmanager
@@ -307,7 +307,7 @@ class PostgresStore:
         try:
             return str(handle.fetch_value(_GET_SNAPSHOT))
         finally:
-            self.give_up(handle)
+            self.release_connection(handle)
 
     def _check_task(self) -> None:
         """Refuse a change while another task of this thread has a transaction open."""
@@ -341,12 +341,12 @@ class PostgresStore:
                 cursor = handle.run_script(begin + settings + last)
                 self._prepare(handle, cursor, is_read=begin is _BEGIN_READ)
             except _LOST as error:
-                self.give_up(handle)
+                self.release_connection(handle)
                 is_lock = isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled))
                 if is_lock or time.monotonic() >= until:
                     raise
             except BaseException:
-                self.give_up(handle)
+                self.release_connection(handle)
                 raise
             else:
                 return handle
@@ -372,7 +372,7 @@ class PostgresStore:
         handle.share_schema(self._columns, self._schema)
         return handle
 
-    def give_up(self, handle: PostgresConnection) -> None:
+    def release_connection(self, handle: PostgresConnection) -> None:
         """Roll back what is open and give the connection back to the pool."""
         connection = handle.driver
         with suppress(psycopg.Error):
@@ -394,7 +394,7 @@ class PostgresStore:
                 "the database has no tables of this program; run the migrations"
             ) from error
         finally:
-            self.give_up(handle)
+            self.release_connection(handle)
 
     def _create_home(self) -> None:
         handle = self._take_connection()
@@ -408,7 +408,7 @@ class PostgresStore:
                 "the database has no tables of this program; run the migrations"
             ) from error
         finally:
-            self.give_up(handle)
+            self.release_connection(handle)
         self._find_home()
 
     def _require_commit(self, change: str, error: Exception) -> None:
@@ -421,7 +421,7 @@ class PostgresStore:
                 try:
                     status = handle.fetch_value("SELECT pg_xact_status(?::xid8)", (change,))
                 finally:
-                    self.give_up(handle)
+                    self.release_connection(handle)
             if status in (None, "in progress"):
                 time.sleep(0.05)
         if status == "committed":

@@ -48,13 +48,13 @@ def index_batch(handle: PostgresConnection) -> bool:
     if not rows:
         return False
     ids = [row[0] for row in rows]
-    handle.run_change(_DELETE_WORDS, (ids,))
+    handle.execute_update(_DELETE_WORDS, (ids,))
     for message_id, *columns in rows:
         for part, whole, lexemes in _split_parts(
             list_lexemes(search_text.build_search_text(*columns))
         ):
-            handle.run_change(_INSERT_WORDS, (message_id, part, whole, lexemes))
-    handle.run_change(_DELETE_QUEUED, (ids,))
+            handle.execute_update(_INSERT_WORDS, (message_id, part, whole, lexemes))
+    handle.execute_update(_DELETE_QUEUED, (ids,))
     return len(rows) == _BATCH_ROWS
 
 

@@ -63,7 +63,7 @@ class HolderNote:
 
     def delete(self, handle: Connection) -> None:
         """Delete the note."""
-        handle.run_change(SQL["delete_holder"], (self._token,))
+        handle.execute_update(SQL["delete_holder"], (self._token,))
         self._noted_at = None
 
 

@@ -63,7 +63,7 @@ class CallerBlock:
 def _drop_connection(store: PostgresStore, handle: PostgresConnection, pid: int) -> None:
     """Roll back an abandoned block, unless it belongs to a parent process."""
     if pid == os.getpid():
-        store.give_up(handle)
+        store.release_connection(handle)
 
 
 class ReadSnapshot(CallerBlock):

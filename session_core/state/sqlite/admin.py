@@ -318,7 +318,7 @@ def count_session(handle: Connection, session_id: str) -> tuple[int, int, int]:
 def set_counters(handle: Connection, session_id: str, messages: int, tool_calls: int) -> None:
     """Store the counters of messages and tool calls of a session."""
     counts = {"id": session_id, "messages": messages, "tool_calls": tool_calls}
-    handle.run_change(SQL["set_counters"], counts)
+    handle.execute_update(SQL["set_counters"], counts)
 
 
 def _count_live(handle: Connection, session_id: str) -> tuple[int, int]:

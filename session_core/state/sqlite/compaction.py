@@ -47,14 +47,14 @@ class SqliteCompaction(SqliteOperations):
         """
         encoded = messages.encode_messages(compacted_messages, self._clock())
 
-        def step(handle: Connection) -> AppendManyResult:
+        def compact_live_rows(handle: Connection) -> AppendManyResult:
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
             with messages.flag_changes(handle, session_id):
-                handle.run_change(handle.expand_sql(SQL["compact_live"]), (session_id,))
+                handle.execute_update(handle.expand_sql(SQL["compact_live"]), (session_id,))
             return messages.insert_summary(handle, session_id, before, encoded)
 
-        return self._write(step)
+        return self._write(compact_live_rows)
 
     def try_acquire_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
@@ -78,22 +78,22 @@ class SqliteCompaction(SqliteOperations):
     def release_compression_lock(self, session_id: str, holder: str) -> None:
         """Release a lock, unless another holder has taken it over."""
 
-        def step(handle: Connection) -> None:
+        def delete_lock_row(handle: Connection) -> None:
             if handle.has_column("compression_locks"):
-                handle.run_change(SQL["release_lock"], (session_id, holder))
+                handle.execute_update(SQL["release_lock"], (session_id, holder))
 
-        self._write(step)
+        self._write(delete_lock_row)
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
         """Return the current holder of the compression lock of a session."""
         bounds = {"session": session_id, "now": self._clock()}
 
-        def look(handle: Connection) -> str | None:
+        def read_lock_holder(handle: Connection) -> str | None:
             if not handle.has_column("compression_locks"):
                 return None
             return cast("str | None", handle.fetch_value(SQL["get_lock"], bounds))
 
-        return self._read(look)
+        return self._read(read_lock_holder)
 
     def _write_lock_row(self, block: str, session_id: str, holder: str, ttl_s: float) -> bool:
         validation.check_name("session_id", session_id)
@@ -102,12 +102,12 @@ class SqliteCompaction(SqliteOperations):
         now = self._clock()
         bounds = {"session": session_id, "holder": holder, "now": now, "until": now + ttl_s}
 
-        def step(handle: Connection) -> bool:
+        def update_lock_row(handle: Connection) -> bool:
             if not handle.has_column("compression_locks"):
                 raise Unsupported("the schema of this home has no compression locks")
-            return handle.run_change(SQL[block], bounds) > 0
+            return handle.execute_update(SQL[block], bounds) > 0
 
-        return self._write(step)
+        return self._write(update_lock_row)
 
 
 class MessageCompactor(SqliteOperations):
@@ -131,7 +131,7 @@ class MessageCompactor(SqliteOperations):
         carried_ids = validation.parse_integers("carry", carry)
         flagged_ids = validation.parse_integers("message_ids", message_ids) + carried_ids
 
-        def step(handle: Connection) -> AppendManyResult:
+        def compact_rows(handle: Connection) -> AppendManyResult:
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
             # A message that another process has changed meanwhile is not flipped.
@@ -141,7 +141,7 @@ class MessageCompactor(SqliteOperations):
             ids += _append_copies(handle, carried_ids, session_id)
             return _update_counters(handle, session_id, ids, before)
 
-        return self._write(step)
+        return self._write(compact_rows)
 
     def copy_messages(
         self, session_id: str, message_ids: Sequence[int], to_session_id: str
@@ -154,7 +154,7 @@ class MessageCompactor(SqliteOperations):
         """
         source_ids = validation.parse_integers("message_ids", message_ids)
 
-        def step(handle: Connection) -> AppendManyResult:
+        def copy_rows(handle: Connection) -> AppendManyResult:
             sessions.require_session(handle, session_id)
             before = sessions.get_revision(handle, to_session_id)
             if _count_rows(handle, session_id, source_ids) < len(source_ids):
@@ -162,7 +162,7 @@ class MessageCompactor(SqliteOperations):
             ids = _append_copies(handle, source_ids, to_session_id)
             return _update_counters(handle, to_session_id, ids, before)
 
-        return self._write(step)
+        return self._write(copy_rows)
 
     def restore_compacted(
         self,
@@ -187,7 +187,7 @@ class MessageCompactor(SqliteOperations):
         copy_by_original = dict(copies or {})
         flags_by_id = {message_id: tuple(pair) for message_id, pair in (flags or {}).items()}
 
-        def step(handle: Connection) -> AppendManyResult:
+        def restore_rows(handle: Connection) -> AppendManyResult:
             _require_flag(handle)
             before = sessions.get_revision(handle, session_id)
             if _count_rows(handle, session_id, dropped_ids) < len(dropped_ids):
@@ -198,16 +198,16 @@ class MessageCompactor(SqliteOperations):
             # Before the copies are deleted, which may have later edits.
             restored_count = _restore_originals(handle, session_id, copy_by_original)
             # Before the rows are deleted, because an index needs the old text to remove its words.
-            fts.remove_messages(handle, dropped_ids)
+            fts.remove_index_entries(handle, dropped_ids)
             fts.repair_entries(handle, dropped_ids)
-            handle.run_change(SQL["delete_rows"], _make_bounds(session_id, dropped_ids))
+            handle.execute_update(SQL["delete_rows"], _make_bounds(session_id, dropped_ids))
             restored_count += _flip_flags(handle, "revive_rows", session_id, flagged_only)
             if restored_count < len(restored_ids):
                 raise Conflict(f"messages of session {session_id} have changed")
             _write_flags(handle, session_id, flags_by_id)
             return _update_counters(handle, session_id, restored_ids, before)
 
-        return self._write(step)
+        return self._write(restore_rows)
 
 
 def _require_flag(handle: Connection) -> None:
@@ -227,7 +227,7 @@ def _flip_flags(handle: Connection, block: str, session_id: str, ids: Sequence[i
     """Flip flags; the triggers of Hermes index each of these rows again."""
     # Triggers remove and add the entries, so a NUL is blanked before and after.
     fts.repair_entries(handle, ids)
-    flipped = handle.run_change(handle.expand_sql(SQL[block]), _make_bounds(session_id, ids))
+    flipped = handle.execute_update(handle.expand_sql(SQL[block]), _make_bounds(session_id, ids))
     fts.repair_entries(handle, ids)
     return flipped
 
@@ -243,7 +243,7 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
     with row_images.translate_copy_errors(), messages.translate_id_exhaustion(handle):
         copy_ids = [handle.insert(copy, (session_id, message_id)) for message_id in ids]
     if copy_ids:
-        fts.note_appended(handle, copy_ids[-1])
+        fts.schedule_indexing(handle, copy_ids[-1])
         fts.repair_entries(handle, copy_ids)
     return copy_ids
 
@@ -254,14 +254,14 @@ def _restore_originals(handle: Connection, session_id: str, copies: Mapping[int,
     names = ", ".join(quote_name(name) for name in handle.list_columns("messages") if name != "id")
     statement = handle.expand_sql(SQL["take_back"]).replace("COLUMNS", names)
     fts.repair_entries(handle, originals)
-    # The triggers record each of these updates as a change, which `restore_messages` clears again.
+    # The triggers record each of these updates as a change, which `reindex_messages` clears again.
     before = fts.get_change_number(handle)
-    fts.remove_messages(handle, originals)
+    fts.remove_index_entries(handle, originals)
     changed = sum(
-        handle.run_change(statement, (copy, original, session_id))
+        handle.execute_update(statement, (copy, original, session_id))
         for original, copy in copies.items()
     )
-    fts.restore_messages(handle, originals, before)
+    fts.reindex_messages(handle, originals, before)
     fts.repair_entries(handle, originals)
     return changed
 
@@ -269,7 +269,7 @@ def _restore_originals(handle: Connection, session_id: str, copies: Mapping[int,
 def _write_flags(handle: Connection, session_id: str, flags: Mapping[int, tuple[Any, ...]]) -> None:
     fts.repair_entries(handle, list(flags))
     for message_id, pair in flags.items():
-        handle.run_change(SQL["set_flags"], (*pair, message_id, session_id))
+        handle.execute_update(SQL["set_flags"], (*pair, message_id, session_id))
     fts.repair_entries(handle, list(flags))
 
 

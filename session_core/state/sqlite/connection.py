@@ -137,11 +137,11 @@ class Connection:
         row = self.connection.execute(sql, params).fetchone()
         return None if row is None else row[0]
 
-    def run_change(self, sql: str, params: Params = ()) -> int:
+    def execute_update(self, sql: str, params: Params = ()) -> int:
         """Run a change and return the number of affected rows."""
         return self.connection.execute(sql, params).rowcount
 
-    def run_changes(self, sql: str, rows: Sequence[Params]) -> int:
+    def execute_updates(self, sql: str, rows: Sequence[Params]) -> int:
         """Run a change for several rows of values and return the number of affected rows."""
         return self.connection.executemany(sql, rows).rowcount if rows else 0
 
@@ -219,7 +219,7 @@ class Connection:
         for memory in (self.schema, self._columns, self._composed):
             memory.clear()
 
-    def note_replaced(self) -> None:
+    def forget_outdated_content(self) -> None:
         """Clear outdated caches after a copy has replaced the content."""
         self.cache.clear()
         self.seen.clear()
@@ -235,7 +235,7 @@ class Connection:
             self.moment, self.changed = object(), False
         if version != self._data_version:
             self._data_version = version
-            self.note_replaced()
+            self.forget_outdated_content()
 
     def open_snapshot(self) -> Snapshot:
         """Return a context manager in which all reads see one moment of the database."""

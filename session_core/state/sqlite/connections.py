@@ -173,7 +173,7 @@ class SqliteStore:
         """Return the other processes that have the database open."""
         return processes.list_holders(self.path)
 
-    def note_rewritten(self, handle: Connection) -> None:
+    def forget_all_content(self, handle: Connection) -> None:
         """Forget all caches after a change outside of a transaction."""
         handle.forget_all()
 
@@ -233,7 +233,7 @@ class SqliteStore:
         if writer is not None:
             writer.check_task()
         if writer is not None and self._kind == "own" and self._pid == os.getpid():
-            writer.run_leftovers(_MAX_TIDY_S)
+            writer.run_deferred_indexing(_MAX_TIDY_S)
         # Detached last, so that an interrupted close can be repeated.
         if self._closer.alive:
             self.pool.close()
@@ -284,7 +284,7 @@ class SqliteStore:
             snapshot.is_index_behind = True
             return
         with suppress(SessionError), self.translate_errors():
-            self.get_writer().run_leftovers(_MAX_TIDY_S)
+            self.get_writer().run_deferred_indexing(_MAX_TIDY_S)
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -384,7 +384,7 @@ class SqliteStore:
                     check=partial(self.pool.check_same_file, self.path),
                     overdue=get_file_bytes(processes.get_sidecar_path(self.path, "-wal"))
                     > _LONG_WAL_BYTES,
-                    leftovers=fts.index_batch,
+                    index_batch=fts.index_batch,
                     prepare=opening.update_schema_once if own else lambda _: None,
                 )
             return self.pool.writer

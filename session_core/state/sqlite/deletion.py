@@ -119,7 +119,7 @@ def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before
     ]
     for orphan in orphans:
         handle.forget_session_counts(orphan)
-    return handle.run_change(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
+    return handle.execute_update(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
 
 
 def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
@@ -170,7 +170,7 @@ def delete_batch(
         done += 1
         if batch.room <= 0:
             break
-    delete_messages(handle, batch.rows)
+    delete_message_rows(handle, batch.rows)
     for member in batch.sessions:
         delete_session_row(handle, member)
     return done, set(batch.sessions)
@@ -227,16 +227,16 @@ def list_with_delegates(
     return members
 
 
-def delete_messages(handle: Connection, rows: Sequence[int]) -> int:
+def delete_message_rows(handle: Connection, rows: Sequence[int]) -> int:
     """Delete messages and their entries in the search indexes; return the number of rows."""
     # An index of Hermes flushes and merges whenever an id is lower than the one before.
     ordered = sorted(rows)
     deleted = 0
     for start in range(0, len(ordered), _PAGE_ROWS):
         page = ordered[start : start + _PAGE_ROWS]
-        fts.remove_messages(handle, page)
+        fts.remove_index_entries(handle, page)
         fts.repair_entries(handle, page)
-        deleted += handle.run_change(SQL["delete_rows"], (json.dumps(page),))
+        deleted += handle.execute_update(SQL["delete_rows"], (json.dumps(page),))
     return deleted
 
 
@@ -252,9 +252,9 @@ def delete_session_row(handle: Connection, session_id: str) -> None:
     """Delete a session row that has no messages, and the rows of other tables that refer to it."""
     handle.forget_session_counts(session_id)
     for table, column in list_belonging_columns(handle):
-        handle.run_change(_build_delete(table, column), (session_id,))
-    handle.run_change(SQL["detach_children"], (session_id,))
-    handle.run_change(SQL["delete_session"], (session_id,))
+        handle.execute_update(_build_delete(table, column), (session_id,))
+    handle.execute_update(SQL["detach_children"], (session_id,))
+    handle.execute_update(SQL["delete_session"], (session_id,))
 
 
 def list_belonging_columns(handle: Connection) -> list[tuple[str, str]]:

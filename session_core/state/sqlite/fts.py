@@ -49,7 +49,7 @@ def merge_less_often(handle: Connection) -> Iterator[None]:
     yield
     for table in tables:
         _set_automerge(handle, table, _DEFAULT_AUTOMERGE)
-        handle.run_change(f"DELETE FROM {_quote_config_table(table)} WHERE k = 'automerge'")  # noqa: S608 -- from the schema, quoted
+        handle.execute_update(f"DELETE FROM {_quote_config_table(table)} WHERE k = 'automerge'")  # noqa: S608 -- from the schema, quoted
 
 
 def _list_default_indexes(handle: Connection) -> list[str]:
@@ -68,7 +68,7 @@ def _list_default_indexes(handle: Connection) -> list[str]:
 
 def _set_automerge(handle: Connection, table: str, count: int) -> None:
     name = quote_name(table)
-    handle.run_change(f"INSERT INTO {name}({name}, rank) VALUES ('automerge', ?)", (count,))  # noqa: S608 -- from the schema, quoted
+    handle.execute_update(f"INSERT INTO {name}({name}, rank) VALUES ('automerge', ?)", (count,))  # noqa: S608 -- from the schema, quoted
 
 
 def _quote_config_table(table: str) -> str:
@@ -139,11 +139,11 @@ def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
         )
     if reads_past_nul and not was_read_past_nul:
         # The entry removed by this version must equal the entry added by the other one.
-        handle.run_change(
+        handle.execute_update(
             "UPDATE messages_fts_trigram_content SET c0 = CAST(? AS TEXT) WHERE id = ?",
             (stored[: stored.index(_NUL)], row_id),
         )
-    handle.run_change(
+    handle.execute_update(
         "UPDATE messages_fts_trigram SET content = ? WHERE rowid = ?",
         (_decode_text(stored.replace(_NUL, b" ")), row_id),
     )
@@ -275,7 +275,7 @@ def _find_due_id(handle: Connection) -> int:
     return max(find_high_mark(handle), 0) + MAX_LAG
 
 
-def note_appended(handle: Connection, last_id: int) -> None:
+def schedule_indexing(handle: Connection, last_id: int) -> None:
     """Record in the open transaction that messages were appended."""
     if handle.queues_texts:
         return
@@ -306,9 +306,9 @@ def index_batch(handle: Connection) -> bool:
     _write_index_rows(handle, "add_text", rows)
     mark = rows[-1][0]
     # In one transaction with the words: messages below the mark are searched nowhere else.
-    handle.run_change(SQL["set_mark"], (str(mark),))
+    handle.execute_update(SQL["set_mark"], (str(mark),))
     # These rows were indexed with the text that they have now.
-    handle.run_change(SQL["delete_changed_between"], {"low": above + 1, "mark": mark})
+    handle.execute_update(SQL["delete_changed_between"], {"low": above + 1, "mark": mark})
     handle.cache[_MARK_KEY] = mark
     handle.cache[_DUE_KEY] = _find_due_id(handle)
     return len(rows) == _BATCH_ROWS or _count_characters(rows) >= _BATCH_CHARACTERS
@@ -318,15 +318,15 @@ def _reset_index(handle: Connection) -> None:
     """Empty the index, which may have outdated words, and create missing triggers."""
     if not _has_triggers(handle):
         for statement in sql_blocks.split_statements("index"):
-            handle.run_change(statement)
+            handle.execute_update(statement)
         del handle.cache[_WATCHED_KEY]
-        handle.run_change(SQL["delete_old_mark"])
-    handle.run_change(SQL["empty_index"])
-    handle.run_change(SQL["delete_all_changed"])
+        handle.execute_update(SQL["delete_old_mark"])
+    handle.execute_update(SQL["empty_index"])
+    handle.execute_update(SQL["delete_all_changed"])
     handle.seen.pop(_CHANGED_KEY, None)
 
 
-def remove_messages(handle: Connection, ids: Sequence[int]) -> None:
+def remove_index_entries(handle: Connection, ids: Sequence[int]) -> None:
     """Remove messages from the index, before their rows are deleted."""
     # The indexed words of a message that another program changed are unknown, so its entry stays.
     # A damaged index is rebuilt.
@@ -337,17 +337,17 @@ def remove_messages(handle: Connection, ids: Sequence[int]) -> None:
     except _sqlite3.load_library().DatabaseError as error:
         if type(error) is not _sqlite3.load_library().DatabaseError:
             raise
-        handle.run_change(SQL["empty_index"])
-        handle.run_change(SQL["set_mark"], (str(EMPTY_MARK),))
+        handle.execute_update(SQL["empty_index"])
+        handle.execute_update(SQL["set_mark"], (str(EMPTY_MARK),))
         handle.cache |= {_MARK_KEY: EMPTY_MARK, _DUE_KEY: MAX_LAG}
 
 
-def restore_messages(handle: Connection, ids: Sequence[int], since: int) -> None:
+def reindex_messages(handle: Connection, ids: Sequence[int], since: int) -> None:
     """Index messages that were removed, or missing, at the change number `since`."""
     if handle.queues_texts or not _has_triggers(handle):
         return
     for chunk in _iter_chunks(ids):
-        handle.run_change(SQL["delete_changed"], {"ids": json.dumps(chunk), "number": since})
+        handle.execute_update(SQL["delete_changed"], {"ids": json.dumps(chunk), "number": since})
     _write_each(handle, ids, "add_text")
 
 

@@ -204,7 +204,7 @@ def _check_index(handle: Connection, table: str) -> Iterator[Finding]:
     try:
         if table == "messages_fts_trigram":
             fts.repair_all_entries(handle)  # entries left out by an older SQLite are no damage
-        handle.run_change(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- from the schema, quoted
+        handle.execute_update(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- from the schema, quoted
     except (_sqlite3.load_library().DatabaseError, Unsupported) as error:
         if "malformed" in str(error) or "corrupt" in str(error):
             yield Finding("search_index_damaged", 1, f"the search index {table} is damaged")

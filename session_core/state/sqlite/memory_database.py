@@ -85,7 +85,7 @@ class MemoryDatabase:
         with self.lock:
             self._open_job = None
 
-    def note_rewritten(self) -> None:
+    def forget_all_content(self) -> None:
         """Forget all caches after a change outside of a transaction."""
         self.handle.forget_all()
         self.handle.moment = object()
@@ -105,7 +105,7 @@ class MemoryDatabase:
         if target is None:
             target = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
         source.connection.backup(target.connection)
-        target.note_replaced()
+        target.forget_outdated_content()
         target.file = (self.version,)
         return target
 
@@ -199,7 +199,7 @@ def _create_database() -> Connection:
     handle = opening.open_empty()
     handle.stands_in = False
     values = (opening.HOME_ID_KEY, uuid.uuid4().hex)
-    handle.run_change("INSERT INTO state_meta VALUES (?, ?)", values)
+    handle.execute_update("INSERT INTO state_meta VALUES (?, ?)", values)
     return handle
 
 
@@ -210,7 +210,7 @@ class MemoryPool(ConnectionPool):
         super().__init__()
         self.database = database
         self.exists = True
-        self.writer: MemoryWriter = MemoryWriter(database, patience_s, leftovers=fts.index_batch)
+        self.writer: MemoryWriter = MemoryWriter(database, patience_s, index_batch=fts.index_batch)
 
     def take_idle_copy(self) -> Connection | None:
         """Return the idle copy that was used last, which may be older than the last commit."""
@@ -272,9 +272,9 @@ class MemoryStore(SqliteStore):
             return idle
         return self.pool.writer.open_copy(time.monotonic() + self._patience_s, idle)
 
-    def note_rewritten(self, _: Connection) -> None:
+    def forget_all_content(self, _: Connection) -> None:
         """Forget all caches after a change outside of a transaction."""
-        self.pool.database.note_rewritten()
+        self.pool.database.forget_all_content()
 
     def get_writer(self) -> Writer:
         """Return the writer."""

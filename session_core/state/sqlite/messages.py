@@ -107,7 +107,7 @@ class SqliteMessages(SqliteOperations):
         encoded = encode_messages(messages, now)
         new = None if create is None else sessions.check_fields(session_id, create, now)
 
-        def step(handle: Connection) -> AppendManyResult:
+        def append_rows(handle: Connection) -> AppendManyResult:
             # Decided under the lock: of several processes one creates the session and delivers its
             # start.
             created = new is not None and sessions.find_session(handle, session_id) is None
@@ -128,16 +128,16 @@ class SqliteMessages(SqliteOperations):
                 handle.cache["revision", session_id] = after
             return AppendManyResult(tuple(ids), before, after, created)
 
-        return self._write(step)
+        return self._write(append_rows)
 
     def get_message(self, message_id: int) -> MessageRow | None:
         """Return one message."""
 
-        def look(handle: Connection) -> MessageRow | None:
+        def read_message(handle: Connection) -> MessageRow | None:
             row = handle.fetch_row(SQL["get_message"], (message_id,))
             return None if row is None else decode_row(row)
 
-        return self._read(look)
+        return self._read(read_message)
 
     def find_messages(self, message_ids: Sequence[int]) -> dict[int, MessageRow]:
         """Return messages of one snapshot by their ids; missing ones are left out."""
@@ -190,7 +190,7 @@ class SqliteMessages(SqliteOperations):
             InvalidInput: it is not a user message.
         """
 
-        def step(handle: Connection) -> RewindResult:
+        def rewind_live_rows(handle: Connection) -> RewindResult:
             target = _read_message(handle, session_id, target_message_id)
             if target["role"] != "user":
                 raise InvalidInput(f"message {target_message_id} is not a user message")
@@ -198,25 +198,25 @@ class SqliteMessages(SqliteOperations):
             last = handle.fetch_value(handle.expand_sql(SQL["get_last_live"]), (session_id,))
             return RewindResult(target, rewound, last)
 
-        return self._write(step)
+        return self._write(rewind_live_rows)
 
     def restore_rewound(self, session_id: str, since_message_id: int) -> int:
         """Restore rewound messages from an id on; compacted rows stay compacted."""
         validation.check_number("since_message_id", since_message_id, needed=True)
 
-        def step(handle: Connection) -> int:
+        def restore_rows(handle: Connection) -> int:
             sessions.require_session(handle, session_id)
             handle.forget_session_counts(session_id)
             since = {"id": session_id, "since": since_message_id}
             with flag_changes(handle, session_id, since_message_id):
-                restored = handle.run_change(handle.expand_sql(SQL["restore_rewound"]), since)
+                restored = handle.execute_update(handle.expand_sql(SQL["restore_rewound"]), since)
             if restored:
                 live, _, tool_calls = admin.count_session(handle, session_id)
                 counts = {"id": session_id, "messages": live, "tool_calls": tool_calls}
-                handle.run_change(SQL["count_restored"], counts)
+                handle.execute_update(SQL["count_restored"], counts)
             return restored
 
-        return self._write(step)
+        return self._write(restore_rows)
 
     def replace_messages(
         self, session_id: str, messages: MessageMappings, active_only: bool = False
@@ -226,23 +226,23 @@ class SqliteMessages(SqliteOperations):
         encoded = encode_messages(messages, self._clock())
         which = "live" if active_only else "all"
 
-        def step(handle: Connection) -> AppendManyResult:
+        def replace_rows(handle: Connection) -> AppendManyResult:
             before = sessions.get_revision(handle, session_id)
             _delete_messages(handle, session_id, which)
             return insert_summary(handle, session_id, before, encoded)
 
-        return self._write(step)
+        return self._write(replace_rows)
 
     def clear_messages(self, session_id: str) -> int:
         """Delete all messages of a session at once; return how many."""
 
-        def step(handle: Connection) -> int:
+        def delete_all_rows(handle: Connection) -> int:
             sessions.require_session(handle, session_id)
             deleted = _delete_messages(handle, session_id, "all")
             admin.set_counters(handle, session_id, 0, 0)
             return deleted
 
-        return self._write(step)
+        return self._write(delete_all_rows)
 
 
 def rewind_rows(handle: Connection, session_id: str, since: int) -> int:
@@ -250,9 +250,9 @@ def rewind_rows(handle: Connection, session_id: str, since: int) -> int:
     handle.forget_session_counts(session_id)
     bounds = {"id": session_id, "since": since}
     with flag_changes(handle, session_id, since):
-        rewound = handle.run_change(handle.expand_sql(SQL["rewind_rows"]), bounds)
+        rewound = handle.execute_update(handle.expand_sql(SQL["rewind_rows"]), bounds)
     # The rewind count is part of the revision, so a rewind always changes it.
-    handle.run_change(SQL["count_rewind"], (session_id,))
+    handle.execute_update(SQL["count_rewind"], (session_id,))
     return rewound
 
 
@@ -296,9 +296,9 @@ def _delete_messages(handle: Connection, session_id: str, which: str) -> int:
     if fts.is_own_index(handle) and not handle.queues_texts:
         block = SQL["list_live_ids" if which == "live" else "list_ids"]
         ids = [row[0] for row in handle.fetch_tuples(handle.expand_sql(block), (session_id,))]
-        fts.remove_messages(handle, ids)
+        fts.remove_index_entries(handle, ids)
     fts.repair_session_entries(handle, session_id)
-    return handle.run_change(handle.expand_sql(SQL[f"delete_{which}"]), (session_id,))
+    return handle.execute_update(handle.expand_sql(SQL[f"delete_{which}"]), (session_id,))
 
 
 @contextmanager
@@ -327,7 +327,7 @@ def insert_messages(
             rows = [[session_id, *(values[name] for name in names)] for values in group]
             ids += handle.insert_rows(statement, rows)
     if ids:
-        fts.note_appended(handle, ids[-1])
+        fts.schedule_indexing(handle, ids[-1])
         with_nul = [fts.has_nul(values["content"]) for values in encoded]
         fts.repair_entries(handle, list(compress(ids, with_nul)))
     return ids
@@ -392,11 +392,11 @@ def _update_counters(
 ) -> None:
     calls = sum(content.count_tool_calls(values.get("tool_calls")) for values in encoded)
     counts = {"id": session_id, "messages": len(encoded), "tool_calls": calls}
-    handle.run_change(statement, counts)
+    handle.execute_update(statement, counts)
     # Newer schemas of Hermes keep the time of the last message in the session row.
     if encoded and handle.has_column("sessions", "last_activity_at"):
         at = max(values["timestamp"] for values in encoded)
-        handle.run_change(SQL["set_last_activity"], {"id": session_id, "at": at})
+        handle.execute_update(SQL["set_last_activity"], {"id": session_id, "at": at})
 
 
 def encode_messages(messages: MessageMappings, now: float) -> list[dict[str, Any]]:

@@ -230,13 +230,13 @@ def _write_schema(handle: Connection) -> None:
         return
     _create_tables(handle)
     # In the transaction of the tables: without this mark it would be taken for a Hermes home.
-    handle.run_change("INSERT INTO state_meta VALUES (?, ?)", (HOME_ID_KEY, uuid.uuid4().hex))
+    handle.execute_update("INSERT INTO state_meta VALUES (?, ?)", (HOME_ID_KEY, uuid.uuid4().hex))
 
 
 def _create_tables(handle: Connection) -> None:
     for name in ("schema", "index"):
         for statement in sql_blocks.split_statements(name):
-            handle.run_change(statement)
+            handle.execute_update(statement)
     update_schema(handle)
 
 
@@ -256,9 +256,9 @@ def update_schema(handle: Connection) -> None:
         return
     for block in _SCHEMA_STEPS[number - 1 :]:
         for statement in sql_blocks.split_block(block):
-            handle.run_change(statement)
+            handle.execute_update(statement)
     values = (_SCHEMA_KEY, str(OWN_SCHEMA))
-    handle.run_change("INSERT OR REPLACE INTO state_meta VALUES (?, ?)", values)
+    handle.execute_update("INSERT OR REPLACE INTO state_meta VALUES (?, ?)", values)
     handle.forget_schema()
 
 

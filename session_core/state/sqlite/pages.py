@@ -64,7 +64,7 @@ class SqliteWindows(SqliteOperations):
             raise InvalidInput(f"unknown view {view!r:.40}; valid are {', '.join(_STATES_BY_VIEW)}")
         said_by = validation.parse_texts("roles", roles)
 
-        def look(handle: Connection) -> MessageWindow:
+        def read_window_rows(handle: Connection) -> MessageWindow:
             sessions.require_session(handle, session_id)
             finder = _WindowFinder(handle, session_id, said_by, view)
             if around is not None:
@@ -73,7 +73,7 @@ class SqliteWindows(SqliteOperations):
                 return finder.read_after(after, limit)
             return finder.read_before(fts.MAX_ID if before is None else before, limit)
 
-        return self._read(look)
+        return self._read(read_window_rows)
 
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
@@ -86,7 +86,7 @@ class SqliteWindows(SqliteOperations):
         """
         block = SQL["list_whole_conversation" if include_inactive else "list_live_conversation"]
 
-        def look(handle: Connection) -> list[dict[str, Any]]:
+        def read_conversation_rows(handle: Connection) -> list[dict[str, Any]]:
             members = [session_id]
             if include_ancestors:
                 members += lineage.list_conversation_ancestors(handle, session_id)
@@ -96,7 +96,7 @@ class SqliteWindows(SqliteOperations):
                 rows = _remove_copies(handle, rows)
             return list(content.drop_reviews(_to_chat_message(row) for row in rows))
 
-        return self._read(look)
+        return self._read(read_conversation_rows)
 
 
 class _WindowFinder:

@@ -31,19 +31,19 @@ class SqliteRoutes(SqliteOperations):
     def get_entry(self, session_key: str, *, scope: str = "") -> str | None:
         """Return the entry of a key."""
 
-        def look(handle: Connection) -> str | None:
+        def read_entry(handle: Connection) -> str | None:
             return (
                 _read_entry(handle, scope, session_key)
                 if handle.has_column(ROUTING_TABLE)
                 else None
             )
 
-        return self._read(look)
+        return self._read(read_entry)
 
     def load_entries(self, *, scope: str = "") -> dict[str, str]:
         """Return all entries of a scope by their keys."""
 
-        def look(handle: Connection) -> dict[str, str]:
+        def read_entries(handle: Connection) -> dict[str, str]:
             rows = (
                 handle.fetch_tuples(SQL["list_routes"], (scope,))
                 if handle.has_column(ROUTING_TABLE)
@@ -51,19 +51,19 @@ class SqliteRoutes(SqliteOperations):
             )
             return {key: _decode_text(stored) for key, stored in rows}
 
-        return self._read(look)
+        return self._read(read_entries)
 
     def list_scopes(self) -> dict[str, int]:
         """Return the number of entries of each scope, the last written scope first."""
 
-        def look(handle: Connection) -> dict[str, int]:
+        def count_entries(handle: Connection) -> dict[str, int]:
             return (
                 dict(handle.fetch_tuples(SQL["list_scopes"]))
                 if handle.has_column(ROUTING_TABLE)
                 else {}
             )
 
-        return self._read(look)
+        return self._read(count_entries)
 
     def dump_entries(
         self,
@@ -78,14 +78,14 @@ class SqliteRoutes(SqliteOperations):
         after = 0 if cursor is None else cursors.decode_cursor(_CURSOR_KIND, scope, cursor)
         bounds = {"scope": scope, "after": after, "limit": limit}
 
-        def look(handle: Connection) -> list[tuple[int, str, str]]:
+        def read_members(handle: Connection) -> list[tuple[int, str, str]]:
             return (
                 handle.fetch_tuples(SQL["dump_routes"], bounds)
                 if handle.has_column(ROUTING_TABLE)
                 else []
             )
 
-        rows = self._read(look)
+        rows = self._read(read_members)
         more = (
             cursors.encode_cursor(_CURSOR_KIND, scope, rows[-1][0]) if len(rows) == limit else None
         )
@@ -101,7 +101,7 @@ class SqliteRoutes(SqliteOperations):
         """
         now = self._clock()
 
-        def step(handle: Connection) -> None:
+        def put_entry(handle: Connection) -> None:
             _require_table(handle)
             # Compared under the write lock, so that two readers of one entry cannot both replace
             # it.
@@ -109,15 +109,15 @@ class SqliteRoutes(SqliteOperations):
                 raise Conflict(f"the route of {session_key} has changed; read it again")
             values = {"scope": scope, "key": session_key, "entry": entry_json, "now": now}
             forget_routed_sessions(handle)
-            handle.run_change(SQL["put_route"], values)
+            handle.execute_update(SQL["put_route"], values)
 
-        self._write(step)
+        self._write(put_entry)
 
     def delete_entries(self, entries: Mapping[str, str], *, scope: str = "") -> list[str]:
         """Delete the entries that are unchanged since they were read; return their keys."""
         validation.check_mapping("what is deleted", entries)
 
-        def step(handle: Connection) -> list[str]:
+        def delete_unchanged_entries(handle: Connection) -> list[str]:
             _require_table(handle)
             # An entry that changed meanwhile belongs to a chat that is in use.
             unchanged = [
@@ -127,7 +127,7 @@ class SqliteRoutes(SqliteOperations):
                 delete_route(handle, scope, key)
             return unchanged
 
-        return self._write(step)
+        return self._write(delete_unchanged_entries)
 
     def find_latest_session(
         self,
@@ -157,7 +157,7 @@ class SqliteRoutes(SqliteOperations):
             "thread_id": thread_id or "",
         }
 
-        def look(handle: Connection) -> SessionRow | None:
+        def read_latest_session(handle: Connection) -> SessionRow | None:
             if not handle.has_column("sessions", "session_key"):
                 return None
             by_key = bounds | {"session_key": session_key}
@@ -167,7 +167,7 @@ class SqliteRoutes(SqliteOperations):
                 row = handle.fetch_row(SQL["find_by_peer"], bounds | peer)
             return cast("SessionRow | None", row)
 
-        return self._read(look)
+        return self._read(read_latest_session)
 
 
 def list_routed_sessions(handle: Connection) -> frozenset[Any]:
@@ -189,7 +189,7 @@ def forget_routed_sessions(handle: Connection) -> None:
 def delete_route(handle: Connection, scope: str, key: str) -> None:
     """Delete one route."""
     forget_routed_sessions(handle)
-    handle.run_change(SQL["delete_route"], {"scope": scope, "key": key})
+    handle.execute_update(SQL["delete_route"], {"scope": scope, "key": key})
 
 
 def _read_entry(handle: Connection, scope: str, key: str) -> str | None:

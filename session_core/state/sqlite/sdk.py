@@ -33,7 +33,7 @@ class SqliteSdk(SqliteOperations):
         """
         ids = validation.parse_texts("session_ids", session_ids) or ()
 
-        def look(handle: Connection) -> dict[str, SessionRow]:
+        def read_sessions(handle: Connection) -> dict[str, SessionRow]:
             rows = {
                 row["id"]: cast("SessionRow", row)
                 for chunk, marks in _iter_chunks(ids)
@@ -41,7 +41,7 @@ class SqliteSdk(SqliteOperations):
             }
             return {session_id: rows[session_id] for session_id in ids if session_id in rows}
 
-        return self._read(look)
+        return self._read(read_sessions)
 
     def session_count(self, where: SessionFilter | None = None) -> int:
         """Return how many rows match a filter, of every kind; without a status, none archived."""
@@ -51,14 +51,14 @@ class SqliteSdk(SqliteOperations):
     def distinct_session_cwds(self, include_archived: bool = False) -> list[FolderUse]:
         """Return the working folders of all sessions, the last used first."""
 
-        def look(handle: Connection) -> list[FolderUse]:
+        def read_folders(handle: Connection) -> list[FolderUse]:
             if not handle.has_column("sessions", "cwd"):
                 return []
             status = "" if include_archived else "AND coalesce(archived, 0) = 0"
             statement = handle.resolve(SQL["list_used_folders"]).format(status=status)
             return [FolderUse(*row) for row in handle.fetch_tuples(statement)]
 
-        return self._read(look)
+        return self._read(read_folders)
 
     def resolve_resume_session_id(self, session_id: str) -> str:
         """Return the session in which a conversation goes on: the last one that has messages.
@@ -74,11 +74,11 @@ class SqliteSdk(SqliteOperations):
     def has_archived_messages(self, session_id: str) -> bool:
         """Whether a session has messages that a rewind or a compaction has taken out."""
 
-        def look(handle: Connection) -> bool:
+        def has_inactive_row(handle: Connection) -> bool:
             statement = handle.expand_sql(SQL["get_inactive"])
             return handle.fetch_value(statement, (session_id,)) is not None
 
-        return self._read(look)
+        return self._read(has_inactive_row)
 
     def list_recent_user_messages(
         self, session_id: str, limit: int = 20, include_inactive: bool = False
@@ -88,11 +88,11 @@ class SqliteSdk(SqliteOperations):
         block = SQL["list_recent_all" if include_inactive else "list_recent_live"]
         bounds = {"id": session_id, "limit": limit}
 
-        def look(handle: Connection) -> list[MessageRow]:
+        def read_user_messages(handle: Connection) -> list[MessageRow]:
             rows = handle.fetch_rows(handle.expand_sql(block), bounds)
             return [messages.decode_row(row) for row in rows]
 
-        return self._read(look)
+        return self._read(read_user_messages)
 
     def find_platform_sessions(
         self,
@@ -107,12 +107,12 @@ class SqliteSdk(SqliteOperations):
         for name, value in bounds.items():
             validation.check_text(name, value, needed=name in {"source", "chat_id"})
 
-        def look(handle: Connection) -> list[SessionRow]:
+        def read_chat_sessions(handle: Connection) -> list[SessionRow]:
             if not handle.has_column("sessions", "chat_id"):
                 return []  # without the column no session has a chat
             return cast("list[SessionRow]", handle.fetch_rows(SQL["list_chat_sessions"], bounds))
 
-        return self._read(look)
+        return self._read(read_chat_sessions)
 
     def find_platform_messages(
         self, session_id: str, platform_message_ids: Iterable[str]
@@ -124,7 +124,7 @@ class SqliteSdk(SqliteOperations):
         """
         ids = validation.parse_texts("platform_message_ids", platform_message_ids) or ()
 
-        def look(handle: Connection) -> dict[str, MessageRow]:
+        def read_platform_messages(handle: Connection) -> dict[str, MessageRow]:
             statement = handle.expand_sql(SQL["list_platform_messages"])
             rows = {
                 row["platform_message_id"]: messages.decode_row(row)
@@ -133,7 +133,7 @@ class SqliteSdk(SqliteOperations):
             }
             return {name: rows[name] for name in ids if name in rows}
 
-        return self._read(look)
+        return self._read(read_platform_messages)
 
     def update_message(self, message_id: int, /, **columns: Any) -> Revision:
         """Overwrite columns of a message; return the revision of its session after.
@@ -149,7 +149,7 @@ class SqliteSdk(SqliteOperations):
         validation.check_number("message_id", message_id, needed=True)
         values = messages.encode_update(columns)
 
-        def step(handle: Connection) -> Revision:
+        def update_message_row(handle: Connection) -> Revision:
             row = handle.fetch_row(messages.SQL["get_message"], (message_id,))
             if row is None:
                 raise NotFound(f"no message {message_id!r:.40}; read its session for the ids")
@@ -158,10 +158,10 @@ class SqliteSdk(SqliteOperations):
             delete.update_columns(handle, "messages", {"id": message_id}, values, [message_id])
             if "tool_calls" in values and row["active"] in (1, None):
                 _subtract_counts(handle, row["session_id"], 0, _count_new_calls(row, values))
-            handle.run_change(messages.SQL["count_rewind"], (row["session_id"],))
+            handle.execute_update(messages.SQL["count_rewind"], (row["session_id"],))
             return sessions.get_revision(handle, row["session_id"])
 
-        return self._write(step)
+        return self._write(update_message_row)
 
     def pop_message(self, session_id: str) -> MessageRow | None:
         """Take back the newest live message, as a rewind does, and return it.
@@ -172,7 +172,7 @@ class SqliteSdk(SqliteOperations):
             NotFound: the session does not exist.
         """
 
-        def step(handle: Connection) -> MessageRow | None:
+        def rewind_last_message(handle: Connection) -> MessageRow | None:
             sessions.require_session(handle, session_id)
             last_live = handle.expand_sql(messages.SQL["get_last_live"])
             message_id = handle.fetch_value(last_live, (session_id,))
@@ -184,7 +184,7 @@ class SqliteSdk(SqliteOperations):
             _subtract_counts(handle, session_id, 1, calls)
             return messages.decode_row(row)
 
-        return self._write(step)
+        return self._write(rewind_last_message)
 
     def delete_messages(self, session_id: str, message_ids: Sequence[int]) -> int:
         """Delete messages of a session at once; return how many.
@@ -196,24 +196,24 @@ class SqliteSdk(SqliteOperations):
         """
         ids = validation.parse_integers("message_ids", message_ids)
 
-        def step(handle: Connection) -> int:
+        def delete_rows(handle: Connection) -> int:
             sessions.require_session(handle, session_id)
             bounds = {"session": session_id, "ids": json.dumps(ids)}
             rows = handle.fetch_tuples(handle.expand_sql(SQL["list_to_delete"]), bounds)
             handle.forget_session_counts(session_id)
-            deleted = deletion.delete_messages(handle, [row[0] for row in rows])
+            deleted = deletion.delete_message_rows(handle, [row[0] for row in rows])
             live_calls = [content.count_tool_calls(calls) for _, live, calls in rows if live]
             _subtract_counts(handle, session_id, len(live_calls), sum(live_calls))
             return deleted
 
-        return self._write(step)
+        return self._write(delete_rows)
 
 
 def _subtract_counts(
     handle: Connection, session_id: str, message_count: int, call_count: int
 ) -> None:
     counts = {"id": session_id, "messages": message_count, "tool_calls": call_count}
-    handle.run_change(SQL["subtract_counts"], counts)
+    handle.execute_update(SQL["subtract_counts"], counts)
 
 
 def _count_new_calls(before: dict[str, Any], values: dict[str, Any]) -> int:

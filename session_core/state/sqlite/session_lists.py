@@ -305,7 +305,7 @@ class SqliteLists(SqliteOperations):
         if cursor is not None:
             edge = _decode_position(cursors.decode_cursor("list", scope, cursor))
 
-        def look(handle: Connection) -> Page[SessionSummary]:
+        def read_list_page(handle: Connection) -> Page[SessionSummary]:
             lines: list[SessionSummary] = []
             last = edge
             for position, session_id in _iter_candidates(handle, where, order, edge, limit):
@@ -323,7 +323,7 @@ class SqliteLists(SqliteOperations):
                 last = position
             return Page(lines)
 
-        return self._read(look)
+        return self._read(read_list_page)
 
     def summarize_session(self, session_id: str) -> SessionSummary:
         """Return the list line of one session."""
@@ -332,12 +332,12 @@ class SqliteLists(SqliteOperations):
     def find_sessions(self, where: SessionFilter) -> list[str]:
         """Return the ids of all matching rows, of every kind, oldest start first."""
 
-        def look(handle: Connection) -> list[str]:
+        def read_session_ids(handle: Connection) -> list[str]:
             condition, values = compose_condition(handle, where)
             statement = handle.resolve(SQL["list_ids"]).replace(_FILTER_PLACEHOLDER, condition)
             return [row[0] for row in handle.fetch_tuples(statement, values)]
 
-        return self._read(look)
+        return self._read(read_session_ids)
 
 
 def _decode_position(position: Any) -> ListPosition:

@@ -75,7 +75,7 @@ class SqliteSessions(SqliteOperations):
     def resolve_session_id(self, session: str) -> str | None:
         """Return the id equal to `session`, or the only id that begins with it."""
 
-        def look(handle: Connection) -> str | None:
+        def find_unique_id(handle: Connection) -> str | None:
             if find_session(handle, session) is not None:
                 return session
             rows = (
@@ -83,7 +83,7 @@ class SqliteSessions(SqliteOperations):
             )
             return rows[0][0] if len(rows) == 1 else None
 
-        return self._read(look)
+        return self._read(find_unique_id)
 
     def update_session(self, session_id: str, **fields: Any) -> bool:
         """Overwrite columns of a session; return whether it exists.
@@ -95,7 +95,7 @@ class SqliteSessions(SqliteOperations):
         """
         values = encode_fields(fields, UPDATED_COLUMNS)
 
-        def step(handle: Connection) -> bool:
+        def update_existing_session(handle: Connection) -> bool:
             for name in values:
                 if not handle.has_column("sessions", name):
                     raise Unsupported(f"the sessions of this home have no {name}")
@@ -104,62 +104,64 @@ class SqliteSessions(SqliteOperations):
                 require_session(handle, values["parent_session_id"])
             return exists and (not values or update_session(handle, session_id, values))
 
-        return self._write(step)
+        return self._write(update_existing_session)
 
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
         """End a session unless it has already ended; the first reason is kept."""
         check_reason(end_reason)
 
-        def step(handle: Connection) -> bool:
+        def end_open_session(handle: Connection) -> bool:
             # The end is part of the revision, which is cached.
             handle.forget_session_counts(session_id)
             values = {"id": session_id, "now": self._clock(), "reason": end_reason}
-            return handle.run_change(SQL["end_session"], values) > 0
+            return handle.execute_update(SQL["end_session"], values) > 0
 
-        return self._write(step)
+        return self._write(end_open_session)
 
     def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
         """End a session by a reset, also a session that its agent has only closed."""
         check_reason(reason)
 
-        def step(handle: Connection) -> bool:
+        def end_by_reset(handle: Connection) -> bool:
             handle.forget_session_counts(session_id)
             values = {"id": session_id, "now": self._clock(), "reason": reason}
-            return handle.run_change(SQL["promote_session"], values) > 0
+            return handle.execute_update(SQL["promote_session"], values) > 0
 
-        return self._write(step)
+        return self._write(end_by_reset)
 
     def reopen_session(self, session_id: str) -> bool:
         """Reopen an ended session."""
 
-        def step(handle: Connection) -> bool:
+        def clear_end(handle: Connection) -> bool:
             handle.forget_session_counts(session_id)
-            return handle.run_change(SQL["reopen_session"], (session_id,)) > 0
+            return handle.execute_update(SQL["reopen_session"], (session_id,)) > 0
 
-        return self._write(step)
+        return self._write(clear_end)
 
     def set_session_archived(self, session_id: str, archived: bool) -> int:
         """Archive or unarchive a whole conversation; return the number of changed rows."""
         validation.check_flag("archived", archived)
 
-        def step(handle: Connection) -> int:
+        def update_archived_flags(handle: Connection) -> int:
             return sum(
-                handle.run_change(SQL["set_archived"], {"id": member, "archived": int(archived)})
+                handle.execute_update(
+                    SQL["set_archived"], {"id": member, "archived": int(archived)}
+                )
                 for member in lineage.list_family(handle, session_id)
             )
 
-        return self._write(step)
+        return self._write(update_archived_flags)
 
     def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> bool:
         """Record that the hooks of an expired session were called."""
         validation.check_flag("finalized", finalized)
 
-        def step(handle: Connection) -> bool:
+        def update_finalized_flag(handle: Connection) -> bool:
             if not handle.has_column("sessions", "expiry_finalized"):
                 raise Unsupported("the sessions of this home have no expiry_finalized")
             return update_session(handle, session_id, {"expiry_finalized": int(finalized)})
 
-        return self._write(step)
+        return self._write(update_finalized_flag)
 
     def record_gateway_session_peer(
         self,
@@ -183,13 +185,13 @@ class SqliteSessions(SqliteOperations):
             {**dict(zip(PEER_COLUMNS, peer, strict=True)), **present}, (*PEER_COLUMNS, *optional)
         )
 
-        def step(handle: Connection) -> bool:
+        def update_peer_columns(handle: Connection) -> bool:
             stored = {
                 name: value for name, value in values.items() if handle.has_column("sessions", name)
             }
             return update_session(handle, session_id, stored)
 
-        return self._write(step)
+        return self._write(update_peer_columns)
 
     def get_revision(self, session_id: str) -> Revision:
         """Return the present revision of a session, read in one statement.
@@ -252,7 +254,7 @@ def change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
     """Run a change of one key of `state_meta`; return whether a row changed."""
     if not handle.has_column("state_meta"):
         raise Unsupported("this home has no table state_meta; open it once with a newer Hermes")
-    return handle.run_change(sql, values) > 0
+    return handle.execute_update(sql, values) > 0
 
 
 def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
@@ -266,13 +268,13 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
     names = [name for name in values if handle.has_column("sessions", name)]
     filled = [name for name in names if name in FILLED_COLUMNS]
     if not has_session(handle, values["id"]):
-        handle.run_change(
+        handle.execute_update(
             f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608 -- fixed names
             [values[name] for name in names],
         )
     elif filled:
         changes = ", ".join(f"{name} = coalesce({name}, ?)" for name in filled)
-        handle.run_change(
+        handle.execute_update(
             f"UPDATE sessions SET {changes} WHERE id = ?",  # noqa: S608 -- fixed names
             [*(values[name] for name in filled), values["id"]],
         )
@@ -286,7 +288,7 @@ def update_session(handle: Connection, session_id: str, values: Mapping[str, Any
     handle.forget_session_counts(session_id)
     assignments = ", ".join(f"{name} = ?" for name in values)
     return (
-        handle.run_change(
+        handle.execute_update(
             f"UPDATE sessions SET {assignments} WHERE id = ?",  # noqa: S608 -- fixed names
             [*values.values(), session_id],
         )
@@ -418,14 +420,14 @@ class SqliteTitles(SqliteOperations):
         """
         cleaned = titles.clean_title(title)
 
-        def step(handle: Connection) -> bool:
+        def update_title(handle: Connection) -> bool:
             if handle.fetch_row(SQL["get_title"], (session_id,)) is None:
                 return False
             if cleaned is not None:
                 _free_title(handle, session_id, cleaned)
-            return handle.run_change(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
+            return handle.execute_update(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
 
-        return self._write(step)
+        return self._write(update_title)
 
     def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
         """Set a title if the session has none; return whether it was set."""
@@ -433,14 +435,14 @@ class SqliteTitles(SqliteOperations):
         if cleaned is None:
             return False
 
-        def step(handle: Connection) -> bool:
+        def update_empty_title(handle: Connection) -> bool:
             # Checked in the transaction: a user may have set a title meanwhile.
             if handle.fetch_row(SQL["get_title"], (session_id,)) != {"title": None}:
                 return False
             _free_title(handle, session_id, cleaned)
-            return handle.run_change(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
+            return handle.execute_update(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
 
-        return self._write(step)
+        return self._write(update_empty_title)
 
     def get_session_title(self, session_id: str) -> str | None:
         """Return the title of a session."""
@@ -460,14 +462,14 @@ class SqliteTitles(SqliteOperations):
         """Return the newest session in the lineage of a title, otherwise the one with the title."""
         validation.check_text("title", title, needed=True)
 
-        def look(handle: Connection) -> str | None:
+        def find_titled_session(handle: Connection) -> str | None:
             rows = _list_lineage_titles(handle, title)
             numbered = (row for row in rows if titles.is_numbered_title(row[0], title))
             exact = (row for row in rows if row[0] == title)
             _, session_id = next(numbered, None) or next(exact, (None, None))
             return session_id
 
-        return self._read(look)
+        return self._read(find_titled_session)
 
     def get_next_title_in_lineage(self, base_title: str) -> str:
         """Return the next free title: "Trip", then "Trip #2".
@@ -479,11 +481,11 @@ class SqliteTitles(SqliteOperations):
         if base is None:
             raise InvalidInput("the title of a lineage must not be empty")
 
-        def look(handle: Connection) -> str:
+        def find_next_title(handle: Connection) -> str:
             rows = _list_lineage_titles(handle, titles.strip_number(base))
             return titles.choose_next_title(base, [row[0] for row in rows])
 
-        return self._read(look)
+        return self._read(find_next_title)
 
 
 def _list_lineage_titles(handle: Connection, base: str) -> list[tuple[str, str]]:
@@ -501,4 +503,4 @@ def _free_title(handle: Connection, session_id: str, title: str) -> None:
     if holder not in lineage.list_conversation_ancestors(handle, session_id):
         raise TitleTaken(title, holder)
     # Cleared before it is set elsewhere, because an index keeps titles unique.
-    handle.run_change(SQL["set_title"], {"id": holder, "title": None})
+    handle.execute_update(SQL["set_title"], {"id": holder, "title": None})

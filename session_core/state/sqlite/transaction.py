@@ -196,7 +196,7 @@ class Transaction:
             # Also if the commit fails: later changes of this task must not join it.
             self._over = True
         if kind is None and self._writer is not None:
-            self._writer.run_due_leftovers()
+            self._writer.run_due_indexing()
 
     def _end_transaction(self, kind: type[BaseException] | None) -> None:
         if self._writer is not None and self._writer.is_inherited:

@@ -52,7 +52,7 @@ class SqliteUsage(SqliteOperations):
         usage = _check_counts(counts)
         now = self._clock()
 
-        def step(handle: Connection) -> None:
+        def add_usage(handle: Connection) -> None:
             new = {"source": "unknown", "model": usage["model"]}
             sessions.insert_session(handle, sessions.check_fields(session_id, new, now))
             if _is_accounted(usage):
@@ -63,7 +63,7 @@ class SqliteUsage(SqliteOperations):
                 route = {name: usage[name] or row.get(name) for name in _ROUTE_COLUMNS}
                 _add_model_usage(handle, {**usage, **route, "session_id": session_id}, now)
 
-        self._write(step)
+        self._write(add_usage)
 
     def record_auxiliary_usage(
         self, session_id: str, task: str, *, model: str | None = None, **counts: Any
@@ -77,12 +77,12 @@ class SqliteUsage(SqliteOperations):
         usage = _check_counts({"api_call_count": 1, **counts, "model": model})
         now = self._clock()
 
-        def step(handle: Connection) -> None:
+        def add_task_usage(handle: Connection) -> None:
             sessions.require_session(handle, session_id)
             if handle.has_column("session_model_usage", "task"):
                 _add_model_usage(handle, {**usage, "session_id": session_id, "task": task}, now)
 
-        self._write(step)
+        self._write(add_task_usage)
 
 
 def list_model_usage(handle: Connection, session_id: str) -> list[dict[str, Any]]:
@@ -163,13 +163,13 @@ def _add_model_usage(handle: Connection, usage: UsageValues, now: float) -> None
     changes = {name: _CHANGES.get(name, f"{name} + ?") for name in present_names}
     changes = {name: text for name, text in changes.items() if name not in (*keys, "first_seen")}
     assignments = ", ".join(f"{name} = {change}" for name, change in changes.items())
-    updated = handle.run_change(
+    updated = handle.execute_update(
         f"UPDATE session_model_usage SET {assignments} "  # noqa: S608 -- fixed names
         f"WHERE {' AND '.join(f'{name} = ?' for name in keys)}",
         [values[name] for name in (*changes, *keys)],
     )
     if not updated:
-        handle.run_change(
+        handle.execute_update(
             f"INSERT INTO session_model_usage ({', '.join(present_names)}) "  # noqa: S608 -- fixed names
             f"VALUES ({', '.join('?' * len(present_names))})",
             [values[name] for name in present_names],

@@ -89,7 +89,7 @@ class SqliteVacuum(SqliteOperations):
             _require_memory(self._store.path, copy)
             _require_room(self._store.path, [(folder, log)])
             self._vacuum_in_place(handle, step)
-        self._store.note_rewritten(handle)
+        self._store.forget_all_content(handle)
         # The new content is in the log; only a complete checkpoint makes the file shorter.
         self._require_no_holders()
         handle.fetch_tuples("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -98,12 +98,12 @@ class SqliteVacuum(SqliteOperations):
     def _vacuum_memory(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
         before = _count_bytes(handle)
         self._vacuum_in_place(handle, step)
-        self._store.note_rewritten(handle)
+        self._store.forget_all_content(handle)
         return VacuumResult(before, _count_bytes(handle))
 
     def _vacuum_in_place(self, handle: Connection, step: StepCallback | None) -> None:
         with call_step_regularly(handle.connection, step):
-            handle.run_change("VACUUM")
+            handle.execute_update("VACUUM")
 
     def _vacuum_through_file(self, handle: Connection, step: StepCallback | None) -> None:
         """Rewrite through a copy, and retry a few times after concurrent commits."""
@@ -144,7 +144,7 @@ def _merge_indexes(handle: Connection) -> bool:
                 return True
             before = handle.connection.total_changes
             # A negative number merges all segments into one, not only those that are due.
-            handle.run_change(merge, (-_MERGE_PAGES,))
+            handle.execute_update(merge, (-_MERGE_PAGES,))
             if handle.connection.total_changes - before < _MIN_CHANGED_ROWS:
                 break
     return False

@@ -102,7 +102,7 @@ def rewrite_database(
             # Read before the copy begins, so that a commit during the copy is noticed too.
             version, schema = _read_version(guard), guard.fetch_tuples(_SELECT_SCHEMA)
             with call_step_regularly(handle.connection, step):
-                handle.run_change("VACUUM INTO ?", (make_file_uri(copy, "mode=rw"),))
+                handle.execute_update("VACUUM INTO ?", (make_file_uri(copy, "mode=rw"),))
             if step is not None:
                 step()
             with source.open_snapshot(), suppress(_ConcurrentCommit):
@@ -137,7 +137,7 @@ def _write_back(
     # cache and would spill to the log, which `check` could not tell from a concurrent commit.
     is_checked = False
 
-    def look(status: int, left: int, _: int) -> None:
+    def handle_progress(status: int, left: int, _: int) -> None:
         nonlocal is_checked
         # The holder of the lock is about to commit what the copy does not have.
         if status in (_BUSY, _LOCKED):
@@ -150,7 +150,7 @@ def _write_back(
         if step is not None and left % _PAGES_PER_STEP == 0:
             step()
 
-    source.connection.backup(handle.connection, pages=1, progress=look)
+    source.connection.backup(handle.connection, pages=1, progress=handle_progress)
 
 
 def _check_unchanged(guard: Connection, version: int) -> None:

@@ -60,14 +60,14 @@ class SqliteMeta(SqliteOperations):
         validation.check_text("expect", expect)
         stored_key = _to_stored_key(key)
 
-        def step(handle: Connection) -> bool:
+        def replace_value(handle: Connection) -> bool:
             if sessions.find_meta(handle, stored_key) != expect:
                 return False
             if value != expect:
                 _put_value(handle, stored_key, value)
             return True
 
-        return self._write(step)
+        return self._write(replace_value)
 
     def list_values(
         self, prefix: str = "", *, after: str | None = None, limit: int = 1000
@@ -88,13 +88,13 @@ class SqliteMeta(SqliteOperations):
             "limit": limit,
         }
 
-        def look(handle: Connection) -> dict[str, str]:
+        def read_values(handle: Connection) -> dict[str, str]:
             if not handle.has_column("state_meta"):
                 return {}
             rows = handle.fetch_tuples(SQL["list_meta"], bounds)
             return {key.removeprefix(KEY_PREFIX): value for key, value in rows}
 
-        return self._read(look)
+        return self._read(read_values)
 
 
 def _to_stored_key(key: str) -> str:
@@ -136,12 +136,12 @@ class SqliteState(SqliteOperations):
         validation.check_text("session_id", session_id, needed=True)
         change = _StateChange(changes, remove)
 
-        def step(handle: Connection) -> None:
+        def update_session_state(handle: Connection) -> None:
             _require_table(handle, _SESSION_TABLE)
             sessions.require_session(handle, session_id)
             change.apply(handle, _SESSION_BLOCKS, (session_id,))
 
-        self._write(step)
+        self._write(update_session_state)
 
     def read_user_state(self, app: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user of an application by key.
@@ -182,19 +182,19 @@ class SqliteState(SqliteOperations):
         self._change_shared(_to_app_owner(app), _StateChange(changes, remove))
 
     def _read_values(self, table: str, block: str, owner: Sequence[str]) -> dict[str, Any]:
-        def look(handle: Connection) -> dict[str, Any]:
+        def read_state_rows(handle: Connection) -> dict[str, Any]:
             if not has_state_table(handle, table):
                 return {}
             return {key: json.loads(value) for key, value in handle.fetch_tuples(SQL[block], owner)}
 
-        return self._read(look)
+        return self._read(read_state_rows)
 
     def _change_shared(self, owner: tuple[str, ...], change: _StateChange) -> None:
-        def step(handle: Connection) -> None:
+        def update_shared_state(handle: Connection) -> None:
             _require_table(handle, _SHARED_TABLE)
             change.apply(handle, _SHARED_BLOCKS, owner)
 
-        self._write(step)
+        self._write(update_shared_state)
 
 
 class _StateChange:
@@ -214,9 +214,9 @@ class _StateChange:
         """Change the rows of an owner with the statements that set and delete one key."""
         set_key, delete_key = (SQL[block] for block in blocks)
         for key in self._removed:
-            handle.run_change(delete_key, (*owner, key))
+            handle.execute_update(delete_key, (*owner, key))
         for key, value in self._values.items():
-            handle.run_change(set_key, (*owner, key, value))
+            handle.execute_update(set_key, (*owner, key, value))
 
 
 def has_state_table(handle: Connection, table: str = _SESSION_TABLE) -> bool:
@@ -241,7 +241,7 @@ def copy_session_state(handle: Connection, session_id: str, to_session_id: str) 
     """Give a new session the state of another."""
     if handle.has_column(_SESSION_TABLE):
         bounds = {"source": session_id, "target": to_session_id}
-        handle.run_change(SQL["copy_session_state"], bounds)
+        handle.execute_update(SQL["copy_session_state"], bounds)
 
 
 def _to_owner(app: str, user_id: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ _JITTER_S = (0.02, 0.15)
 _MAX_WAIT_S = 1.0
 
 _MAX_FOLLOW_UP_S = 0.25
-"""Longest time for which a caller runs leftover work before it returns."""
+"""Longest time for which a caller updates the search index before it returns."""
 
 
 class Writer:
@@ -43,12 +43,12 @@ class Writer:
         patience_s: float,
         check: Callable[[], None] = lambda: None,
         overdue: bool = False,
-        leftovers: Callable[[Connection], bool] = lambda _: False,
+        index_batch: Callable[[Connection], bool] = lambda _: False,
         prepare: Callable[[Connection], None] = lambda _: None,
         queue: WriteQueue | None = None,
     ) -> None:
         self._open_handle = open_handle
-        self._leftovers = leftovers
+        self._index_batch = index_batch
         self._prepare = prepare
         self._patience_s = patience_s
         self._wait_ms = int(min(patience_s, _MAX_WAIT_S) * 1000)
@@ -99,7 +99,7 @@ class Writer:
         if job.error is not None:
             raise job.error
         # After leaving the queue, so that waiting callers go first.
-        self.run_due_leftovers()
+        self.run_due_indexing()
         return cast("T", job.result)
 
     def create_job(self, of: object, *, linked: bool = True) -> WriteJob:
@@ -147,23 +147,26 @@ class Writer:
             job.over = True
             self._queue.leave_queue(job)
 
-    def run_leftovers(self, for_s: float) -> None:
-        """Run leftover work in short transactions, between which other callers take their turn."""
+    def run_deferred_indexing(self, for_s: float) -> None:
+        """Index messages in short transactions for `for_s` seconds.
+
+        Other callers take their turn between these transactions.
+        """
         if self.current is not None:
             return
         until = time.monotonic() + for_s
         # No change depends on this work, so an error only postpones it. It must not reach the
         # caller, who would repeat a change that is already durable.
         with suppress(Exception):
-            while self._run_leftovers_once() and time.monotonic() < until:
+            while self._index_next_batch() and time.monotonic() < until:
                 pass
 
-    def run_due_leftovers(self) -> None:
-        """Run for a moment the work that a change has left for transactions of its own."""
+    def run_due_indexing(self) -> None:
+        """Index messages for a moment if a change has made the index due."""
         handle = self._handle
         if handle is not None and handle.due and self.current is None:
             handle.due = False
-            self.run_leftovers(_MAX_FOLLOW_UP_S)
+            self.run_deferred_indexing(_MAX_FOLLOW_UP_S)
 
     def check_task(self) -> None:
         """Check that no other task of this thread has a transaction open.
@@ -202,13 +205,13 @@ class Writer:
         self._queue.wait_for_lead(job, job.deadline)
         self._queue.take_jobs(job)
 
-    def _run_leftovers_once(self) -> bool:
+    def _index_next_batch(self) -> bool:
         job = self._make_job()
         try:
             self._acquire_connection(job)
             handle = self._open_connection()
             # It waits for no lock of another process, since any later moment is as good.
-            change = partial(self._run_transaction, job, self._leftovers, 0)
+            change = partial(self._run_transaction, job, self._index_batch, 0)
             more = run_without_waiting(handle, change, self._wait_ms)
             self._checkpointer.checkpoint_if_due(handle)
             return more
@@ -265,8 +268,8 @@ class Writer:
         handle = self._open_connection()
         try:
             self._begin_immediate(job, handle, deadline)
-            # Leftover work needs nothing new, and does not precede a change.
-            if step is not self._leftovers:
+            # An index batch needs no schema update, and no change follows it.
+            if step is not self._index_batch:
                 self._prepare(handle)
             result = step(handle)
             self._commit_transaction(job)

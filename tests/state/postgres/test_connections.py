@@ -71,11 +71,11 @@ def test_step_runs_again_after_lost_connection(named: tuple[PostgresDB, str]) ->
     attempts: list[int] = []
 
     def step(handle: Any) -> int:
-        handle.run_change("UPDATE sessions SET model = 'm' WHERE id = 's'")
+        handle.execute_update("UPDATE sessions SET model = 'm' WHERE id = 's'")
         if not attempts:
             attempts.append(1)
             cut_connections(name)
-        return handle.run_change("UPDATE sessions SET cwd = '/srv' WHERE id = 's'")
+        return handle.execute_update("UPDATE sessions SET cwd = '/srv' WHERE id = 's'")
 
     assert db._store.write(step) == 1
     row = dict(db.get_session("s") or {})
@@ -126,7 +126,7 @@ def test_outcome_of_lost_commit_is_found(
     monkeypatch.setattr(PostgresStore, "begin_write", begin_and_cut)
     expected = contextlib.nullcontext() if is_stored else pytest.raises(Busy, match="nothing")
     with expected:
-        store.write(lambda handle: handle.run_change("UPDATE sessions SET model = 'm'"))
+        store.write(lambda handle: handle.execute_update("UPDATE sessions SET model = 'm'"))
     monkeypatch.undo()
     assert dict(db.get_session("s") or {})["model"] == ("m" if is_stored else None)
 

@@ -26,7 +26,7 @@ def add_note(db: PostgresDB, host: str, pid: int, *, expires_s: int = 3600) -> N
     store: Any = db._store
     space = holders._get_process_space()
     values = (f"{host} {pid}", host, space, pid, None, expires_s)
-    store.write(lambda handle: handle.run_change(_ADD, values))
+    store.write(lambda handle: handle.execute_update(_ADD, values))
 
 
 def count_notes(db: PostgresDB) -> int:

@@ -17,7 +17,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.sqlite import fts, routes, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.connections import SqliteOperations
-from session_core.state.sqlite.deletion import delete_messages
+from session_core.state.sqlite.deletion import delete_message_rows
 from session_core.state.sqlite.rows import raw, row_images
 from session_core.state.sqlite.rows.raw import Row, TableShape
 from session_core.state.sqlite.rows.row_images import MESSAGES, SESSIONS
@@ -130,7 +130,7 @@ class RowDeleter(SqliteOperations):
         requests = _parse_removed(removed)
         images = row_images.check_images(imaged)
 
-        def step(handle: Connection) -> dict[str, Revision]:
+        def delete_unchanged_messages(handle: Connection) -> dict[str, Revision]:
             for image in images:
                 # Without a write since the image was read, a comparison would only read every row
                 # again.
@@ -149,13 +149,13 @@ class RowDeleter(SqliteOperations):
                 row_images.preserve_session_rows(handle, requests),
                 fts.merge_less_often(handle),
             ):
-                _delete_messages(handle, message_ids)
+                _delete_all_or_raise(handle, message_ids)
             handle.cache |= {
                 ("revision", session_id): revision for session_id, revision in after.items()
             }
             return after
 
-        return self._write(step)
+        return self._write(delete_unchanged_messages)
 
     def remove_rows(self, removed: Iterable[RowImages]) -> None:
         """Delete rows that are as in their images, in any order; shared rows stay.
@@ -168,15 +168,15 @@ class RowDeleter(SqliteOperations):
             image for image in row_images.check_images(removed) if not image.shared and image.rows
         ]
 
-        def step(handle: Connection) -> None:
+        def delete_unchanged_rows(handle: Connection) -> None:
             for image in rest:
                 check_unchanged(handle, image)
             # Every check precedes the first deletion, which may delete other rows by a cascade.
             check_all_imaged(handle, rest)
             with _translate_constraint_errors(handle):
-                _delete_images(handle, rest)
+                _delete_imaged_rows(handle, rest)
 
-        self._write(step)
+        self._write(delete_unchanged_rows)
 
     def change_row(
         self,
@@ -195,7 +195,7 @@ class RowDeleter(SqliteOperations):
         if not key or not all(isinstance(values, Mapping) for values in (key, before, after)):
             raise InvalidInput("key, before and after must be mappings of columns")
 
-        def step(handle: Connection) -> None:
+        def update_unchanged_row(handle: Connection) -> None:
             shape = raw.get_shape(handle, table)
             if shape is None:
                 raise InvalidInput(f"this home has no table {table}")
@@ -210,7 +210,7 @@ class RowDeleter(SqliteOperations):
                 with _translate_constraint_errors(handle):
                     update_columns(handle, table, key, after, ids)
 
-        self._write(step)
+        self._write(update_unchanged_row)
 
 
 def update_columns(
@@ -223,11 +223,11 @@ def update_columns(
     """Set columns of the row with a key, and of a message in the search indexes too."""
     before = fts.get_change_number(handle)
     # The index removes the old text of a row before it changes, and adds the new text after.
-    fts.remove_messages(handle, message_ids)
+    fts.remove_index_entries(handle, message_ids)
     fts.repair_entries(handle, message_ids)
     raw.update_rows(handle, table, key, after)
     fts.repair_entries(handle, message_ids)
-    fts.restore_messages(handle, message_ids, before)
+    fts.reindex_messages(handle, message_ids, before)
 
 
 def _compute_revision_without(
@@ -248,8 +248,8 @@ def _compute_revision_without(
     return after
 
 
-def _delete_messages(handle: Connection, ids: Sequence[int]) -> None:
-    if delete_messages(handle, ids) < len(ids):
+def _delete_all_or_raise(handle: Connection, ids: Sequence[int]) -> None:
+    if delete_message_rows(handle, ids) < len(ids):
         raise make_changed_error("a message to delete")
 
 
@@ -265,7 +265,7 @@ def _parse_removed(
     }
 
 
-def _delete_images(handle: Connection, images: Sequence[RowImages]) -> None:
+def _delete_imaged_rows(handle: Connection, images: Sequence[RowImages]) -> None:
     """Delete rows in an order that foreign keys allow: other rows, messages, sessions."""
     rest: list[_RowKey] = []
     for image in images:
@@ -280,7 +280,7 @@ def _delete_images(handle: Connection, images: Sequence[RowImages]) -> None:
             with row_images.preserve_session_rows(
                 handle, collect_column_values(image, "session_id")
             ):
-                _delete_messages(handle, [row[index] for row in image.rows])
+                _delete_all_or_raise(handle, [row[index] for row in image.rows])
     remaining = _delete_in_rounds(
         handle, [*remaining, *(row_key for row_key in rest if row_key[0] == SESSIONS)]
     )

@@ -176,7 +176,7 @@ def insert_rows(
         batch = rows[start : start + batch_size]
         marks = ", ".join(f"({', '.join(map(make_placeholder, row))})" for row in batch)
         sql = f"INSERT INTO {quote_name(table)} ({join_columns(names)}) VALUES {marks}"  # noqa: S608 -- from the schema, quoted
-        handle.run_change(sql, bind_values(chain.from_iterable(batch)))
+        handle.execute_update(sql, bind_values(chain.from_iterable(batch)))
 
 
 def update_rows(
@@ -187,13 +187,13 @@ def update_rows(
         f"{quote_name(name)} = {make_placeholder(value)}" for name, value in values.items()
     )
     sql = f"UPDATE {quote_name(table)} SET {changes} WHERE {build_condition(key)}"  # noqa: S608 -- from the schema, quoted
-    return handle.run_change(sql, bind_values([*values.values(), *key.values()]))
+    return handle.execute_update(sql, bind_values([*values.values(), *key.values()]))
 
 
 def delete_rows(handle: Connection, table: str, key: Mapping[str, Any]) -> int:
     """Delete the rows with a key; return their number."""
     sql = f"DELETE FROM {quote_name(table)} WHERE {build_condition(key)}"  # noqa: S608 -- from the schema, quoted
-    return handle.run_change(sql, bind_values(key.values()))
+    return handle.execute_update(sql, bind_values(key.values()))
 
 
 def make_placeholder(value: Any) -> str:

@@ -187,30 +187,30 @@ class SessionCopier(SqliteOperations):
         """
         omitted = validation.parse_texts("without", without) or ()
 
-        def step(handle: Connection) -> None:
+        def insert_copy(handle: Connection) -> None:
             changes = {"started_at": self._clock(), **fields, "id": to_session_id}
             row = {**sessions.require_session(handle, session_id), **changes}
             values = {name: value for name, value in row.items() if name not in omitted}
             values = _list_settable_values(handle, "sessions", values)
             with translate_copy_errors():
-                handle.run_change(_build_insert("sessions", values), list(values.values()))
+                handle.execute_update(_build_insert("sessions", values), list(values.values()))
             copy_session_state(handle, session_id, to_session_id)
 
-        self._write(step)
+        self._write(insert_copy)
 
     def put_session_fields(self, session_id: str, fields: Mapping[str, Any]) -> bool:
         """Set any columns of a session to former values, for undo."""
         if not isinstance(fields, Mapping) or "id" in fields:
             raise InvalidInput("fields must be a mapping of columns without the id")
 
-        def step(handle: Connection) -> bool:
+        def update_fields(handle: Connection) -> bool:
             values = _list_settable_values(handle, "sessions", fields)
             if not values:
                 return sessions.find_session(handle, session_id) is not None
             columns = {quote_name(name): value for name, value in values.items()}
             return sessions.update_session(handle, session_id, columns)
 
-        return self._write(step)
+        return self._write(update_fields)
 
     def read_belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
         """Return by table the rows that are deleted with a session, without its messages."""
@@ -243,12 +243,14 @@ class SessionCopier(SqliteOperations):
         """Store a routing row that `list_routing_rows` returned, replacing the present one."""
         validation.check_mapping("a routing row", row, "scope", "session_key")
 
-        def step(handle: Connection) -> None:
+        def replace_routing_row(handle: Connection) -> None:
             values = _list_settable_values(handle, routes.ROUTING_TABLE, row)
             routes.delete_route(handle, row["scope"], row["session_key"])
-            handle.run_change(_build_insert(routes.ROUTING_TABLE, values), list(values.values()))
+            handle.execute_update(
+                _build_insert(routes.ROUTING_TABLE, values), list(values.values())
+            )
 
-        self._write(step)
+        self._write(replace_routing_row)
 
 
 @contextmanager

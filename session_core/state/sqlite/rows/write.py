@@ -100,7 +100,7 @@ class TableWriter:
             self._handle.forget_session_counts(session_id)
             if self._handle.has_row_ids and session_id not in self._report.sessions:
                 # Lists that have cached the session read its last message again.
-                self._handle.run_change(SQL["move_last"], raw.bind_values([session_id]))
+                self._handle.execute_update(SQL["move_last"], raw.bind_values([session_id]))
 
     def repair_links(self) -> None:
         """Clear references to missing rows, or take the row out again."""
@@ -127,8 +127,8 @@ class TableWriter:
             ids = [key[0] for key in self._new]
             nul_ids = [key[0] for key, values in self._new.items() if _has_nul(values)]
             fts.repair_entries(self._handle, nul_ids)
-            fts.restore_messages(self._handle, ids, self._change_number)
-            fts.note_appended(self._handle, max(ids))
+            fts.reindex_messages(self._handle, ids, self._change_number)
+            fts.schedule_indexing(self._handle, max(ids))
 
     def _insert_all(self) -> bool:
         """Insert messages in one statement if none exists and no row is unusual."""
@@ -140,7 +140,7 @@ class TableWriter:
         if len(new) < len(self._rows) or self._handle.fetch_value(SQL["is_any_there"], (ids,)):
             return False
         # If one statement for all rows fails, the rows are inserted one by one.
-        self._handle.run_change("SAVEPOINT at_once")
+        self._handle.execute_update("SAVEPOINT at_once")
         try:
             raw.insert_rows(self._handle, self._shape.table, self._names, self._rows)
         except self._handle.integrity_error:
@@ -148,11 +148,11 @@ class TableWriter:
             # by one.
             if not self._handle.in_transaction:
                 raise
-            self._handle.run_change("ROLLBACK TO at_once")
+            self._handle.execute_update("ROLLBACK TO at_once")
             return False
         finally:
             if self._handle.in_transaction:
-                self._handle.run_change("RELEASE at_once")
+                self._handle.execute_update("RELEASE at_once")
         self._new, self._known = new, set(new)
         self._report.inserted += len(new)
         return True
@@ -372,12 +372,12 @@ def _defer_foreign_keys(handle: Connection) -> Iterator[None]:
     if not handle.has_foreign_keys:
         yield
         return
-    handle.run_change("PRAGMA defer_foreign_keys=ON")
+    handle.execute_update("PRAGMA defer_foreign_keys=ON")
     try:
         yield
     finally:
         # It would last until the commit, and later changes of the transaction are checked at once.
-        handle.run_change("PRAGMA defer_foreign_keys=OFF")
+        handle.execute_update("PRAGMA defer_foreign_keys=OFF")
 
 
 def _iter_table_writers(

@@ -254,7 +254,7 @@ def _list_glue(handle: Connection) -> list[str]:
     # Reading the vocabulary is slow, so a few new rows are scanned for codes instead.
     if last is None or end - last >= _MAX_NEWER_ROWS:
         # A table of the temp schema, which a read-only connection can create too.
-        handle.run_change(_CREATE_WORD_VOCABULARY)
+        handle.execute_update(_CREATE_WORD_VOCABULARY)
         codes = {code for (code,) in handle.fetch_tuples(SQL["list_glued_codes"])}
     elif end > last:
         newer = handle.fetch_tuples(SQL["list_escaped"], (last, end))
@@ -273,7 +273,7 @@ def _build_trigram_match(handle: Connection, needle: str) -> str | None:
     if len(needle) >= GRAM_LENGTH:
         return queries.quote_fts_string(needle)
     lowered = needle.lower()
-    handle.run_change(_CREATE_TRIGRAM_VOCABULARY)
+    handle.execute_update(_CREATE_TRIGRAM_VOCABULARY)
     rows = handle.fetch_tuples(
         "SELECT term FROM temp.ms_vocabulary WHERE term >= ? AND term < ? LIMIT ?",
         (lowered, lowered + "\U0010ffff", _MAX_GRAMS),

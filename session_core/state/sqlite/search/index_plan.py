@@ -82,7 +82,7 @@ def is_indexed(handle: Connection, leaf: Leaf) -> bool:
     return Lookup(WORDS, match).has_match(handle)
 
 
-def plan_substring(handle: Connection, needle: str) -> IndexPlan:
+def plan_substring_search(handle: Connection, needle: str) -> IndexPlan:
     """Plan the search for a substring; in a home of our own, for words that begin with it."""
     if _has_own_index(handle):
         return _plan_own_prefixes(handle, Leaf(needle, prefix=True))
@@ -94,7 +94,7 @@ def plan_substring(handle: Connection, needle: str) -> IndexPlan:
     return IndexPlan(lookups, end if lookups else fts.EMPTY_MARK, dense=dense)
 
 
-def plan_inner_words(handle: Connection, node: Node) -> IndexPlan | None:
+def plan_trigram_search(handle: Connection, node: Node) -> IndexPlan | None:
     """Plan another search of a Hermes home, for words inside a longer run."""
     # The tokenizer of Hermes sees no word boundaries between Han characters.
     end, match = hermes.find_index_end(handle), hermes.build_inner_match(node)
@@ -105,7 +105,7 @@ def plan_inner_words(handle: Connection, node: Node) -> IndexPlan | None:
     return IndexPlan((Lookup(TRIGRAMS, match),), end)
 
 
-def plan_multi_part(handle: Connection, plan: IndexPlan) -> tuple[IndexPlan, str] | None:
+def plan_multi_part_search(handle: Connection, plan: IndexPlan) -> tuple[IndexPlan, str] | None:
     """Plan the search of multi-part rows; None if the trigram index is not used.
 
     Return the plan and the condition on these rows.

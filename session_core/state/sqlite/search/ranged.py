@@ -148,8 +148,8 @@ class RangedRun(SearchRun):
         end: SearchEdge | None,
     ) -> RangedBlock:
         """Return the matches of a step after an edge; with an end, all between the two."""
-        rises = self.request.order == "oldest"
-        first = self.low if begin is None and rises else self.find_id(begin)
+        is_ascending = self.request.order == "oldest"
+        first = self.low if begin is None and is_ascending else self.find_id(begin)
         position = SearchPosition(step, self.top, first)
         block = RangedBlock(search, position, None, is_costly=False)
         if step == "title":
@@ -164,7 +164,7 @@ class RangedRun(SearchRun):
             block.matches.append((stage, matches))
             block.is_costly = block.is_costly or is_costly
             if stopped is not None:
-                pick = min if rises else max
+                pick = min if is_ascending else max
                 reached = stopped if reached is None else pick(reached, stopped)
         if reached is not None:
             block.end = self.make_edge(reached)
@@ -196,12 +196,12 @@ class RangedRun(SearchRun):
     def rank_matches(self, block: RangedBlock, end: SearchEdge | None) -> list[RankedMatch]:
         """Return the matches of a block up to an edge."""
         border = None if end is None else self.find_id(end)
-        rises = self.request.order == "oldest"
+        is_ascending = self.request.order == "oldest"
         ranked: list[tuple[SearchStage, Match]] = []
         for stage, matches in block.matches:
             kept = matches
             if border is not None and not (stage.terms or stage.name == "title"):
-                kept = [match for match in matches if (match.id >= border) != rises]
+                kept = [match for match in matches if (match.id >= border) != is_ascending]
             ranked += ((stage, match) for match in self._rank_block(stage, MatchBlock(kept)))
         ranked = self._pick_best_of_stages(ranked)
         return [
@@ -328,8 +328,8 @@ class RangedRun(SearchRun):
             return True
         if self.request.per == "message" or stage.terms:
             return False
-        rises = self.request.order == "oldest"
-        low, top = (self.low, position.below) if rises else (position.below, position.top)
+        is_ascending = self.request.order == "oldest"
+        low, top = (self.low, position.below) if is_ascending else (position.below, position.top)
         members = self.conversations.list_members(match) if low < top else []
         group = self._list_stages(_find_step(stage))
         return low < top and any(self._has_match(one, members, low, top) for one in group)

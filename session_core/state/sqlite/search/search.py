@@ -182,9 +182,9 @@ class SearchRun:
 
     def _make_first_position(self, stage: SearchStage, top: int) -> SearchPosition:
         # The oldest matches come from blocks that rise from the lowest id.
-        return SearchPosition(stage.name, top, self.low if self._rises(stage) else top)
+        return SearchPosition(stage.name, top, self.low if self._is_ascending(stage) else top)
 
-    def _rises(self, stage: SearchStage) -> bool:
+    def _is_ascending(self, stage: SearchStage) -> bool:
         return self.request.order == "oldest" and not stage.terms
 
     def _make_result(
@@ -225,7 +225,7 @@ class SearchRun:
         oldest_at: float | None = None
         for _ in range(_MAX_BLOCKS):
             block = self._gather_block(stage, below, position.top)
-            if not block.done and not self._rises(stage):
+            if not block.done and not self._is_ascending(stage):
                 oldest_at = self.handle.fetch_value(SQL["get_time"], (block.floor,))
             else:
                 oldest_at = None
@@ -259,7 +259,7 @@ class SearchRun:
             self._texts,
             per_session=self.request.per == "conversation"
             and self.request.session is None
-            and not self._rises(stage),
+            and not self._is_ascending(stage),
             passes=self._is_wanted,
         )
 
@@ -269,7 +269,7 @@ class SearchRun:
             return any_words.gather_conversations(task, stage.terms, top, self.weights)
         if stage.terms:
             return any_words.gather_best(self._make_task(stage), stage.terms, top, self.weights)
-        if self._rises(stage):
+        if self._is_ascending(stage):
             return blocks.gather_oldest(self._make_task(stage), below, top)
         return blocks.gather_block(self._make_task(stage), below)
 
@@ -333,7 +333,7 @@ class SearchRun:
         members = self.conversations.list_members(match)
         if any(self._has_match(before, members, self.low, block.top) for before in stage.before):
             return True
-        if self._rises(stage):
+        if self._is_ascending(stage):
             return self._has_match(stage, members, self.low, block.below)
         return block.below < block.top and self._has_match(stage, members, block.below, block.top)
 

@@ -91,7 +91,7 @@ def _iter_conversation_stages(handle: Connection, node: Node) -> Iterator[Search
 
 def _iter_inner_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
     """Yield the stages for words between Han characters."""
-    plan = index_plan.plan_inner_words(handle, node)
+    plan = index_plan.plan_trigram_search(handle, node)
     if plan is not None:
         stage = _make_node_stage(handle, "inner", "all", node)
         stage = replace(stage, query=replace(stage.query, plan=plan), adds=True, brief=True)
@@ -170,7 +170,7 @@ def _iter_substring_stages(
     def test(folded: str) -> bool:
         return folded_needle in folded
 
-    plan = index_plan.plan_substring(handle, needle)
+    plan = index_plan.plan_substring_search(handle, needle)
     whole = SearchStage(
         "substring", matched, CandidateQuery(plan, test, sieve=sieve, values=values)
     )
@@ -194,7 +194,7 @@ def _iter_place_stages(whole: SearchStage, needle: str) -> Iterator[SearchStage]
 
 def _iter_row_stages(handle: Connection, whole: SearchStage) -> Iterator[SearchStage]:
     """Yield the stages of a Hermes home: plain rows, multi-part rows, unindexed rows."""
-    multi_part_plan = index_plan.plan_multi_part(handle, whole.query.plan)
+    multi_part_plan = index_plan.plan_multi_part_search(handle, whole.query.plan)
     if multi_part_plan is None:
         yield whole
         return
