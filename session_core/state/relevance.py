@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from session_core.state.neighbours import TITLE_WEIGHT
+from session_core.state.near_messages import TITLE_WEIGHT
 from session_core.state.query import LeafMatcher
 from session_core.state.search_text import TextFinder
 from session_core.state.terms import SearchTerm

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from session_core import Busy, Corrupt, SessionDB, SessionError, StorageError, _sqlite3
-from session_core.state.sqlite.connection import is_busy, translate_error
+from session_core.state.sqlite.connection import translate_error
+from session_core.state.sqlite.lock_wait import is_busy
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 
 BROKEN = "CAST(x'ff41fe20747572' || x'6e' AS TEXT)"

@@ -10,7 +10,7 @@ import pytest
 
 from session_core import _sqlite3
 from session_core.errors import Denied, NotFound, Unsupported
-from session_core.state.sqlite import opening
+from session_core.state.sqlite import extension
 from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import BlockedIndex
 from tests.cjk import INDEX, add_cjk_index
@@ -53,7 +53,7 @@ def db(path):
 @pytest.fixture
 def library(tmp_path) -> Path:
     """A file in place of the extension, writable only by its user."""
-    library = tmp_path / "home" / opening.EXTENSION_PATH
+    library = tmp_path / "home" / extension.EXTENSION_PATH
     library.parent.mkdir(parents=True, mode=0o755)
     library.write_bytes(b"not a library")
     library.chmod(0o644)
@@ -62,7 +62,7 @@ def library(tmp_path) -> Path:
 
 def load_extension_of(library: Path) -> None:
     with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
-        opening.load_extension(connection, library.parent.parent)
+        extension.load_extension(connection, library.parent.parent)
 
 
 def test_blocked_index_is_listed(db):
@@ -166,7 +166,7 @@ def test_safe_library_passes_the_checks(library):
 def test_extension_loading_is_off_afterwards(library):
     with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
         with pytest.raises(Unsupported):
-            opening.load_extension(connection, library.parent.parent)
+            extension.load_extension(connection, library.parent.parent)
         with pytest.raises(
             _sqlite3.load_library().OperationalError, match=r"not authorized|no such func"
         ):
@@ -219,7 +219,7 @@ def test_linked_library_folder_is_refused(library):
 def test_linked_home_is_resolved(library, tmp_path):
     (tmp_path / "link").symlink_to("home")
     with pytest.raises(Unsupported):
-        load_extension_of(tmp_path / "link" / opening.EXTENSION_PATH)
+        load_extension_of(tmp_path / "link" / extension.EXTENSION_PATH)
 
 
 def test_pipe_in_place_of_library_is_refused(library):
@@ -231,7 +231,7 @@ def test_pipe_in_place_of_library_is_refused(library):
 
 def test_missing_library_is_not_found(tmp_path):
     with pytest.raises(NotFound, match="does not exist"):
-        load_extension_of(tmp_path / opening.EXTENSION_PATH)
+        load_extension_of(tmp_path / extension.EXTENSION_PATH)
 
 
 def test_refusal_reports_why_extension_is_missing(path):

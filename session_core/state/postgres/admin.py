@@ -12,7 +12,7 @@ from session_core.state.postgres import holders
 from session_core.state.postgres.connection import PostgresConnection
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import admin, usage
-from session_core.state.sqlite.search.calls import RangedSearches
+from session_core.state.sqlite.search.search_api import TimeRangeSearches
 from session_core.types import (
     BlockedIndex,
     Capabilities,
@@ -34,7 +34,7 @@ _FLAG_S = 0.00008
 """Measured on a busy machine: 4,000 messages flagged and as many added."""
 
 
-class PostgresAdmin(RangedSearches):
+class PostgresAdmin(TimeRangeSearches):
     """Upkeep and reports of one home."""
 
     def get_home_id(self) -> str | None:

@@ -15,6 +15,7 @@ from session_core.state.postgres.admin import PostgresAdmin
 from session_core.state.postgres.connections import PostgresStore
 from session_core.state.postgres.feed import PostgresFeed
 from session_core.state.postgres.transaction import ReadSnapshot
+from session_core.state.sqlite.application_state import SqliteMeta, SqliteState
 from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompaction
 from session_core.state.sqlite.deletion import SqliteDeletion
 from session_core.state.sqlite.lineage import SqliteLineage
@@ -25,11 +26,10 @@ from session_core.state.sqlite.rows.delete import RowDeleter
 from session_core.state.sqlite.rows.row_images import RowReader, SessionCopier, check_images
 from session_core.state.sqlite.rows.write import RowWriter, write_images
 from session_core.state.sqlite.sdk import SqliteSdk
-from session_core.state.sqlite.search.calls import Search
+from session_core.state.sqlite.search.search_api import Search
 from session_core.state.sqlite.session_lists import SqliteLists
 from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
 from session_core.state.sqlite.usage import SqliteUsage
-from session_core.state.sqlite.values import SqliteMeta, SqliteState
 
 if TYPE_CHECKING:
     from pathlib import Path

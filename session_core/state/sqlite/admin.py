@@ -15,9 +15,9 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, usage
+from session_core.state.sqlite import extension, integrity, lineage, opening, sessions, sizes, usage
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.search.calls import RangedSearches
+from session_core.state.sqlite.search.search_api import TimeRangeSearches
 from session_core.state.sqlite.vacuum import SqliteVacuum
 from session_core.types import (
     BlockedIndex,
@@ -54,7 +54,7 @@ _TOKEN_COLUMNS = {
 }
 
 
-class SqliteAdmin(SqliteVacuum, RangedSearches):
+class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
     """Upkeep and reports of one home."""
 
     @property
@@ -167,7 +167,7 @@ class SqliteAdmin(SqliteVacuum, RangedSearches):
 
     def list_blocked_indexes(self) -> list[BlockedIndex]:
         """Return the search indexes that this process cannot write."""
-        return self._read(opening.list_blocked_indexes)
+        return self._read(extension.list_blocked_indexes)
 
     def measure_sizes(
         self, *, exact: bool = False, tables: bool = True, step: StepCallback | None = None

@@ -24,8 +24,8 @@ from session_core.errors import Conflict, Unsupported
 from session_core.state import sql_blocks, validation
 from session_core.state.sqlite import admin, fts, lineage, messages, sessions
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import row_images
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import AppendManyResult, Revision
 
 SQL = sql_blocks.load_blocks("compaction")

@@ -22,6 +22,7 @@ from session_core.errors import (
     StorageFull,
 )
 from session_core.state.query import Leaf, Node, build_match_expression, quote_fts_string
+from session_core.state.sqlite.lock_wait import LOCK_MESSAGES
 
 Params = Sequence[Any] | dict[str, Any]
 
@@ -316,13 +317,6 @@ def get_error_name(error: Exception) -> str:
     return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 
-def is_busy(error: Exception) -> bool:
-    """Whether another connection holds the lock, so that a retry may help."""
-    return isinstance(error, _sqlite3.load_library().OperationalError) and str(error).startswith(
-        _LOCK_MESSAGES
-    )
-
-
 DISK_FULL_MESSAGE = "database or disk is full"
 """SQLite's message if no space or no row id is left."""
 
@@ -334,15 +328,9 @@ def _to_corrupt_error(path: Path, name: str) -> Corrupt:
 
 
 # Errors are told apart by their text, since Python 3.10 does not pass on their codes.
-_LOCK_MESSAGES = (
-    "database is locked",
-    "database table is locked",
-    "database schema is locked",
-    "locking protocol",
-)
 _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
     (
-        _LOCK_MESSAGES,
+        LOCK_MESSAGES,
         lambda path, _: Busy(f"the database {path} is in use by another process; try again"),
     ),
     (

@@ -16,7 +16,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.batch_size import BatchSize
 from session_core.state.sqlite import fts, lineage, sessions
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 
 SQL = sql_blocks.load_blocks("admin")
 

@@ -30,7 +30,7 @@ from session_core import _sqlite3
 from session_core.errors import Unsupported
 from session_core.state import query, search_text, sql_blocks
 from session_core.state.content import clean_text
-from session_core.state.sqlite import opening
+from session_core.state.sqlite import extension
 from session_core.state.sqlite.connection import Connection, quote_name
 
 _DEFAULT_AUTOMERGE = 4
@@ -56,7 +56,7 @@ def _list_default_indexes(handle: Connection) -> list[str]:
     """Return the indexes that use the default merge setting."""
     tables = handle.schema.get("index_tables")
     if tables is None:
-        tables = opening.list_usable_indexes(handle)
+        tables = extension.list_usable_indexes(handle)
         handle.schema["index_tables"] = tables
     statement = "SELECT 1 FROM {} WHERE k = 'automerge'"
     return [

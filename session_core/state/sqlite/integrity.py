@@ -18,7 +18,7 @@ from session_core import _sqlite3
 from session_core.errors import Unsupported
 from session_core.state import sql_blocks
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import fts, opening
+from session_core.state.sqlite import extension, fts
 from session_core.state.sqlite.connection import Connection, make_file_uri
 from session_core.state.sqlite.opening import has_database, open_reader
 from session_core.state.sqlite.vacuum_file import call_step_regularly
@@ -57,7 +57,7 @@ def check_file(
     handle = open_reader(path)
     try:
         if extension_of is not None:
-            opening.load_extension_if_safe(handle, extension_of)
+            extension.load_extension_if_safe(handle, extension_of)
         with handle.open_snapshot():
             damage, findings = _check_pages(handle, step)
         if damage or not deep:
@@ -150,7 +150,7 @@ def _check_file_copy(
         )
         try:
             if extension_of is not None:
-                opening.load_extension_if_safe(copy, extension_of)
+                extension.load_extension_if_safe(copy, extension_of)
             _copy_database(handle, copy, step)
             return _check_indexes(copy, step)
         finally:

@@ -20,7 +20,7 @@ from session_core.errors import InvalidInput
 from session_core.state import sql_blocks
 from session_core.state.content import decode_json
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import LinkKind, SessionRow
 
 SQL = sql_blocks.load_blocks("lineage")

@@ -21,9 +21,10 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.errors import Busy, Denied, InvalidInput, SessionError
 from session_core.state.sqlite import fts, opening
-from session_core.state.sqlite.connection import Connection, is_busy
-from session_core.state.sqlite.connections import ConnectionPool, SqliteStore
+from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.feed_cursor import FileState, FileWatch
+from session_core.state.sqlite.lock_wait import is_busy
+from session_core.state.sqlite.store import ConnectionPool, SqliteStore
 from session_core.state.sqlite.write_queue import WriteJob, WriteQueue
 from session_core.state.sqlite.writer import Writer
 from session_core.types import Holder, HomeKind

@@ -19,7 +19,7 @@ from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound, Unsup
 from session_core.state import content, sql_blocks, validation
 from session_core.state.sqlite import admin, fts, sessions
 from session_core.state.sqlite.connection import DISK_FULL_MESSAGE, Connection, quote_name
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import AppendManyResult, AppendResult, MessageRow, Revision, RewindResult
 
 SQL = sql_blocks.load_blocks("messages")

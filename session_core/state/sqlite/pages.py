@@ -15,7 +15,7 @@ from session_core.errors import InvalidInput, NotFound
 from session_core.state import content, sql_blocks, validation
 from session_core.state.sqlite import compaction, fts, lineage, messages, sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import MessageView, MessageWindow
 
 SQL = sql_blocks.load_blocks("pages")

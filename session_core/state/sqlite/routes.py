@@ -9,7 +9,7 @@ from typing import Any, cast
 from session_core.errors import Conflict, Unsupported
 from session_core.state import cursors, sql_blocks, validation
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import Page, SessionRow
 
 SQL = sql_blocks.load_blocks("routes")

@@ -14,8 +14,8 @@ from session_core.errors import NotFound
 from session_core.state import content, sql_blocks, validation
 from session_core.state.sqlite import deletion, lineage, messages, session_lists, sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import delete
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import FolderUse, MessageRow, Revision, SessionFilter, SessionRow
 
 SQL = sql_blocks.load_blocks("sdk")

@@ -10,8 +10,9 @@ from types import TracebackType
 
 from session_core._typing import Self
 from session_core.state import validation
-from session_core.state.sqlite import opening
+from session_core.state.sqlite import extension
 from session_core.state.sqlite.admin import SqliteAdmin
+from session_core.state.sqlite.application_state import SqliteMeta, SqliteState
 from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompaction
 from session_core.state.sqlite.deletion import SqliteDeletion
 from session_core.state.sqlite.feed import SqliteFeed
@@ -24,12 +25,11 @@ from session_core.state.sqlite.rows.delete import RowDeleter
 from session_core.state.sqlite.rows.row_images import RowReader, SessionCopier
 from session_core.state.sqlite.rows.write import RowWriter
 from session_core.state.sqlite.sdk import SqliteSdk
-from session_core.state.sqlite.search.calls import Search
+from session_core.state.sqlite.search.search_api import Search
 from session_core.state.sqlite.session_lists import SqliteLists
 from session_core.state.sqlite.sessions import SqliteSessions, SqliteTitles
 from session_core.state.sqlite.transaction import ReadSnapshot
 from session_core.state.sqlite.usage import SqliteUsage
-from session_core.state.sqlite.values import SqliteMeta, SqliteState
 from session_core.types import HomeKind
 
 
@@ -43,9 +43,9 @@ class SqliteRows(RowReader, RowWriter, RowDeleter, SessionCopier, MessageCompact
 
     def check_rows_writable(self, tables: Collection[str]) -> None:
         """Refuse a change of rows in these tables that would fail at a blocked search index."""
-        for index in self._read(opening.list_blocked_indexes):
+        for index in self._read(extension.list_blocked_indexes):
             if not set(tables).isdisjoint(index.tables):
-                raise opening.make_blocked_error(
+                raise extension.make_blocked_error(
                     self._store.path, index, requested=self._store.loads_extension
                 )
 

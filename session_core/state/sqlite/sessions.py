@@ -15,7 +15,7 @@ from session_core.state import sql_blocks, titles, validation
 from session_core.state.content import clean_text, dump_json
 from session_core.state.sqlite import lineage
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.state.validation import check_line
 from session_core.types import Revision, SessionRow
 

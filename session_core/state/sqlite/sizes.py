@@ -23,8 +23,8 @@ from session_core.processes import get_sidecar_path
 from session_core.state import sql_blocks
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite.connection import Connection, quote_name
+from session_core.state.sqlite.extension import list_usable_indexes
 from session_core.state.sqlite.fts import count_blocks, estimate_dead_blocks
-from session_core.state.sqlite.opening import list_usable_indexes
 from session_core.types import Sizes
 
 SQL = sql_blocks.load_blocks("integrity")

@@ -19,7 +19,7 @@ from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.write_queue import get_thread_token
 
 if TYPE_CHECKING:
-    from session_core.state.sqlite.connections import SqliteStore
+    from session_core.state.sqlite.store import SqliteStore
     from session_core.state.sqlite.write_queue import ThreadToken, WriteJob
     from session_core.state.sqlite.writer import Writer
 

@@ -7,7 +7,7 @@ from typing import Any
 from session_core.errors import InvalidInput
 from session_core.state.sqlite import sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 
 _COUNT_COLUMNS = (
     "api_call_count",

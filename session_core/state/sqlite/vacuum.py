@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from session_core.errors import Busy, InvalidInput, StorageFull
+from session_core.errors import InvalidInput, StorageFull
 from session_core.processes import get_sidecar_path
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import opening, vacuum_file
+from session_core.state.sqlite import extension, holders, vacuum_file
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.opening import get_file_bytes
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.state.sqlite.vacuum_file import call_step_regularly
 from session_core.types import VacuumResult
 
@@ -69,7 +69,7 @@ class SqliteVacuum(SqliteOperations):
             writer = self._store.get_writer()
             if self._store.is_in_memory:
                 return writer.run_alone(partial(self._vacuum_memory, step=step))
-            self._require_no_holders()
+            holders.require_no_holders(self._store.path, self._store.list_holders())
             return writer.run_alone(partial(self._run_vacuum, step=step))
 
     def _run_vacuum(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
@@ -91,7 +91,7 @@ class SqliteVacuum(SqliteOperations):
             self._vacuum_in_place(handle, step)
         self._store.forget_all_content(handle)
         # The new content is in the log; only a complete checkpoint makes the file shorter.
-        self._require_no_holders()
+        holders.require_no_holders(self._store.path, self._store.list_holders())
         handle.fetch_tuples("PRAGMA wal_checkpoint(TRUNCATE)")
         return VacuumResult(before, self._measure_bytes())
 
@@ -111,17 +111,8 @@ class SqliteVacuum(SqliteOperations):
         for _ in range(_MAX_COPIES):
             if vacuum_file.rewrite_database(handle, guard, self._store.path, step):
                 return
-            self._require_no_holders()
+            holders.require_no_holders(self._store.path, self._store.list_holders())
         raise self._store.make_busy_error()
-
-    def _require_no_holders(self) -> None:
-        holders = [str(holder) for holder in self._store.list_holders()]
-        if holders:
-            raise Busy(
-                f"{self._store.path} is open in {', '.join(holders)}; "
-                "stop that process, then try again",
-                holders=holders,
-            )
 
     def _measure_bytes(self) -> int:
         return get_file_bytes(self._store.path) + get_file_bytes(
@@ -136,7 +127,7 @@ def _count_bytes(handle: Connection) -> int:
 def _merge_indexes(handle: Connection) -> bool:
     """Merge in small parts until the time limit; return whether more is left."""
     until = time.monotonic() + _MERGE_STEP_S
-    for table in opening.list_usable_indexes(handle):
+    for table in extension.list_usable_indexes(handle):
         name = quote_name(table)
         merge = f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)"  # noqa: S608 -- from the schema, quoted
         while True:

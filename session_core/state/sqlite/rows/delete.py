@@ -16,11 +16,11 @@ from session_core.errors import Changed, InvalidInput
 from session_core.state import sql_blocks, validation
 from session_core.state.sqlite import fts, routes, sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import delete_message_rows
 from session_core.state.sqlite.rows import raw, row_images
 from session_core.state.sqlite.rows.raw import Row, TableShape
 from session_core.state.sqlite.rows.row_images import MESSAGES, SESSIONS
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import Revision, RowImages
 
 _PAGE_ROWS = 500

@@ -17,12 +17,12 @@ from session_core import _sqlite3
 from session_core.errors import InvalidInput, Unsupported
 from session_core.state import sql_blocks, validation
 from session_core.state.sqlite import deletion, routes, sessions
+from session_core.state.sqlite.application_state import copy_session_state
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.deletion import ESTIMATED_ROW_BYTES, list_belonging_columns
 from session_core.state.sqlite.rows import raw
 from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
-from session_core.state.sqlite.values import copy_session_state
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import RawText, RowImages, RowMismatch
 
 INTEGRITY_SQL = sql_blocks.load_blocks("integrity")

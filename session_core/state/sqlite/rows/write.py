@@ -19,10 +19,10 @@ from typing import Any
 from session_core.state import sql_blocks
 from session_core.state.sqlite import fts, routes
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.connections import SqliteOperations
 from session_core.state.sqlite.rows import raw, row_images
 from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
 from session_core.state.sqlite.rows.row_images import MESSAGES, SESSIONS, check_images
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import PutResult, RawText, RowImages, RowMismatch
 
 SQL = sql_blocks.load_blocks("rows")

@@ -18,7 +18,6 @@ from session_core.state import content, cursors, relevance, search_text, sql_blo
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
 from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
 from session_core.state.sqlite.search import request as search_request
 from session_core.state.sqlite.search import stages as search_stages
@@ -27,6 +26,7 @@ from session_core.state.sqlite.search.candidates import Match, SearchTask
 from session_core.state.sqlite.search.match_conversations import MatchConversations
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.stages import SearchStage
+from session_core.state.sqlite.store import SqliteStore
 from session_core.types import MatchMode, SearchHit, SearchResult
 
 SQL = sql_blocks.load_blocks("search")

@@ -20,7 +20,6 @@ from session_core.state import search_text, sql_blocks
 from session_core.state.merged_search import STEPS
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteStore
 from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
 from session_core.state.sqlite.search import stages as search_stages
 from session_core.state.sqlite.search.blocks import MatchBlock
@@ -29,6 +28,7 @@ from session_core.state.sqlite.search.index_plan import IndexPlan
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.search import SearchPosition, SearchRun
 from session_core.state.sqlite.search.stages import SearchStage
+from session_core.state.sqlite.store import SqliteStore
 from session_core.state.store_search import ALL_TIES, LAST_MS, NO_TIES, RankedMatch
 from session_core.state.terms import SearchTerm
 from session_core.types import SearchEdge, SearchHit, SearchStep, TermCount
@@ -44,13 +44,13 @@ _STEPS: Mapping[str, SearchStep] = {"inside": "substring", "coded": "substring"}
 """The steps of stages that have another name."""
 
 
-class RangedSearch:
+class TimeRangeSearch:
     """One search in one home, in the snapshot that its caller has open."""
 
     def __init__(self, store: SqliteStore, request: SearchRequest) -> None:
         self._store = store
         self._request = request
-        self._run: RangedRun | None = None
+        self._run: TimeRangeRun | None = None
         self._weights: Mapping[str, float] | None = None
         self.unread_at: float | None = None
         # A read-only store cannot update the index; a search reads what it lacks.
@@ -72,7 +72,7 @@ class RangedSearch:
 
     def find_block(
         self, step: SearchStep, begin: SearchEdge | None, end: SearchEdge | None
-    ) -> RangedBlock:
+    ) -> TimeRangeBlock:
         """Return the matches of a step after an edge."""
         return self.read(lambda run: run.find_block(self, step, begin, end))
 
@@ -80,7 +80,7 @@ class RangedSearch:
         """Return the hits, those of the user with the reply to them."""
         return self.read(lambda run: run.add_replies(hits))
 
-    def read(self, look: Callable[[RangedRun], T]) -> T:
+    def read(self, look: Callable[[TimeRangeRun], T]) -> T:
         """Run a function on the search, without the index if that is damaged."""
 
         def read(handle: Connection) -> T:
@@ -95,18 +95,18 @@ class RangedSearch:
 
         return self._store.read(read)
 
-    def _get_run(self, handle: Connection) -> RangedRun:
+    def _get_run(self, handle: Connection) -> TimeRangeRun:
         if self._run is None or self._run.handle is not handle:
-            self._run = RangedRun(handle, self._request)
+            self._run = TimeRangeRun(handle, self._request)
             self._run.weights = self._weights
         return self._run
 
 
 @dataclass(slots=True)
-class RangedBlock:
+class TimeRangeBlock:
     """The matches of one home from a place in time on."""
 
-    search: RangedSearch
+    search: TimeRangeSearch
     position: SearchPosition
     end: SearchEdge | None
     is_costly: bool
@@ -118,7 +118,7 @@ class RangedBlock:
         return self.search.read(lambda run: run.rank_matches(self, end))
 
 
-class RangedRun(SearchRun):
+class TimeRangeRun(SearchRun):
     """A search between two places in time."""
 
     def __init__(self, handle: Connection, request: SearchRequest) -> None:
@@ -142,16 +142,16 @@ class RangedRun(SearchRun):
 
     def find_block(
         self,
-        search: RangedSearch,
+        search: TimeRangeSearch,
         step: SearchStep,
         begin: SearchEdge | None,
         end: SearchEdge | None,
-    ) -> RangedBlock:
+    ) -> TimeRangeBlock:
         """Return the matches of a step after an edge; with an end, all between the two."""
         is_ascending = self.request.order == "oldest"
         first = self.low if begin is None and is_ascending else self.find_id(begin)
         position = SearchPosition(step, self.top, first)
-        block = RangedBlock(search, position, None, is_costly=False)
+        block = TimeRangeBlock(search, position, None, is_costly=False)
         if step == "title":
             block.matches.append(self._gather_titles())
         reached: int | None = None
@@ -193,7 +193,7 @@ class RangedRun(SearchRun):
             match.folded = f"{search_text.fold_text(match.title or '')}\n{match.folded}"
         return stage, matches
 
-    def rank_matches(self, block: RangedBlock, end: SearchEdge | None) -> list[RankedMatch]:
+    def rank_matches(self, block: TimeRangeBlock, end: SearchEdge | None) -> list[RankedMatch]:
         """Return the matches of a block up to an edge."""
         border = None if end is None else self.find_id(end)
         is_ascending = self.request.order == "oldest"
@@ -316,7 +316,7 @@ class RangedRun(SearchRun):
         return self._groups.get(step, ())
 
     def _make_hit_in_snapshot(
-        self, block: RangedBlock, stage: SearchStage, match: Match
+        self, block: TimeRangeBlock, stage: SearchStage, match: Match
     ) -> SearchHit | None:
         return block.search.read(lambda _: self._make_hit(stage, match, block.position))
 

@@ -16,9 +16,9 @@ from session_core.state import sql_blocks, validation
 from session_core.state.content import dump_json
 from session_core.state.sqlite import fts, sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 
-SQL = sql_blocks.load_blocks("values")
+SQL = sql_blocks.load_blocks("application_state")
 
 KEY_PREFIX = "mcp_sessions:app:"
 """The prefix of the keys of applications in `state_meta`."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, NotFound, SessionDB, TitleTaken
-from session_core.state.sqlite import connections
+from session_core.state.sqlite import store
 from tests.contract.engines import roll_back_at_end
 from tests.homes import connect, make_own_database
 
@@ -126,16 +126,16 @@ def test_first_change_is_stored_once(tmp_path: Path) -> None:
 def test_read_during_creation_finds_empty_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = connections.has_database
+    usual = store.has_database
     with SessionDB(tmp_path / "home" / "state.db") as db, ThreadPoolExecutor(1) as another:
 
         def look(path: Path) -> bool:
             exists = usual(path)
-            monkeypatch.setattr(connections, "has_database", usual)
+            monkeypatch.setattr(store, "has_database", usual)
             another.submit(db.create_session, "s", "cli").result(20)
             return exists
 
-        monkeypatch.setattr(connections, "has_database", look)
+        monkeypatch.setattr(store, "has_database", look)
         assert db.get_session("s") is None
         assert db.get_session("s") is not None
 

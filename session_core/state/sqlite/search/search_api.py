@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from session_core.state import validation
-from session_core.state.sqlite.connections import SqliteOperations
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.state.store_search import StoreSearch
 from session_core.types import SearchMode, SearchOrder, SearchResult, SearchUnit
 
@@ -65,7 +65,7 @@ class Search(SqliteOperations):
         return search_messages(self._store, request, cursor, limit)
 
 
-class RangedSearches(SqliteOperations):
+class TimeRangeSearches(SqliteOperations):
     """The search of several stores together."""
 
     def open_search(
@@ -95,8 +95,8 @@ class RangedSearches(SqliteOperations):
             InvalidInput: an argument has an unknown value.
             NotFound: the session does not exist.
         """
-        from session_core.state.sqlite.search.ranged import RangedSearch  # noqa: PLC0415 -- lists do not need it
         from session_core.state.sqlite.search.search import make_request  # noqa: PLC0415
+        from session_core.state.sqlite.search.time_range_search import TimeRangeSearch  # noqa: PLC0415 -- lists do not need it
 
         if newest_ms is not None:
             latest = (newest_ms + 1) / 1000
@@ -117,4 +117,4 @@ class RangedSearches(SqliteOperations):
             order=order,
             moment=moment,
         )
-        return RangedSearch(self._store, request)
+        return TimeRangeSearch(self._store, request)

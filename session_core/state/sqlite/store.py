@@ -28,7 +28,7 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
-from session_core.state.sqlite import fts, opening, vacuum_file
+from session_core.state.sqlite import extension, fts, holders, opening, vacuum_file
 from session_core.state.sqlite.connection import Connection, translate_error
 from session_core.state.sqlite.feed_cursor import FileWatch
 from session_core.state.sqlite.opening import (
@@ -293,23 +293,18 @@ class SqliteStore:
             yield
         except (_sqlite3.load_library().Error, UnicodeDecodeError) as error:
             translated = translate_error(error, self.path)
-            missing = opening.find_missing_module(error)
+            missing = extension.find_missing_module(error)
             if isinstance(translated, Busy):
                 translated = self.make_busy_error()
             elif missing is not None:
-                translated = opening.make_blocked_error(
+                translated = extension.make_blocked_error(
                     self.path, missing, requested=self.loads_extension
                 )
             raise translated from error
 
     def make_busy_error(self) -> SessionError:
         """Return the error for a database that others hold."""
-        holders = [str(holder) for holder in self.list_holders()]
-        names = ", ".join(holders) or "another connection, possibly of this process"
-        return Busy(
-            f"the database {self.path} is held by {names}; let it finish, then try again",
-            holders=holders,
-        )
+        return holders.make_busy_error(self.path, self.list_holders())
 
     def check_open(self) -> None:
         """Refuse a closed database, and one of a parent process."""
@@ -359,7 +354,7 @@ class SqliteStore:
             return open_empty()
         self._kind, self.pool.exists = kind, True
         if self.loads_extension and kind == "hermes":
-            opening.load_extension_if_safe(handle, self.path.parent)
+            extension.load_extension_if_safe(handle, self.path.parent)
         return handle
 
     def get_writer(self) -> Writer:
@@ -447,7 +442,7 @@ def _open_writer(path: Path, *, own: bool, loads: bool) -> Connection:
     """Open for writing, with the extension of a Hermes home if requested."""
     handle = open_writer(path, own=own)
     if loads and not own:
-        opening.load_extension_if_safe(handle, path.parent)
+        extension.load_extension_if_safe(handle, path.parent)
     return handle
 
 

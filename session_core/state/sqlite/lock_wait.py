@@ -1,0 +1,59 @@
+"""Waiting for a database that another connection has locked.
+
+SQLite itself waits up to the busy timeout of a connection. Statements that need the write lock are
+then retried with jitter until a deadline. `write_queue` has the waits of threads for each other.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from session_core import _sqlite3
+
+if TYPE_CHECKING:
+    from session_core.state.sqlite.connection import Connection
+
+T = TypeVar("T")
+
+_JITTER_S = (0.02, 0.15)
+
+LOCK_MESSAGES = (
+    "database is locked",
+    "database table is locked",
+    "database schema is locked",
+    "locking protocol",
+)
+"""The beginnings of the messages of SQLite about a lock of another connection."""
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether another connection holds the lock, so that a retry may help."""
+    return isinstance(error, _sqlite3.load_library().OperationalError) and str(error).startswith(
+        LOCK_MESSAGES
+    )
+
+
+def execute_with_retry(handle: Connection, sql: str, deadline: float) -> None:
+    """Run a statement that needs the lock; retry with jitter until the deadline."""
+    while True:
+        try:
+            handle.connection.execute(sql)
+        except _sqlite3.load_library().OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise
+            # Processes that were refused at the same moment would otherwise meet again.
+            time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- jitter, not a secret
+        else:
+            return
+
+
+def run_without_waiting(handle: Connection, work: Callable[[], T], wait_ms: int) -> T:
+    """Run `work` with a busy timeout of zero."""
+    try:
+        handle.connection.execute("PRAGMA busy_timeout=0")
+        return work()
+    finally:
+        handle.connection.execute(f"PRAGMA busy_timeout={wait_ms}")
