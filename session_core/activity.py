@@ -177,7 +177,7 @@ def _iter_used_routes(
             yield key, entry.session_id, entry.suspended
     for scope in db.routes.list_scopes() if db.routes.is_available else ():
         # No store can write routes of a folder that does not exist.
-        if recovery.is_gone(scope):
+        if recovery.is_folder_missing(scope):
             continue
         for key, text in db.routes.load_entries(scope=scope).items():
             fields = _parse_entry(text)

@@ -20,8 +20,8 @@ from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput, Unsupported
 from session_core.home import find_home, find_scheme, is_hermes_folder
 from session_core.hooks import Hooks
+from session_core.ledger.hermes_delivery_marks import persist_marks
 from session_core.ledger.home_tables import find_virtual_folder
-from session_core.ledger.hook_deliveries import persist_marks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.lifecycle.agent_cache import AgentCache

@@ -211,7 +211,7 @@ class Hooks(HookRegistry):
         self, hook: str, implementation: pluggy.HookImpl, arguments: _Arguments
     ) -> tuple[_CallFault | None, BaseException | None]:
         key = (implementation.plugin_name, hook)
-        work = partial(
+        run_implementation = partial(
             self._call_implementation, key, implementation.function, _normalize_platform(arguments)
         )
         with self._lock:
@@ -220,7 +220,10 @@ class Hooks(HookRegistry):
                 return "left_out", None
             # Created under the lock, so that calls of an implementation are in their order.
             call = IsolatedCall(
-                work, self.timeout_s, get_waiting_loop(), after=running[-1] if running else None
+                run_implementation,
+                self.timeout_s,
+                get_waiting_loop(),
+                after=running[-1] if running else None,
             )
             self._calls[key] = [*running, call]
         # An implementation cannot wait for itself, and nothing waits for a late one.

@@ -114,7 +114,7 @@ class AgentCleaner:
             self._report(f"checking whether the agent of {key} is running failed", error)
             return True
 
-    def retire(self, slots: Iterable[tuple[str, AgentSlot]]) -> list[IsolatedCall]:
+    def clean_up_slots(self, slots: Iterable[tuple[str, AgentSlot]]) -> list[IsolatedCall]:
         """Clean up removed agents once they are not running; return the calls that were started."""
         with self._lock:
             self._retired.extend(slots)
@@ -128,7 +128,7 @@ class AgentCleaner:
             self._start_clean_up(key, slot.agent) for key, slot in idle if (key, slot) not in later
         ]
 
-    def wait(self, calls: Iterable[IsolatedCall]) -> None:
+    def wait_for_calls(self, calls: Iterable[IsolatedCall]) -> None:
         """Wait until the calls have ended or timed out."""
         for call in calls:
             if call.wait() == "timed_out":
@@ -207,16 +207,20 @@ class AgentCache(TupleMapping, Generic[A]):
         A build without `keep_agent` has failed, and the next waiting thread builds. If `how` is
         "switched", the agent must load the history of its new session.
         """
-        enter = partial(self._open_turn, key, signature, session_id, alone=alone)
-        return CachedTurn(key, self._table, enter, self._evict_excess, self._sessions.get_revision)
+        open_turn = partial(self._open_turn, key, signature, session_id, alone=alone)
+        return CachedTurn(
+            key, self._table, open_turn, self._evict_excess, self._sessions.get_revision
+        )
 
     def begin_turn(self, key: str) -> CachedTurn[A]:
         """Return a turn with the cached agent as it is; `agent` is None if there is none."""
 
-        def enter() -> tuple[AgentSlot | None, ReuseReason]:
+        def open_turn() -> tuple[AgentSlot | None, ReuseReason]:
             return self._table.enter_turn(key), "reused"
 
-        return CachedTurn(key, self._table, enter, self._evict_excess, self._sessions.get_revision)
+        return CachedTurn(
+            key, self._table, open_turn, self._evict_excess, self._sessions.get_revision
+        )
 
     def note_appended(self, key: str, session_id: str, before: Revision, after: Revision) -> None:
         """Record an append of our own, which the agent already knows.
@@ -249,7 +253,9 @@ class AgentCache(TupleMapping, Generic[A]):
             return False
         count = self._sessions.get_message_count(session_id)
         entry_session_id = session_id if slot.shape == "counted_of" else None
-        return count is not None and self._table.rebase(key, slot, version, entry_session_id, count)
+        return count is not None and self._table.set_known_count(
+            key, slot, version, entry_session_id, count
+        )
 
     # -- limits ------------------------------------------------------------------------------
 
@@ -260,7 +266,9 @@ class AgentCache(TupleMapping, Generic[A]):
         removed.
         """
         slot = self._table.drop(key, unless=unless)
-        self._cleaner.wait(self._cleaner.retire([] if slot is None else [(key, slot)]))
+        self._cleaner.wait_for_calls(
+            self._cleaner.clean_up_slots([] if slot is None else [(key, slot)])
+        )
         return slot is not None
 
     def sweep(self, keep: Callable[[str], bool] | None = None) -> list[str]:
@@ -272,7 +280,7 @@ class AgentCache(TupleMapping, Generic[A]):
         idle = [entry for entry in self._table.list_idle() if entry.used_at < oldest]
         expired = [entry for entry in idle if keep is None or not keep(entry.key)]
         removed = [(entry.key, entry.slot) for entry in expired if self._drop_idle(entry)]
-        self._cleaner.wait(self._cleaner.retire(removed))
+        self._cleaner.wait_for_calls(self._cleaner.clean_up_slots(removed))
         return [key for key, _ in removed]
 
     def clear(self) -> None:
@@ -280,7 +288,7 @@ class AgentCache(TupleMapping, Generic[A]):
         removed = [
             (key, slot) for key, _ in self._table.list_agents() if (slot := self._table.drop(key))
         ]
-        self._cleaner.wait(self._cleaner.retire(removed))
+        self._cleaner.wait_for_calls(self._cleaner.clean_up_slots(removed))
 
     def _drop_idle(self, idle: IdleAgent) -> bool:
         return not self._cleaner.is_running(idle.key) and self._table.drop_idle(idle)
@@ -294,7 +302,7 @@ class AgentCache(TupleMapping, Generic[A]):
             if self._drop_idle(entry):
                 removed.append((entry.key, entry.slot))
         # Not waited for: the clean-up of another agent must not delay this turn.
-        self._cleaner.retire(removed)
+        self._cleaner.clean_up_slots(removed)
 
     # -- look-up -----------------------------------------------------------------------------
 
@@ -325,5 +333,5 @@ class AgentCache(TupleMapping, Generic[A]):
             pending.baseline = self._sessions.get_revision(session_id)
             if self._table.begin_build(key, slot, version, pending):
                 if slot is not None:
-                    self._cleaner.retire([(key, slot)])
+                    self._cleaner.clean_up_slots([(key, slot)])
                 return pending, decision.how

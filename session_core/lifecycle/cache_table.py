@@ -137,7 +137,7 @@ class AgentTable:
                 return False
             is_first_known = slot.baseline is None and slot.session_id == session_id
             if slot.shape == "ours" and (decision.how == "switched" or is_first_known):
-                slot.rebase(session_id, decision.baseline)
+                slot.set_known_revision(session_id, decision.baseline)
             self._mark_used(key, slot)
             return True
 
@@ -185,16 +185,16 @@ class AgentTable:
         """Record that the conversation of an agent continues in another session."""
         with self._lock:
             if slot.session_id == old:
-                slot.rebase(new, revision if slot.shape == "ours" else None)
+                slot.set_known_revision(new, revision if slot.shape == "ours" else None)
 
-    def rebase(
+    def set_known_count(
         self, key: str, slot: AgentSlot, version: int, session_id: str | None, count: int
     ) -> bool:
         """Store a message count unless the slot changed since it was read."""
         with self._lock:
             is_same = self._slots.get(key) is slot and slot.version == version
             if is_same:
-                slot.rebase(session_id, count)
+                slot.set_known_revision(session_id, count)
             return is_same
 
     def _store(self, key: str, slot: AgentSlot) -> None:
@@ -248,7 +248,7 @@ class AgentSlot:
         """Return True while the agent is being built."""
         return self.agent is PENDING
 
-    def rebase(self, session_id: str | None, baseline: Revision | int | None) -> None:
+    def set_known_revision(self, session_id: str | None, baseline: Revision | int | None) -> None:
         """Set the session and the revision that the agent knows."""
         self.session_id, self.baseline = session_id, baseline
         self.links.clear()
@@ -406,16 +406,16 @@ class CachedTurn(Generic[A]):
         self,
         key: str,
         table: AgentTable,
-        enter: Callable[[], tuple[AgentSlot | None, ReuseReason]],
-        tidy: Callable[[str, AgentSlot | None], None],
-        revision: Callable[[str], Revision | None],
+        open_turn: Callable[[], tuple[AgentSlot | None, ReuseReason]],
+        evict_excess: Callable[[str, AgentSlot | None], None],
+        get_revision: Callable[[str], Revision | None],
     ) -> None:
         self.key = key
         self.how: ReuseReason = "new"
         self._table = table
-        self._enter = enter
-        self._tidy = tidy
-        self._revision = revision
+        self._open_turn = open_turn
+        self._evict_excess = evict_excess
+        self._get_revision = get_revision
         self._lock = threading.Lock()
         self._slot: AgentSlot | None = None
         self._ended = False
@@ -437,7 +437,7 @@ class CachedTurn(Generic[A]):
         if self._slot is None or not self._slot.is_pending:
             raise InvalidInput("this turn does not build an agent; begin it with claim()")
         displaced = self._table.finish_build(self.key, self._slot, agent)
-        self._tidy(self.key, displaced)
+        self._evict_excess(self.key, displaced)
         return agent
 
     def note_appended(
@@ -453,13 +453,13 @@ class CachedTurn(Generic[A]):
         Without `revision` the current revision of the new session is used.
         """
         if self._slot is not None:
-            self._table.note_moved(self._slot, old, new, revision or self._revision(new))
+            self._table.note_moved(self._slot, old, new, revision or self._get_revision(new))
 
     def forget_agent(self) -> None:
         """Remove the agent from the cache, since its chat has moved on without it."""
         slot = self._slot
         if slot is not None and self._table.drop_slot(self.key, slot):
-            self._tidy(self.key, slot)
+            self._evict_excess(self.key, slot)
 
     def __enter__(self) -> Self:
         self._begin_turn()
@@ -490,7 +490,7 @@ class CachedTurn(Generic[A]):
         self._end_turn()
 
     def _begin_turn(self) -> None:
-        slot, self.how = self._enter()
+        slot, self.how = self._open_turn()
         with self._lock:
             self._slot = slot
             is_cancelled = self._ended
@@ -504,4 +504,4 @@ class CachedTurn(Generic[A]):
             slot, self._slot = self._slot, None
         if slot is not None:
             self._table.end_turn(self.key, slot)
-            self._tidy(self.key, None)
+            self._evict_excess(self.key, None)

@@ -87,7 +87,7 @@ class ExpiryWatcher:
         finalized = [
             session_id
             for key in self._store.load_entries()
-            for session_id in self._end_expired(key)
+            for session_id in self._finalize_expired(key)
         ]
         if not self._stopped.is_set():
             self._runtime.cache.sweep(self._is_waiting_for_expiry)
@@ -104,7 +104,7 @@ class ExpiryWatcher:
         except Exception as error:  # noqa: BLE001 -- the next tick may do better
             self._report("a tick of the expiry watcher failed", error)
 
-    def _end_expired(self, session_key: str) -> Iterator[str]:
+    def _finalize_expired(self, session_key: str) -> Iterator[str]:
         """Finalize the session of a chat if it has expired, and yield its id."""
         if self._stopped.is_set() or session_key in self._runtime.running:
             return  # a turn is active: the session is in use

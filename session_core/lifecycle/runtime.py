@@ -46,10 +46,10 @@ def _make_async_verb(
     """Return a coroutine function for a method; it finishes even if the caller is cancelled."""
 
     @wraps(verb)
-    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call_in_thread(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await get_worker_threads(self, "calls").run(partial(verb, self, *args, **kwargs))
 
-    return call
+    return call_in_thread
 
 
 class SessionRuntime(TurnRunner):

@@ -136,10 +136,10 @@ def resolve_awaitable(value: Any) -> Any:
             value.close()
         raise InvalidInput("an async agent cannot run in an event loop here; await `ahandle`")
 
-    async def settle() -> Any:
+    async def await_value() -> Any:
         return await value
 
-    return anyio.run(settle)
+    return anyio.run(await_value)
 
 
 def check_agent(agent: Any) -> Any:
@@ -234,7 +234,7 @@ class TurnFinisher:
         )
         # A reply is returned even if the results of the turn cannot be stored.
         with self.report_errors(f"the results of a turn of {run.session_key} were not stored"):
-            self._write_back(run, outcome, whole=is_complete)
+            self._store_results(run, outcome, whole=is_complete)
         # Read before the reset below, which supersedes this turn itself.
         superseded = run.superseded
         if outcome.get("compression_exhausted") and not superseded:
@@ -248,7 +248,7 @@ class TurnFinisher:
         )
         return Reply(text, run.session_id, run.session_key, superseded, failed)
 
-    def _write_back(self, run: AgentTurn, outcome: Mapping[str, Any], *, whole: bool) -> None:
+    def _store_results(self, run: AgentTurn, outcome: Mapping[str, Any], *, whole: bool) -> None:
         with self.report_errors(f"{run.session_key} did not move to the session of its agent"):
             self._follow_agent(run, outcome.get("session_id"))
         if not run.superseded:
@@ -347,7 +347,7 @@ class TurnRunner:
         self._finisher = TurnFinisher(store, state, self.hooks, report, self.reset)
         # Before the first delivery, which asks the marks of all processes.
         if state.kind == "hermes":
-            from session_core.ledger.hook_deliveries import persist_marks  # noqa: PLC0415 -- for Hermes homes only
+            from session_core.ledger.hermes_delivery_marks import persist_marks  # noqa: PLC0415 -- for Hermes homes only
 
             persist_marks(store, state, report)
         with self._finisher.report_errors("pending hook calls will be delivered later"):
@@ -431,14 +431,14 @@ class TurnRunner:
     async def _begin_turn_in_thread(
         self, source: SessionSource, ending: SharedExitStack
     ) -> AgentTurn:
-        def begin() -> AgentTurn:
+        def begin_turn() -> AgentTurn:
             run = self._begin_turn(source)
             # Registered here, because a coroutine that is cancelled meanwhile never gets the turn.
             ending.stack.callback(self._finisher.release_lease, run)
             return run
 
         ending.hold()
-        run = await get_worker_threads(self, "calls").run(begin, on_end=ending.release)
+        run = await get_worker_threads(self, "calls").run(begin_turn, on_end=ending.release)
         ending.stack.enter_context(self._finisher.active_runs.enter_run(run))
         ending.stack.callback(
             self._finisher.end_turn, run, completed=False
@@ -448,13 +448,15 @@ class TurnRunner:
     async def _call_agent(
         self, run: AgentTurn, message: Any, ending: SharedExitStack
     ) -> AgentResult:
-        call = partial(call_function, threads=get_worker_threads(self, "agents"), ending=ending)
+        call_in_turn = partial(
+            call_function, threads=get_worker_threads(self, "agents"), ending=ending
+        )
         turn = await self._claim_agent(run).__aenter__()
         ending.stack.push(turn)
         agent = turn.agent
         if agent is None:
-            agent = turn.keep_agent(check_agent(await call(self._build, run)))
-        return cast("AgentResult", check_result(await call(agent, run, message)))
+            agent = turn.keep_agent(check_agent(await call_in_turn(self._build, run)))
+        return cast("AgentResult", check_result(await call_in_turn(agent, run, message)))
 
     def _close_in_thread(self, function: Callable[[], T]) -> Future[T]:
         """Run the end of a turn in a thread; a shutdown always waits for it."""

@@ -19,7 +19,7 @@ from session_core.aio import AsyncWrapper, make_async
 from session_core.compression.types import UndoPlan, UndoResult
 from session_core.errors import Changed, Conflict, Corrupt, InvalidInput
 from session_core.hooks import Hooks
-from session_core.ledger.hook_deliveries import persist_marks
+from session_core.ledger.hermes_delivery_marks import persist_marks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import AuditEntry, Batch, Member, StoredPlan
 from session_core.maintenance import edits, health, kinds

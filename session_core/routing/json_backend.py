@@ -80,7 +80,7 @@ class JsonBackend:
             # included.
             contents = self._mirror.read()
             if _encode_entry(contents.entries.get(key)) != entry.stored:
-                self._set_aside_broken(key, contents, entry)
+                self._save_broken_entry(key, contents, entry)
             # A crash after this leaves a route to an ended session; the next message of the chat
             # continues to the session that was to be stored.
             if change_database is not None:
@@ -112,7 +112,7 @@ class JsonBackend:
     def close(self) -> None:
         """Do nothing: all changes are written."""
 
-    def _set_aside_broken(self, key: str, contents: MirrorContents, entry: SessionEntry) -> None:
+    def _save_broken_entry(self, key: str, contents: MirrorContents, entry: SessionEntry) -> None:
         """Set a broken value aside; raise if it is an entry, which another process has stored.
 
         Raises:
@@ -121,12 +121,12 @@ class JsonBackend:
         stored = contents.entries.get(key)
         if entry.stored is not None or stored is None or self._parse_entry(key, stored) is not None:
             raise Conflict(f"the route of {key} was changed since it was read; read it again")
-        self._mirror.set_aside({key: stored})
+        self._mirror.save_broken_entries({key: stored})
 
     def _write_entries(self, entries: Mapping[str, Any], contents: MirrorContents) -> None:
         replaced = {key: value for key, value in contents.odd.items() if key in entries}
         if replaced:
-            self._mirror.set_aside(replaced)
+            self._mirror.save_broken_entries(replaced)
         odd = {key: value for key, value in contents.odd.items() if key not in entries}
         self._mirror.write(
             (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items()), odd=odd

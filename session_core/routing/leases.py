@@ -4,7 +4,7 @@ Newer releases of Hermes store a turn under the same names. A lease is void if i
 or it has expired.
 
 `DeliveryMarks` holds the records of ends of a Hermes home, whose entries may not carry them, in
-memory; `session_core.ledger.hook_deliveries` stores them in a file.
+memory; `session_core.ledger.hermes_delivery_marks` stores them in a file.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ def _get_host_name() -> str:
     return f"{platform.node()} {space}".replace(":", "").replace("=", "").strip()
 
 
-Mark = dict[str, Any]
+DeliveryMark = dict[str, Any]
 
-MarkChange = Callable[[Mark], "Mark | None"]
+MarkChange = Callable[[DeliveryMark], "DeliveryMark | None"]
 """Takes a mark and returns the new one, or None to leave it unchanged."""
 
 
@@ -126,9 +126,9 @@ class DeliveryMarks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, DeliveryMark] = {}
 
-    def get(self, session_id: str) -> Mark:
+    def get(self, session_id: str) -> DeliveryMark:
         """Return the mark of a session."""
         with self._lock:
             return dict(self._marks.get(session_id, {}))

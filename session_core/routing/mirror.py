@@ -164,7 +164,7 @@ class Mirror:
         self._contents.entries = {}
         self._written = True
 
-    def set_aside(self, stored: Mapping[str, Any]) -> None:
+    def save_broken_entries(self, stored: Mapping[str, Any]) -> None:
         """Store values that are not entries in a file of their own."""
         with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -245,7 +245,7 @@ class NoMirror(Mirror):
     def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
         """Write nothing."""
 
-    def set_aside(self, stored: Mapping[str, Any]) -> None:
+    def save_broken_entries(self, stored: Mapping[str, Any]) -> None:
         """Report broken entries, which have no file to be kept in."""
         for key in stored:
             self.problems[f"the broken route of {key} was replaced"] = None

@@ -47,14 +47,14 @@ other threads wait for a running one.
 **After a crash.** Before the commit, nothing was changed and nothing is pending. After it, the
 holder of the boundary is dead, and the next process takes the boundary over: at its start, at a
 tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat
-(`schedule_abandoned`). A claim of a dead process is void and can be taken again. A holder counts as
+(`schedule_takeovers`). A claim of a dead process is void and can be taken again. A holder counts as
 dead if its process is gone, or an hour after it took the delivery. A call that has begun counts as
 delivered and is not repeated. If the next state cannot be written (a full disk), the hook is called
 anyway: a second call is better than none.
 
 **Hermes homes.** Entries of a Hermes home carry no record of an end, because Hermes' own watcher
-would then skip its plugins. The claim, the begun use and the delivered uses are in a `Mark` outside
-the home, in `SessionEnds.marks`.
+would then skip its plugins. The claim, the begun use and the delivered uses are in a
+`DeliveryMark` outside the home, in `SessionEnds.marks`.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ from session_core.routing.entries import PENDING_FIELD, SessionEntry, to_local_t
 from session_core.routing.leases import (
     BEGUN_FIELD,
     END_CLAIM,
+    DeliveryMark,
     DeliveryMarks,
-    Mark,
     create_token,
     find_live_holder,
     format_token,
@@ -105,48 +105,53 @@ class PendingBoundary:
     """The last use of the old session."""
 
 
-def list_pending(entry: SessionEntry) -> list[PendingBoundary]:
+def list_pending_boundaries(entry: SessionEntry) -> list[PendingBoundary]:
     """Return the pending boundaries of an entry, oldest first, without unreadable ones."""
     stored = entry.extra.get(PENDING_FIELD)
-    boundaries = (_parse_pending(item) for item in stored) if isinstance(stored, list) else ()
+    boundaries = (_parse_boundary(item) for item in stored) if isinstance(stored, list) else ()
     return [boundary for boundary in boundaries if boundary is not None]
 
 
-def add_pending(entry: SessionEntry, boundary: PendingBoundary) -> None:
+def add_pending_boundary(entry: SessionEntry, boundary: PendingBoundary) -> None:
     """Append a boundary to those that are pending."""
-    _write_pending(entry, [*list_pending(entry), boundary])
+    _write_pending_boundaries(entry, [*list_pending_boundaries(entry), boundary])
 
 
-def transfer_pending(
+def transfer_pending_boundary(
     entry: SessionEntry, *, boundary: PendingBoundary, transferred: PendingBoundary
 ) -> bool:
     """Replace a boundary by one with another holder; return whether it was still unchanged."""
-    if boundary not in list_pending(entry):
+    if boundary not in list_pending_boundaries(entry):
         return False
-    return _change_pending(entry, boundary, lambda _: transferred)
+    return _change_pending_boundary(entry, boundary, lambda _: transferred)
 
 
 def record_finalize_begun(entry: SessionEntry, boundary: PendingBoundary) -> bool:
     """Record that finalize is called now; return whether it was still to be called."""
-    pending = list_pending(entry)
+    pending = list_pending_boundaries(entry)
     if not any(current.id == boundary.id and current.old_session_id for current in pending):
         return False
-    return _change_pending(entry, boundary, lambda current: replace(current, old_session_id=None))
+    return _change_pending_boundary(
+        entry, boundary, lambda current: replace(current, old_session_id=None)
+    )
 
 
 def record_reset_begun(entry: SessionEntry, boundary: PendingBoundary) -> bool:
     """Remove a boundary because reset is called now; return whether it was still pending."""
-    return _change_pending(entry, boundary, lambda _: None)
+    return _change_pending_boundary(entry, boundary, lambda _: None)
 
 
-def merge_pending(entry: SessionEntry, current: SessionEntry) -> None:
+def merge_pending_boundaries(entry: SessionEntry, current: SessionEntry) -> None:
     """Copy the stored boundaries into a caller's entry, if nothing else was changed meanwhile."""
-    if strip_pending(entry.stored) == strip_pending(current.stored) and entry.stored is not None:
+    if (
+        strip_pending_boundaries(entry.stored) == strip_pending_boundaries(current.stored)
+        and entry.stored is not None
+    ):
         entry.stored = current.stored
-        _write_pending(entry, list_pending(current))
+        _write_pending_boundaries(entry, list_pending_boundaries(current))
 
 
-def strip_pending(text: str | None) -> str | None:
+def strip_pending_boundaries(text: str | None) -> str | None:
     """Return the text of an entry without its pending boundaries."""
     if text is None or PENDING_FIELD not in text:
         return text
@@ -155,13 +160,13 @@ def strip_pending(text: str | None) -> str | None:
     return json.dumps(stored)
 
 
-def _change_pending(
+def _change_pending_boundary(
     entry: SessionEntry,
     boundary: PendingBoundary,
     change: Callable[[PendingBoundary], PendingBoundary | None],
 ) -> bool:
     """Replace or remove a boundary; return False if another process has taken it over."""
-    pending = list_pending(entry)
+    pending = list_pending_boundaries(entry)
     is_match = [
         (current.id, current.holder) == (boundary.id, boundary.holder) for current in pending
     ]
@@ -171,11 +176,11 @@ def _change_pending(
         change(current) if matches else current
         for current, matches in zip(pending, is_match, strict=True)
     )
-    _write_pending(entry, [current for current in changed if current is not None])
+    _write_pending_boundaries(entry, [current for current in changed if current is not None])
     return True
 
 
-def _write_pending(entry: SessionEntry, boundaries: list[PendingBoundary]) -> None:
+def _write_pending_boundaries(entry: SessionEntry, boundaries: list[PendingBoundary]) -> None:
     entry.extra.pop(PENDING_FIELD, None)
     if boundaries:
         entry.extra[PENDING_FIELD] = [
@@ -184,7 +189,7 @@ def _write_pending(entry: SessionEntry, boundaries: list[PendingBoundary]) -> No
         ]
 
 
-def _parse_pending(item: Any) -> PendingBoundary | None:
+def _parse_boundary(item: Any) -> PendingBoundary | None:
     try:
         boundary = PendingBoundary(**item)
         for session_id in (boundary.new_session_id, boundary.old_session_id):
@@ -235,41 +240,41 @@ class SessionEnds:
         """Claim the end of an expired session, so that only one process delivers it."""
         is_open = self.is_session_open(entry.session_id)
 
-        def change(current: SessionEntry) -> bool:
+        def take_claim_if_expired(current: SessionEntry) -> bool:
             is_expired = self._policies.find_expiry_reason(current) is not None
             return is_expired and self._take_claim(current, is_open=is_open)
 
-        return self._change_end_record(entry.key, entry.session_id, change)
+        return self._change_end_record(entry.key, entry.session_id, take_claim_if_expired)
 
     def begin_end_delivery(self, session_key: str, session_id: str) -> bool:
         """Record that the hook of an end claimed here is called now; return whether to call it."""
 
-        def change(current: SessionEntry) -> bool:
+        def record_begin(current: SessionEntry) -> bool:
             is_ours = END_CLAIM.find_holder(current, self._settings.now()) == self._token
             if not is_ours or current.expiry_finalized or has_begun_delivery(current):
                 return False
             current.extra[BEGUN_FIELD] = get_last_use(current)
             return True
 
-        return self.try_begin_delivery(
-            partial(self._change_end_record, session_key, session_id, change)
+        return self.try_record_begin(
+            partial(self._change_end_record, session_key, session_id, record_begin)
         )
 
     def set_end_delivered(self, session_key: str, session_id: str) -> bool:
         """Record that the end of a chat's session was delivered, on any path."""
 
-        def change(current: SessionEntry) -> bool:
+        def record_delivered(current: SessionEntry) -> bool:
             END_CLAIM.clear(current)
             is_new, current.expiry_finalized = not current.expiry_finalized, True
             return is_new
 
-        return self._change_end_record(session_key, session_id, change)
+        return self._change_end_record(session_key, session_id, record_delivered)
 
     def set_expiry_finalized(self, entry: SessionEntry, *, clear_model_override: bool) -> bool:
         """Record, in the route and the session's row, that the hooks of an expired session ran."""
         is_finalized = False
 
-        def change(current: SessionEntry) -> bool:
+        def record_finalized(current: SessionEntry) -> bool:
             nonlocal is_finalized
             is_finalized = self._policies.find_expiry_reason(current) is not None
             if not END_CLAIM.clear(current, self._token):
@@ -286,7 +291,7 @@ class SessionEnds:
                 db.promote_to_session_reset(entry.session_id, "session_reset")
 
         return (
-            self._change_end_record(entry.key, entry.session_id, change, end_session)
+            self._change_end_record(entry.key, entry.session_id, record_finalized, end_session)
             and is_finalized
         )
 
@@ -326,15 +331,15 @@ class SessionEnds:
         record = self.marks.get(entry.session_id) if is_hermes else entry.extra
         return record.get(END_CLAIM.token_name) == self._token
 
-    def mark_begun(self, boundary: PendingBoundary) -> bool:
+    def record_finalize_in_mark(self, boundary: PendingBoundary) -> bool:
         """Record in a mark that an end is delivered; return False if a watcher has begun it."""
 
-        def change_mark(mark: Mark) -> Mark | None:
+        def change_mark(mark: DeliveryMark) -> DeliveryMark | None:
             delivered_uses = mark.get("told", [])
             use = boundary.used_at
-            is_begun = use in {mark.get(BEGUN_FIELD), *delivered_uses}
+            is_recorded = use in {mark.get(BEGUN_FIELD), *delivered_uses}
             # With this boundary's id, a process died between this mark and the entry: not begun.
-            if is_begun and mark.get(END_CLAIM.token_name) != boundary.id:
+            if is_recorded and mark.get(END_CLAIM.token_name) != boundary.id:
                 return None
             claim = dict(zip(END_CLAIM.names, (boundary.id, boundary.since, use), strict=True))
             # The delivered use informs other chats in that session.
@@ -344,7 +349,7 @@ class SessionEnds:
         old_session_id = boundary.old_session_id
         return old_session_id is not None and self.marks.change(old_session_id, change_mark)
 
-    def try_begin_delivery(self, record: Callable[[], bool]) -> bool:
+    def try_record_begin(self, record: Callable[[], bool]) -> bool:
         """Return whether to call a hook, as recorded; True if the record cannot be written."""
         try:
             return record()
@@ -424,7 +429,7 @@ class SessionEnds:
     ) -> bool:
         """Apply a change of an entry to a mark: build the entry, change it, store it as a mark."""
 
-        def change_mark(mark: Mark) -> Mark | None:
+        def change_mark(mark: DeliveryMark) -> DeliveryMark | None:
             current = entry.copy()
             current.expiry_finalized |= is_marked_delivered(entry, mark, is_open=is_open)
             is_valid = mark.get(END_CLAIM.token_name) == self._token or BEGUN_FIELD in mark
@@ -451,7 +456,7 @@ def get_last_use(entry: SessionEntry) -> str:
     return entry.updated_at.isoformat()
 
 
-def is_marked_delivered(entry: SessionEntry, mark: Mark, *, is_open: bool) -> bool:
+def is_marked_delivered(entry: SessionEntry, mark: DeliveryMark, *, is_open: bool) -> bool:
     """Return True if a mark records the end of this use, or any end of a closed session."""
     # The last turn of a session may still write after the end was delivered.
     delivered_uses = mark.get("told", [])
@@ -465,7 +470,7 @@ def add_delivered_use(delivered_uses: list[str], use: str | None) -> list[str]:
     return [*delivered_uses, use][-_MAX_MARKED_USES:]
 
 
-def _build_mark(entry: SessionEntry, mark: Mark) -> Mark:
+def _build_mark(entry: SessionEntry, mark: DeliveryMark) -> DeliveryMark:
     claim = {name: entry.extra[name] for name in END_CLAIM.names if name in entry.extra}
     delivered_uses: list[str] = mark.get("told", [])
     if entry.expiry_finalized:
@@ -507,19 +512,19 @@ class HookOutbox:
         )
         is_stored = hooks.has_listeners()
         if is_stored:
-            add_pending(new, boundary)
-        ended_id = old.session_id if is_end_pending or self._ends.is_claimed_here(old) else None
+            add_pending_boundary(new, boundary)
+        finalize_id = old.session_id if is_end_pending or self._ends.is_claimed_here(old) else None
         deliver = partial(
-            self._deliver_boundary, old.key, new, boundary, ended_id, is_stored=is_stored
+            self._deliver_boundary, old.key, new, boundary, finalize_id, is_stored=is_stored
         )
         decision.after_commit.append(deliver)
 
-    def schedule_abandoned(self, decision: RouteDecision) -> None:
+    def schedule_takeovers(self, decision: RouteDecision) -> None:
         """Deliver the boundaries of dead processes, before any other call of this decision."""
         if decision.entry is not None:
             decision.after_commit += [
-                partial(self._deliver_abandoned, decision.key, decision.entry, boundary)
-                for boundary in self._list_abandoned(decision.entry)
+                partial(self._take_over_boundary, decision.key, decision.entry, boundary)
+                for boundary in self._list_ownerless_boundaries(decision.entry)
             ]
 
     def deliver_pending_hooks(self, session_key: str | None) -> None:
@@ -533,15 +538,15 @@ class HookOutbox:
             entry = backend.get(session_key)
             entries = {} if entry is None else {session_key: entry}
         for key, entry in entries.items():
-            for boundary in self._list_abandoned(entry):
-                self._deliver_abandoned(key, entry, boundary)
+            for boundary in self._list_ownerless_boundaries(entry):
+                self._take_over_boundary(key, entry, boundary)
 
     def _deliver_boundary(
         self,
         key: str,
         entry: SessionEntry,
         boundary: PendingBoundary,
-        ended_id: str | None,
+        finalize_id: str | None,
         *,
         is_stored: bool = True,
     ) -> None:
@@ -551,25 +556,25 @@ class HookOutbox:
         platform = str(entry.platform or get_key_platform(entry.session_key))
         begin = partial(self._begin_delivery, key, boundary) if is_stored else None
         self._settings.hooks.call_boundary(
-            ended_id, boundary.new_session_id, platform, boundary.reason, begin
+            finalize_id, boundary.new_session_id, platform, boundary.reason, begin
         )
 
-    def _deliver_abandoned(self, key: str, entry: SessionEntry, boundary: PendingBoundary) -> None:
+    def _take_over_boundary(self, key: str, entry: SessionEntry, boundary: PendingBoundary) -> None:
         """Take over and deliver a boundary, unless another process was faster."""
         since = to_local_time(self._settings.now()).isoformat()
         transferred = replace(boundary, holder=create_token(), since=since)
-        transfer = partial(transfer_pending, boundary=boundary, transferred=transferred)
+        transfer = partial(transfer_pending_boundary, boundary=boundary, transferred=transferred)
         if self._decisions.change_entry(key, transfer) is not None:
             self._deliver_boundary(key, entry, transferred, transferred.old_session_id)
 
-    def _list_abandoned(self, entry: SessionEntry) -> list[PendingBoundary]:
+    def _list_ownerless_boundaries(self, entry: SessionEntry) -> list[PendingBoundary]:
         """Return the boundaries whose holder is dead; none if this process has no listeners."""
         if PENDING_FIELD not in entry.extra or not self._has_listeners():
             return []
         now = self._settings.now()
         return [
             boundary
-            for boundary in list_pending(entry)
+            for boundary in list_pending_boundaries(entry)
             if not find_live_holder(boundary.holder, boundary.since, now)
         ]
 
@@ -577,7 +582,7 @@ class HookOutbox:
         """Record that a hook is called now; return False if it was called before."""
         record_begun = record_reset_begun if hook == RESET else record_finalize_begun
 
-        def decide(decision: RouteDecision) -> bool:
+        def store_begin(decision: RouteDecision) -> bool:
             entry = decision.entry
             if entry is None:  # removed with its boundaries: no other process delivers them
                 return True
@@ -590,11 +595,11 @@ class HookOutbox:
             is_refused = (
                 hook == FINALIZE
                 and self._settings.is_hermes
-                and not self._ends.mark_begun(boundary)
+                and not self._ends.record_finalize_in_mark(boundary)
             )
-            return self._decisions.run(key, decide) and not is_refused
+            return self._decisions.run(key, store_begin) and not is_refused
 
-        return self._ends.try_begin_delivery(record)
+        return self._ends.try_record_begin(record)
 
     def _has_listeners(self) -> bool:
         return self._settings.hooks is not None and self._settings.hooks.has_listeners()

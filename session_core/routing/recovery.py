@@ -103,7 +103,7 @@ def parse_start_time(row: SessionRow) -> datetime | None:
         return None
 
 
-def is_gone(folder: str) -> bool:
+def is_folder_missing(folder: str) -> bool:
     """Return True if a folder does not exist; a folder that cannot be examined does."""
     # A relative name depends on the working folder of the process that stored it.
     if not os.path.isabs(folder):  # noqa: PTH117 -- text

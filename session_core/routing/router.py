@@ -15,7 +15,7 @@ from session_core.chats import SessionSource, check_session_id
 from session_core.errors import Busy, Conflict, NotFound, SessionError
 from session_core.routing import recovery
 from session_core.routing.entries import SessionEntry, build_peer_fields
-from session_core.routing.outbox import list_pending
+from session_core.routing.outbox import list_pending_boundaries
 
 if TYPE_CHECKING:
     from session_core.routing.decisions import DatabaseChange, RouteDecision, RouteDecisions
@@ -61,7 +61,7 @@ class SessionRouter:
         arrived_at = self._settings.now()
         before = self._decisions.backend.get(key) if force_new else None
 
-        def decide(decision: RouteDecision) -> RoutedMessage:
+        def decide_route(decision: RouteDecision) -> RoutedMessage:
             entry = decision.entry
             if entry is None:
                 recovered = None if force_new else self._recover_session(decision, source)
@@ -69,38 +69,38 @@ class SessionRouter:
                     return RoutedMessage(recovered, has_session=True)
                 return RoutedMessage(self._store_first_entry(decision, source))
             # First, so that the boundaries of a chat are delivered in order.
-            self._outbox.schedule_abandoned(decision)
+            self._outbox.schedule_takeovers(decision)
             # Another message that arrived at the same moment may have created a new session.
             is_same = before is not None and entry.session_id == before.session_id
             forced = force_new and (is_same or entry.created_at < arrived_at)
             return self._continue_or_reset(decision, source, entry, force_new=forced)
 
-        return self._decisions.run(key, decide, turn_token=turn)
+        return self._decisions.run(key, decide_route, turn_token=turn)
 
     def reset_session(self, session_key: str, display_name: str | None) -> SessionEntry | None:
         """Start a new session on request; return None if the chat has no route."""
 
-        def decide(decision: RouteDecision) -> SessionEntry | None:
+        def decide_reset(decision: RouteDecision) -> SessionEntry | None:
             entry = decision.entry
             if entry is None:
                 return None
-            self._outbox.schedule_abandoned(decision)
+            self._outbox.schedule_takeovers(decision)
             # What ends is the continuation, not its parent, which the compression has ended.
             self._follow_compression(entry)
             entry.display_name = display_name or entry.display_name
             return self._reset_on_request(decision, entry)
 
-        return self._decisions.run(session_key, decide)
+        return self._decisions.run(session_key, decide_reset)
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
         """Move a chat to an existing session and reopen that session."""
         check_session_id(target_session_id)
 
-        def decide(decision: RouteDecision) -> SessionEntry | None:
+        def decide_switch(decision: RouteDecision) -> SessionEntry | None:
             entry, db = decision.entry, self._settings.db
             if entry is None:
                 return None
-            self._outbox.schedule_abandoned(decision)
+            self._outbox.schedule_takeovers(decision)
             target = None if db is None else db.get_session(target_session_id)
             if entry.session_id == target_session_id:
                 self._reopen_session(decision, target)
@@ -110,14 +110,14 @@ class SessionRouter:
             self._follow_compression(entry)
             return self._switch_entry(decision, entry, target_session_id)
 
-        return self._decisions.run(session_key, decide)
+        return self._decisions.run(session_key, decide_switch)
 
     def move_to_continuation(
         self, session_key: str, old_session_id: str, new_session_id: str
     ) -> SessionEntry:
         """Move a route to the session id that a compression has created."""
 
-        def decide(decision: RouteDecision) -> SessionEntry:
+        def move_route(decision: RouteDecision) -> SessionEntry:
             entry = decision.entry
             if entry is None:
                 raise NotFound(f"no route for {session_key!r}")
@@ -130,7 +130,7 @@ class SessionRouter:
             return entry
 
         try:
-            return self._decisions.run(session_key, decide)
+            return self._decisions.run(session_key, move_route)
         except _RouteMovedError as error:
             raise Conflict(str(error)) from None
 
@@ -152,7 +152,11 @@ class SessionRouter:
         entry = decision.entry
         if entry is None or self._settings.db is None:
             return False
-        if entry.expiry_finalized or list_pending(entry) or self._policies.has_active_turn(entry):
+        if (
+            entry.expiry_finalized
+            or list_pending_boundaries(entry)
+            or self._policies.has_active_turn(entry)
+        ):
             return False  # its next message calls the hooks, or its turn moves the route
         routed_id = entry.session_id
         try:

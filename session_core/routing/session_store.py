@@ -26,7 +26,12 @@ from session_core.routing.decisions import RouteDecisions, check_key_type
 from session_core.routing.entries import RouteState, SessionEntry
 from session_core.routing.json_backend import JsonBackend
 from session_core.routing.leases import DeliveryMarks
-from session_core.routing.outbox import HookOutbox, SessionEnds, list_pending, merge_pending
+from session_core.routing.outbox import (
+    HookOutbox,
+    SessionEnds,
+    list_pending_boundaries,
+    merge_pending_boundaries,
+)
 from session_core.routing.policies import ResetPolicies, is_recently_used
 from session_core.routing.router import SessionRouter
 from session_core.routing.settings import HasActiveProcesses, StoreSettings
@@ -311,7 +316,7 @@ class SessionStore:
         current = decision.entry
         # A hook delivered since then changed only the pending boundaries, which is no conflict.
         if current is not None and current.stored != entry.stored:
-            merge_pending(entry, current)
+            merge_pending_boundaries(entry, current)
         decision.store_entry(entry, urgent=urgent or entry.has_new_session)
 
     def update_session(
@@ -452,7 +457,7 @@ class SessionStore:
         old = {
             key: entry
             for key, entry in self.load_entries().items()
-            if self.policies.is_prunable(entry, max_age_days) and not list_pending(entry)
+            if self.policies.is_prunable(entry, max_age_days) and not list_pending_boundaries(entry)
         }
         return len(self.remove(old)) if old else 0
 

@@ -31,7 +31,7 @@ from session_core.routing.mirror import (
     Signature,
     build_own_readme,
 )
-from session_core.routing.recovery import is_gone
+from session_core.routing.recovery import is_folder_missing
 from session_core.state.protocol import StateDatabase
 
 MIRROR_DELAY_S = 0.5
@@ -121,7 +121,7 @@ class SqlBackend:
                     self._refresh_strays()
                     # Kept in a file before the rows are replaced.
                     if self._strays.broken:
-                        self._mirror.set_aside(self._strays.broken)
+                        self._mirror.save_broken_entries(self._strays.broken)
                     adopt_strays(self._db, self.scope, self._strays)
             self._mirror.remove_leftovers()
             self._strays = StrayEntries(unreadable=self._strays.unreadable)
@@ -187,7 +187,7 @@ class SqlBackend:
         expected = entry.stored
         if expected is None and (broken := self._broken.pop(key, None)) is not None:
             # Kept in a file of its own before the row is overwritten.
-            self._mirror.set_aside({key: broken})
+            self._mirror.save_broken_entries({key: broken})
             expected = broken
         self._db.routes.save_entry(key, text, scope=self.scope, expect=expected)
         entry.stored, entry.stored_as = text, key
@@ -296,7 +296,7 @@ class SqlBackend:
         odd = self._mirror.read(with_entries=False).odd | self._strays.unreadable
         replaced = {key: value for key, value in odd.items() if self._has_row(key)}
         if replaced:
-            self._mirror.set_aside(replaced)
+            self._mirror.save_broken_entries(replaced)
             self._strays.forget_unreadable(replaced)
         return {key: value for key, value in odd.items() if key not in replaced}
 
@@ -385,7 +385,7 @@ def _find_former_scope(db: StateDatabase, scope: str) -> str:
     entries of the folders that the original left before.
     """
     for other in db.routes.list_scopes():
-        if other != scope and is_gone(other):
+        if other != scope and is_folder_missing(other):
             return other
         if other != scope and _is_original(db, scope, other):
             break

@@ -35,7 +35,7 @@ class TurnRecords:
         """Record that an agent is at work in a session; return the token of the turn."""
         token = create_token()
 
-        def change(entry: SessionEntry) -> bool:
+        def record_turn(entry: SessionEntry) -> bool:
             if entry.session_id != session_id:
                 return False
             TURN_LEASE.put(entry, token, self._settings.now())
@@ -43,16 +43,16 @@ class TurnRecords:
             END_CLAIM.clear(entry)
             return True
 
-        self._decisions.change_entry(session_key, change)
+        self._decisions.change_entry(session_key, record_turn)
         return token
 
     def drop_turn(self, session_key: str, token: str) -> bool:
         """Remove a turn without recording its end."""
 
-        def change(entry: SessionEntry) -> bool:
+        def clear_turn(entry: SessionEntry) -> bool:
             return TURN_LEASE.clear(entry, token)
 
-        return self._decisions.change_entry(session_key, change) is not None
+        return self._decisions.change_entry(session_key, clear_turn) is not None
 
     def end_turn(
         self,
@@ -65,7 +65,7 @@ class TurnRecords:
     ) -> SessionEntry | None:
         """Record the end of a turn; return None if the chat is in another session by now."""
 
-        def change(entry: SessionEntry) -> bool:
+        def record_end(entry: SessionEntry) -> bool:
             if entry.session_id != session_id:
                 return False
             # A later turn of the chat has another token, and its lease stays.
@@ -79,20 +79,20 @@ class TurnRecords:
                 entry.clear_interruption()
             return True
 
-        return self._decisions.change_entry(session_key, change)
+        return self._decisions.change_entry(session_key, record_end)
 
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None
     ) -> SessionEntry | None:
         """Record that a chat was active, and the length of its prompt."""
 
-        def change(entry: SessionEntry) -> bool:
+        def record_activity(entry: SessionEntry) -> bool:
             entry.updated_at = self._settings.now()
             if last_prompt_tokens is not None:
                 entry.last_prompt_tokens = last_prompt_tokens
             return True
 
-        return self._decisions.change_entry(session_key, change)
+        return self._decisions.change_entry(session_key, record_activity)
 
     def set_model_override(self, session_key: str, override: dict[str, str] | None) -> bool:
         """Store the model that a chat asked for, or remove it."""
@@ -102,27 +102,27 @@ class TurnRecords:
                 f"got {type(override).__name__}"
             )
 
-        def change(entry: SessionEntry) -> bool:
+        def store_override(entry: SessionEntry) -> bool:
             entry.model_override = dict(override) if override else None
             return True
 
-        return self._decisions.change_entry(session_key, change) is not None
+        return self._decisions.change_entry(session_key, store_override) is not None
 
     # -- interruptions -----------------------------------------------------------------------
 
     def suspend_session(self, session_key: str) -> bool:
         """Make the next message start a new session, whatever the reset policy is."""
 
-        def change(entry: SessionEntry) -> bool:
+        def suspend_entry(entry: SessionEntry) -> bool:
             entry.suspended = True
             return True
 
-        return self._decisions.change_entry(session_key, change) is not None
+        return self._decisions.change_entry(session_key, suspend_entry) is not None
 
     def mark_resume_pending(self, session_key: str, reason: str) -> bool:
         """Record that a turn was interrupted, unless the session is suspended."""
 
-        def change(entry: SessionEntry) -> bool:
+        def record_interruption(entry: SessionEntry) -> bool:
             if entry.suspended:
                 return False
             entry.resume_pending = True
@@ -130,18 +130,18 @@ class TurnRecords:
             entry.last_resume_marked_at = self._settings.now()
             return True
 
-        return self._decisions.change_entry(session_key, change) is not None
+        return self._decisions.change_entry(session_key, record_interruption) is not None
 
     def clear_resume_pending(self, session_key: str) -> bool:
         """Record that the turn after an interruption has finished."""
 
-        def change(entry: SessionEntry) -> bool:
+        def clear_interruption(entry: SessionEntry) -> bool:
             if not entry.resume_pending:
                 return False
             entry.clear_interruption()
             return True
 
-        return self._decisions.change_entry(session_key, change) is not None
+        return self._decisions.change_entry(session_key, clear_interruption) is not None
 
     def suspend_recently_active(self, max_age_seconds: int) -> int:
         """Mark sessions in use just before an unclean stop as interrupted; return how many."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from session_core import ExpiryWatcher, Hooks, SessionRuntime
 from session_core.config import GatewayConfig, SessionResetPolicy
-from session_core.ledger.hook_deliveries import PersistentMarks
+from session_core.ledger.hermes_delivery_marks import PersistentMarks
 from tests.faults import routes
 from tests.faults.ledger import KEPT, AdjacentStateFolder
 from tests.faults.routes import (

@@ -296,7 +296,7 @@ def test_unclaimable_hooks_wait_for_next_start(
         raise Busy("the write lock is held")
 
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.routing.outbox.transfer_pending", busy)
+        patch.setattr("session_core.routing.outbox.transfer_pending_boundary", busy)
         first = start()
         assert ExpiryWatcher(first.runtime, report=lambda *_: None).tick() == []
         assert first.boundaries == []

@@ -11,7 +11,7 @@ import pytest
 
 from session_core import Busy, ExpiryWatcher
 from session_core.hooks import dispatch
-from session_core.ledger.hook_deliveries import PersistentMarks
+from session_core.ledger.hermes_delivery_marks import PersistentMarks
 from tests.cli.fork_server import ForkServer
 from tests.homes import make_hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside

@@ -168,7 +168,9 @@ def _list_live_routes(db: StateDatabase, *session_ids: str) -> list[dict[str, An
     """Return the routes to sessions that may be in use."""
     rows = db.rows.list_routing_rows(*session_ids)
     return [
-        row for row in rows if _is_in_home(db, row["scope"]) or not recovery.is_gone(row["scope"])
+        row
+        for row in rows
+        if _is_in_home(db, row["scope"]) or not recovery.is_folder_missing(row["scope"])
     ]
 
 

@@ -19,7 +19,7 @@ from session_core.maintenance.select.snapshot import MaintenanceSnapshot, take_s
 from session_core.maintenance.types import PROTECTION_REASONS
 from session_core.routing.entries import SessionEntry
 from session_core.routing.mirror import Mirror
-from session_core.routing.outbox import strip_pending
+from session_core.routing.outbox import strip_pending_boundaries
 from session_core.routing.session_store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import RowImages
@@ -193,7 +193,7 @@ def restore_route(
     if current_text == stored:
         return None
     # A pending delivery in the entry is not a use of the chat.
-    if strip_pending(current_text) != strip_pending(left_text):
+    if strip_pending_boundaries(current_text) != strip_pending_boundaries(left_text):
         return "the chat was used since"
     try:
         entry = SessionEntry.from_dict(json.loads(stored))

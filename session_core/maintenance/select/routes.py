@@ -160,7 +160,7 @@ def _iter_gone_folder_routes(
         return
     cutoff, matches = snapshot.now - _GONE_DAYS * _DAY_S, _build_filter(snapshot, request.where)
     for scope in db.routes.list_scopes():
-        if scope == own or not recovery.is_gone(scope):
+        if scope == own or not recovery.is_folder_missing(scope):
             continue
         for key, text in db.routes.load_entries(scope=scope).items():
             entry = _parse_entry(text)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, ExpiryWatcher, StorageError
-from session_core.ledger.hook_deliveries import PersistentMarks
+from session_core.ledger.hermes_delivery_marks import PersistentMarks
 from tests.homes import connect, make_hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, of
 from tests.routing.chats import KEY, file_entries

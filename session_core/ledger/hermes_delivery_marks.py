@@ -18,14 +18,14 @@ from session_core.errors import InvalidInput, SessionError
 from session_core.hooks.foreign_calls import Reporter, log_fault
 from session_core.ledger.database import PACKAGE, LedgerDatabase
 from session_core.ledger.state_folder import StateFolder
-from session_core.routing.leases import DeliveryMarks, Mark, MarkChange
+from session_core.routing.leases import DeliveryMark, DeliveryMarks, MarkChange
 from session_core.routing.session_store import SessionStore
 from session_core.state import sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.opening import HERMES_OWNER
 
-SQL = sql_blocks.load_blocks("hook_deliveries", PACKAGE)
+SQL = sql_blocks.load_blocks("hermes_delivery_marks", PACKAGE)
 
 _MARKS_FILE = "marks.db"
 _BUSY_TIMEOUT_S = 5.0
@@ -69,7 +69,7 @@ class PersistentMarks(DeliveryMarks):
         self._clock = clock
         self._file = self._make_database()
 
-    def get(self, session_id: str) -> Mark:
+    def get(self, session_id: str) -> DeliveryMark:
         """Return the mark of a session, written by any process."""
         with self._report_errors():
             stored = self._file.read(
@@ -81,9 +81,9 @@ class PersistentMarks(DeliveryMarks):
     def change(self, session_id: str, change: MarkChange) -> bool:
         """Change the mark of a session; return whether it was changed."""
         unwritten = super().get(session_id)
-        stored_mark: Mark = {}
+        stored_mark: DeliveryMark = {}
 
-        def step(rows: Connection) -> bool:
+        def store_change(rows: Connection) -> bool:
             nonlocal stored_mark
             stored = rows.fetch_value(SQL["get_mark"], self._build_key(session_id))
             stored_mark = _merge_marks(self._parse_mark(stored), unwritten)
@@ -94,7 +94,7 @@ class PersistentMarks(DeliveryMarks):
             return mark is not None
 
         with self._report_errors():
-            changed = self._file.write(step)
+            changed = self._file.write(store_change)
             if changed:  # the write included marks that could not be written before
                 super().forget(session_id)
             return changed
@@ -134,7 +134,7 @@ class PersistentMarks(DeliveryMarks):
             self._find_path,
             self._make_path,
             _BUSY_TIMEOUT_S,
-            schema="hook_deliveries_schema",
+            schema="hermes_delivery_marks_schema",
             name="file of hook deliveries",
             lost="hooks of ended sessions may be called again",
         )
@@ -157,10 +157,10 @@ class PersistentMarks(DeliveryMarks):
         except (SessionError, OSError) as error:
             self._report("a hook delivery is recorded in this process only", error)
 
-    def _parse_mark(self, stored: str | None) -> Mark:
+    def _parse_mark(self, stored: str | None) -> DeliveryMark:
         """Return the content of a mark; a broken one is reported and read as empty."""
         try:
-            mark: Mark = json.loads(stored) if stored else {}
+            mark: DeliveryMark = json.loads(stored) if stored else {}
             delivered = mark.get("told", [])
             if isinstance(delivered, list) and all(
                 isinstance(used_at, str) for used_at in delivered
@@ -181,7 +181,7 @@ def _name_scope(routes: Path, home: Path) -> str:
     )
 
 
-def _merge_marks(stored: Mark, unwritten: Mark) -> Mark:
+def _merge_marks(stored: DeliveryMark, unwritten: DeliveryMark) -> DeliveryMark:
     """Return the mark in the file merged with the one that this process could not write."""
     if not unwritten:
         return stored
