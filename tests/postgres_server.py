@@ -22,6 +22,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import psycopg
+
 from session_core.state.postgres.opening import migrate_schema
 
 ADDRESS_VARIABLE = "POSTGRES_ADDRESS"
@@ -29,6 +31,7 @@ BIN_VARIABLE = "POSTGRES_BIN"
 LOCALE_VARIABLE = "POSTGRES_LOCALE"
 
 _OWNER = "tester"
+RUNTIME_ROLE = "agents"
 _RUNTIME_USER = "nobody"
 _START_S = 60.0
 _PR_SET_PDEATHSIG = 1
@@ -53,7 +56,7 @@ class PostgresServer:
 
     @property
     def address(self) -> str:
-        """The address of its database, by its socket."""
+        """The address of its database, by its socket, with the role that owns all of it."""
         return f"postgresql://{_OWNER}@/postgres?host={self.folder}"
 
     def stop(self, pid: int | None = None) -> None:
@@ -69,14 +72,26 @@ class PostgresServer:
 def get_address() -> str:
     """Return the address of the server of this process, started and migrated at the first call.
 
-    A child process uses the server of its parent.
+    Its role owns nothing, as that of a fleet. A child process uses the server of its parent.
     """
     if ADDRESS_VARIABLE not in os.environ:
         server = start_server(os.environ.get(LOCALE_VARIABLE, "C"))
         atexit.register(server.stop, os.getpid())
-        migrate_schema(server.address)
-        os.environ[ADDRESS_VARIABLE] = server.address
+        os.environ[ADDRESS_VARIABLE] = prepare_database(server.address)
     return os.environ[ADDRESS_VARIABLE]
+
+
+def get_owner_address() -> str:
+    """Return the address of the same database with the role that owns the tables."""
+    return get_address().replace(f"//{RUNTIME_ROLE}@", f"//{_OWNER}@")
+
+
+def prepare_database(address: str) -> str:
+    """Migrate a new database; return its address with a role that owns nothing."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {RUNTIME_ROLE} LOGIN")
+    migrate_schema(address, grant_to=RUNTIME_ROLE)
+    return address.replace(f"//{_OWNER}@", f"//{RUNTIME_ROLE}@")
 
 
 def start_server(locale: str = "C", **settings: str) -> PostgresServer:

@@ -12,7 +12,9 @@ from mcp_serve.cli.output import print_json
 from mcp_serve.cli.terminal import Terminal
 
 EXAMPLES = """\
-Creates or updates the tables, with a role that may create them. Passwords
+Creates or updates the tables, with a role that may create them. --grant lets
+another role use the homes, which owns nothing: agents connect with it. Later
+migrations keep its rights, and row security binds it to one home. Passwords
 come from PGPASSFILE, a service file or the environment. A home in a folder
 needs no migration. The other verbs do not open addresses yet; the library
 does, with open_home.
@@ -20,6 +22,7 @@ does, with open_home.
 examples:
   mcp-sessions migrate --home 'postgresql://user@host/database'
   mcp-sessions migrate --home 'postgresql://?service=fleet&schema=sessions'
+  mcp-sessions migrate --home 'postgresql://?service=owner' --grant agents
 """
 
 _HOME_VARIABLE = "MCP_SESSIONS_HOME"
@@ -28,13 +31,14 @@ _HOME_VARIABLE = "MCP_SESSIONS_HOME"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
     add_home_options(parser)
+    parser.add_argument("--grant", metavar="ROLE", help="let an existing role use the homes")
     add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Apply the pending migrations and list them."""
     home = options.home or os.environ.get(_HOME_VARIABLE, "")
-    applied = _apply_migrations(home) if "://" in home else None
+    applied = _apply_migrations(home, options.grant) if "://" in home else None
     if options.json:
         print_json({"applied": applied or []})
         return DONE
@@ -48,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _apply_migrations(address: str) -> list[str]:
+def _apply_migrations(address: str, role: str | None) -> list[str]:
     from session_core.state import migrate_home  # noqa: PLC0415 -- not for a home in a folder
 
-    return migrate_home(address)
+    return migrate_home(address, grant_to=role)

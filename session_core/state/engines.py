@@ -36,21 +36,24 @@ def open_postgres(address: str, **options: Any) -> StateDatabase:
     return PostgresDB(address, **options)
 
 
-def migrate_home(address: str) -> list[str]:
+def migrate_home(address: str, *, grant_to: str | None = None) -> list[str]:
     """Bring the schema that an address names up to date; return the names of what was applied.
 
     Each migration is one transaction, and programs that wait for the first one apply none twice.
     The role needs the right to create objects in the database. All homes of a schema share it.
+    `grant_to` names an existing role that programs use: it may read and change rows of the homes,
+    and owns nothing. Later migrations keep its rights.
 
     Raises:
         Busy: the server does not answer.
         Denied: the server refuses the connection, or the role may not create objects.
-        InvalidInput: it is not the address of a home in PostgreSQL.
+        InvalidInput: it is not the address of a home in PostgreSQL, or the role to grant to does
+            not exist or is exempt from row security.
         Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
     """
     if not is_postgres_address(address):
         raise InvalidInput("the address of a home to migrate must begin with postgresql://")
-    applied = _load_opening().migrate_schema(address)
+    applied = _load_opening().migrate_schema(address, grant_to=grant_to)
     return [f"{migration.number:04} {migration.name}" for migration in applied]
 
 

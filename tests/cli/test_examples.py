@@ -122,7 +122,7 @@ def _prepare_example(line, person, answer):
     if "0190a3f2" in line:
         ClaudeTree(folder).write("0190a3f2-1111-4222-8333-444455556666", ["which database"])
     if "postgresql://" in line:
-        address = f"{postgres_server.get_address()}&schema=t{uuid.uuid4().hex[:12]}"
+        address = f"{postgres_server.get_owner_address()}&schema=t{uuid.uuid4().hex[:12]}"
         line = re.sub(r"'postgresql://[^']*'", shlex.quote(address), line)
     if " import " in line:
         answer("mcp-sessions export --out sessions.jsonl")

@@ -21,7 +21,7 @@ def person(forks: Any, tmp_path: Any) -> CommandUser:
 @pytest.fixture
 def address() -> str:
     """Return the address of a schema that only this test has."""
-    return f"{postgres_server.get_address()}&schema=t{uuid.uuid4().hex[:12]}"
+    return f"{postgres_server.get_owner_address()}&schema=t{uuid.uuid4().hex[:12]}"
 
 
 def test_migrate_applies_each_migration_once(person: CommandUser, address: str) -> None:

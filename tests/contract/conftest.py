@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from session_core import StateDatabase
-from tests import postgres_server
+from tests import postgres_bare, postgres_server
 from tests.contract.engines import (
     ENGINES,
     FEATURES,
@@ -46,11 +47,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def engine(request: pytest.FixtureRequest) -> Engine:
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """Return the engine of the run."""
-    if request.param == "postgres":
-        postgres_server.get_address()  # processes of a test use the server of this one
-    return ENGINES[request.param]
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "postgres":
+            postgres_server.get_address()  # processes of a test use the server of this one
+            if postgres_bare.VARIABLE in os.environ:
+                patch.setenv(postgres_server.ADDRESS_VARIABLE, postgres_bare.make_schema(patch))
+                postgres_server.get_address.cache_clear()
+                postgres_bare.patch_statements(patch)
+        yield ENGINES[request.param]
 
 
 @pytest.fixture

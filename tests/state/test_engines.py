@@ -102,8 +102,8 @@ def test_refused_connection_shows_no_password(
     assert "secret" not in " ".join(shown)
 
 
-def test_pending_migrations_are_refused_or_applied(address: str) -> None:
-    schema = f"{address}&schema={make_name()}"
+def test_pending_migrations_are_refused_or_applied() -> None:
+    schema = f"{postgres_server.get_owner_address()}&schema={make_name()}"
     with pytest.raises(StorageError, match=r"0001 home.*mcp-sessions migrate"):
         open_home(schema)
     with open_home(f"{schema}&migrate=yes") as home:
@@ -114,7 +114,7 @@ def test_pending_migrations_are_refused_or_applied(address: str) -> None:
 
 
 def test_migration_names_what_it_applied() -> None:
-    names = migrate_home(f"{postgres_server.get_address()}&schema={make_name()}")
+    names = migrate_home(f"{postgres_server.get_owner_address()}&schema={make_name()}")
     assert names[0] == "0001 home"
     with pytest.raises(InvalidInput, match="postgresql://"):
         migrate_home("/some/folder")
@@ -133,7 +133,8 @@ def test_state_folder_is_refused_for_address(address: str, tmp_path: Path) -> No
 
 def test_role_without_rights_is_denied(address: str) -> None:
     options = opening.conninfo_to_dict(opening.parse_address(address).conninfo)
-    with opening.psycopg.connect(**options, autocommit=True) as connection:
+    owner = postgres_server.get_owner_address()
+    with opening.psycopg.connect(owner, autocommit=True) as connection:
         role = make_name()
         connection.execute(f"CREATE ROLE {role} LOGIN")
     with pytest.raises(Denied, match="migrate with the role"):

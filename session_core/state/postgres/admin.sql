@@ -6,7 +6,7 @@ SELECT id, coalesce(octet_length(content), 0) + coalesce(length(tool_calls), 0) 
 FROM messages WHERE session_id = ?
 
 -- name: delete_rows
-DELETE FROM messages WHERE id IN (SELECT value::bigint FROM json_each(?))
+DELETE FROM messages WHERE id IN (SELECT id FROM list_ids(?))
 
 -- name: list_columns_of_sessions
 SELECT belonging.name, belonging.key_column FROM (VALUES

@@ -1,18 +1,18 @@
 -- name: compact_rows
 UPDATE messages SET active = 0, compacted = 1
-WHERE session_id = :session AND id IN (SELECT value::bigint FROM json_each(:ids)) AND {live}
+WHERE session_id = :session AND id IN (SELECT id FROM list_ids(:ids)) AND {live}
 
 -- name: revive_rows
 UPDATE messages SET active = 1, compacted = 0
-WHERE session_id = :session AND id IN (SELECT value::bigint FROM json_each(:ids)) AND {compacted}
+WHERE session_id = :session AND id IN (SELECT id FROM list_ids(:ids)) AND {compacted}
 
 -- name: count_of
 SELECT count(*) FROM messages
-WHERE session_id = :session AND id IN (SELECT value::bigint FROM json_each(:ids))
+WHERE session_id = :session AND id IN (SELECT id FROM list_ids(:ids))
 
 -- name: delete_rows
 DELETE FROM messages
-WHERE session_id = :session AND id IN (SELECT value::bigint FROM json_each(:ids))
+WHERE session_id = :session AND id IN (SELECT id FROM list_ids(:ids))
 
 -- name: take_lock
 INSERT INTO lock_rows AS held (session_id, holder, acquired_at, expires_at)
@@ -33,7 +33,7 @@ ORDER BY id
 
 -- name: list_contents
 SELECT id, session_id, timestamp, role, content, tool_call_id, tool_calls, {live} FROM messages
-WHERE id IN (SELECT value::bigint FROM json_each(:ids)) ORDER BY id
+WHERE id IN (SELECT id FROM list_ids(:ids)) ORDER BY id
 
 -- name: list_first_of
 SELECT id, timestamp FROM (
@@ -43,4 +43,4 @@ ORDER BY id
 
 -- name: get_shown
 SELECT id, session_id, {compacted} AS compacted FROM messages
-WHERE id IN (SELECT value::bigint FROM json_each(?)) AND {visible} ORDER BY id DESC LIMIT 1
+WHERE id IN (SELECT id FROM list_ids(?)) AND {visible} ORDER BY id DESC LIMIT 1

@@ -40,6 +40,7 @@ _STATUS_WAIT_S = 10.0
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
 _SETTINGS = "SET LOCAL search_path = {schema}; SET LOCAL mcp_sessions.home = '{home}'; "
+_BY_NAME = "BEGIN; SELECT set_config('mcp_sessions.home_name', ?, true); {statement}; {end}"
 _GET_SNAPSHOT = "SELECT pg_current_snapshot()::text"
 _LOCK_HOME = (
     "SET LOCAL lock_timeout = {timeout}; "
@@ -381,35 +382,32 @@ class PostgresStore:
         self._pool.putconn(connection)
 
     def _find_home(self) -> None:
-        handle = self._take_connection()
-        try:
-            row = handle.execute(
-                f"SELECT id, mark FROM {self.address.schema}.homes WHERE name = ?",  # noqa: S608 -- a checked name
-                (self.address.home,),
-            ).fetchone()
-            if row is not None:
-                self._home, self.mark = int(row[0]), str(row[1])
-        except errors.UndefinedTable as error:
-            raise StorageError(
-                "the database has no tables of this program; run the migrations"
-            ) from error
-        finally:
-            self.release_connection(handle)
+        row = self._run_by_name("SELECT id, mark FROM {schema}.homes WHERE name = ?")
+        if row is not None:
+            self._home, self.mark = int(row[0]), str(row[1])
 
     def _create_home(self) -> None:
+        self._run_by_name(
+            "INSERT INTO {schema}.homes (name) VALUES (?) ON CONFLICT DO NOTHING", commit=True
+        )
+        self._find_home()
+
+    def _run_by_name(self, statement: str, *, commit: bool = False) -> tuple[Any, ...] | None:
+        """Run a statement with the name of the home, whose id is not known yet."""
+        name = self.address.home
+        script = _BY_NAME.format(
+            statement=statement.format(schema=self.address.schema),
+            end="COMMIT" if commit else "ROLLBACK",
+        )
         handle = self._take_connection()
         try:
-            handle.execute(
-                f"INSERT INTO {self.address.schema}.homes (name) VALUES (?) ON CONFLICT DO NOTHING",  # noqa: S608 -- a checked name
-                (self.address.home,),
-            )
+            return list(_iter_results(handle.execute(script, (name, name))))[-1]
         except errors.UndefinedTable as error:
             raise StorageError(
                 "the database has no tables of this program; run the migrations"
             ) from error
         finally:
             self.release_connection(handle)
-        self._find_home()
 
     def _require_commit(self, change: str, error: Exception) -> None:
         """Return if a transaction was committed although its connection was lost."""

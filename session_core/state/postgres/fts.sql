@@ -13,7 +13,7 @@ SELECT message_id FROM text_queue WHERE home_id = this_home() ORDER BY message_i
 
 -- name: list_changed_sizes
 SELECT id, coalesce(length(content), 0) + coalesce(length(tool_calls), 0) FROM messages
-WHERE id IN (SELECT value::bigint FROM json_each(:ids)) AND id <= :mark ORDER BY id
+WHERE id IN (SELECT id FROM list_ids(:ids)) AND id <= :mark ORDER BY id
 
 -- name: get_top
 SELECT coalesce(max(id), 0) FROM messages

@@ -1,5 +1,5 @@
 -- name: find_messages
-SELECT * FROM messages WHERE id IN (SELECT value::bigint FROM json_each(?))
+SELECT * FROM messages WHERE id IN (SELECT id FROM list_ids(?))
 
 -- name: list_live
 SELECT * FROM messages WHERE session_id = :id AND {live}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -11,6 +11,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from session_core.errors import (
@@ -38,6 +39,22 @@ CREATE TABLE IF NOT EXISTS migrations (
     number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
 )
 """
+
+_IS_EXEMPT = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = %s"
+_LIST_TABLES = """
+SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'v')
+"""
+_LIST_GRANTED = """
+SELECT DISTINCT grantee.rolname FROM pg_class AS c, aclexplode(c.relacl) AS granted
+JOIN pg_roles AS grantee ON grantee.oid = granted.grantee
+WHERE c.oid = to_regclass(%s) AND granted.grantee <> c.relowner
+    AND granted.privilege_type = 'INSERT'
+"""
+_GRANTS = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}",
+)
+_RIGHTS = {"migrations": "SELECT", "homes": "SELECT, INSERT, UPDATE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,28 +143,70 @@ def prepare_schema(address: str, *, read_only: bool = False) -> None:
         )
 
 
-def migrate_schema(address: str) -> list[Migration]:
+def migrate_schema(address: str, *, grant_to: str | None = None) -> list[Migration]:
     """Apply the pending migrations of a database, each in a transaction, and return them.
+
+    The role `grant_to` gets what a program needs to use the homes of the schema, and no more. Roles
+    that have it already get the same for new tables.
 
     Raises:
         Busy: the server does not answer.
         Denied: the server refuses the connection, or the role may not create objects.
+        InvalidInput: the role to grant to does not exist, or row security does not bind it.
         Unsupported: the server is older than PostgreSQL 15.
     """
     place = parse_address(address)
     applied = []
     with _connect(place) as connection:
-        for migration in list_migrations():
-            try:
+        if grant_to is not None:
+            _check_runtime_role(connection, grant_to)
+        try:
+            for migration in list_migrations():
                 with connection.transaction():
                     if _apply_migration(connection, place.schema, migration):
                         applied.append(migration)
-            except psycopg.errors.InsufficientPrivilege as error:
-                raise Denied(
-                    f"the role may not create objects in schema {place.schema}; "
-                    "migrate with the role that owns it"
-                ) from error
+            roles = {grant_to} if grant_to is not None else set()
+            if applied or roles:
+                with connection.transaction():
+                    roles.update(_list_runtime_roles(connection, place.schema))
+                    _grant_use(connection, place.schema, roles)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise Denied(
+                f"the role may not create objects in schema {place.schema} or grant their use; "
+                "migrate with the role that owns it"
+            ) from error
     return applied
+
+
+def _check_runtime_role(connection: psycopg.Connection[Any], role: str) -> None:
+    row = connection.execute(_IS_EXEMPT, (role,)).fetchone()
+    if row is None:
+        raise InvalidInput(f"role {role!r:.80} does not exist; create it, then migrate again")
+    if row[0]:
+        raise InvalidInput(
+            f"role {role!r:.80} is exempt from row security; grant to a role that is "
+            "neither SUPERUSER nor BYPASSRLS"
+        )
+
+
+def _list_runtime_roles(connection: psycopg.Connection[Any], schema: str) -> list[str]:
+    """Return the roles to which the use of the homes was granted."""
+    return [row[0] for row in connection.execute(_LIST_GRANTED, (f"{schema}.homes",))]
+
+
+def _grant_use(connection: psycopg.Connection[Any], schema: str, roles: Iterable[str]) -> None:
+    """Let roles change rows of the homes; they own nothing, and may not delete a home."""
+    tables = [row[0] for row in connection.execute(_LIST_TABLES, (schema,))]
+    for role in sorted(roles):
+        names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+        for statement in _GRANTS:
+            connection.execute(sql.SQL(statement).format(**names))
+        for table in tables:
+            rights = _RIGHTS.get(table, "SELECT, INSERT, UPDATE, DELETE")
+            statement = f"GRANT {rights} ON {{schema}}.{{table}} TO {{role}}"
+            identifier = sql.Identifier(table)
+            text = sql.SQL(cast("Any", statement)).format(**names, table=identifier)
+            connection.execute(text)
 
 
 @contextmanager
@@ -177,10 +236,16 @@ def _make_connect_error(error: psycopg.Error) -> SessionError:
 def _read_applied(connection: psycopg.Connection[Any], schema: str) -> list[int]:
     """Return the numbers of the migrations that a schema has."""
     table = f"{schema}.migrations"
-    if connection.execute("SELECT to_regclass(%s)", (table,)).fetchone() == (None,):
-        return []
     statement = f"SELECT number FROM {table}"  # noqa: S608 -- a checked name
-    return [row[0] for row in connection.execute(cast("Any", statement))]
+    try:
+        if connection.execute("SELECT to_regclass(%s)", (table,)).fetchone() == (None,):
+            return []
+        return [row[0] for row in connection.execute(cast("Any", statement))]
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise Denied(
+            f"the role may not use schema {schema}; its owner runs "
+            "`mcp-sessions migrate` with --grant and the name of the role"
+        ) from error
 
 
 def _apply_migration(

@@ -1,5 +1,5 @@
 -- name: among_ids
-id IN (SELECT value::bigint FROM json_each(?)) ORDER BY id
+id IN (SELECT id FROM list_ids(?)) ORDER BY id
 
 -- name: list_routes
 SELECT * FROM gateway_routing
@@ -8,15 +8,15 @@ ORDER BY scope, session_key
 
 -- name: count_flags
 SELECT count(*), count(*) FILTER (WHERE {live}), count(*) FILTER (WHERE {compacted}) FROM messages
-WHERE id IN (SELECT value::bigint FROM json_each(:ids)) AND session_id = :session
+WHERE id IN (SELECT id FROM list_ids(:ids)) AND session_id = :session
 
 -- name: get_last_without
 SELECT max(id) FROM messages
-WHERE session_id = :session AND id NOT IN (SELECT value::bigint FROM json_each(:ids))
+WHERE session_id = :session AND id NOT IN (SELECT id FROM list_ids(:ids))
 
 -- name: is_any_there
 SELECT EXISTS (
-    SELECT 1 FROM messages WHERE id IN (SELECT value::bigint FROM json_each(?))
+    SELECT 1 FROM messages WHERE id IN (SELECT id FROM list_ids(?))
 )
 
 -- name: is_referred_to

@@ -6,31 +6,23 @@
 SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 1
 
 -- name: list_own_ids
--- The matches are found first: in the order of ids, a rare word would read the whole key.
-WITH found AS MATERIALIZED (
-    SELECT message_id FROM word_rows WHERE home_id = this_home() AND words @@ :match::tsquery
-    UNION
-    SELECT message_id FROM word_rows WHERE home_id = this_home() AND NOT whole
-)
-SELECT coalesce(json_agg(message_id ORDER BY message_id DESC), '[]')::text FROM (
-    SELECT message_id FROM found WHERE message_id BETWEEN :low AND :high
-    ORDER BY message_id DESC LIMIT :count
-) AS newest
+SELECT coalesce(json_agg(message_id ORDER BY message_id DESC), '[]')::text
+FROM find_words(:match, :low, :high, :count) AS newest(message_id)
 
 -- name: list_passing
 SELECT m.id, m.session_id FROM messages m JOIN sessions s ON s.id = m.session_id
-WHERE m.id IN (SELECT value::bigint FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+WHERE m.id IN (SELECT id FROM list_ids(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
 -- name: list_sizes
 SELECT m.id, m.session_id, octet_length(m.content)
 FROM messages m JOIN sessions s ON s.id = m.session_id
-WHERE m.id IN (SELECT value::bigint FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+WHERE m.id IN (SELECT id FROM list_ids(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
 -- name: list_sessions_of
 SELECT id, session_id FROM messages
-WHERE id IN (SELECT value::bigint FROM json_each(?)) AND timestamp < ?
+WHERE id IN (SELECT id FROM list_ids(?)) AND timestamp < ?
 
 -- name: list_apart
 SELECT m.id, octet_length(m.content)
@@ -40,13 +32,13 @@ ORDER BY m.id DESC
 
 -- name: list_apart_texts
 SELECT id, content, tool_name, tool_calls FROM messages
-WHERE id IN (SELECT value::bigint FROM json_each(?)) ORDER BY id DESC
+WHERE id IN (SELECT id FROM list_ids(?)) ORDER BY id DESC
 
 -- name: list_rows
 SELECT m.id, m.session_id, m.role, m.timestamp, m.content, m.tool_name, m.tool_calls,
        {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
 FROM messages m JOIN sessions s ON s.id = m.session_id
-WHERE m.id IN (SELECT value::bigint FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+WHERE m.id IN (SELECT id FROM list_ids(:ids)) AND {visible} AND /*filter*/ 1
   AND (/*sieve*/ 1)
 ORDER BY m.id DESC
 

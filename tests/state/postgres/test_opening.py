@@ -59,17 +59,17 @@ def test_migrations_are_numbered_without_gap() -> None:
 
 
 def test_migration_is_applied_once() -> None:
-    address = f"{postgres_server.get_address()}&schema=once"
+    address = f"{postgres_server.get_owner_address()}&schema=once"
     numbers = [migration.number for migration in opening.list_migrations()]
     assert [migration.number for migration in migrate_schema(address)] == numbers
     assert migrate_schema(address) == []
-    with psycopg.connect(postgres_server.get_address()) as connection:
+    with psycopg.connect(postgres_server.get_owner_address()) as connection:
         rows = connection.execute("SELECT number FROM once.migrations ORDER BY number").fetchall()
     assert [row[0] for row in rows] == numbers
 
 
 def test_failed_migration_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    address = postgres_server.get_address()  # migrated before the migrations are replaced
+    address = postgres_server.get_owner_address()  # migrated before the migrations are replaced
     broken = opening.Migration(1, "broken", "CREATE TABLE half (id int); SELECT 1 / 0")
     monkeypatch.setattr(opening, "list_migrations", lambda: [broken])
     with pytest.raises(psycopg.errors.DivisionByZero):
