@@ -6,7 +6,7 @@ a large home is immediate; sizes are then estimates. Anything unreadable becomes
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -189,12 +189,12 @@ def drop_refused_plans(db: StateDatabase, findings: Iterable[HealthFinding]) -> 
     """Return findings, without plans that an unwritable index would refuse."""
     # Each finding stays, since the report is about the home; only its plan is dropped.
     listed = list(findings)
-    orphaned = {
-        finding.code.removeprefix("orphaned_") for finding in listed if finding.plan == "orphans"
-    }
-    tables = {"sessions": {"sessions", "messages"}, "ghosts": {"sessions"}, "orphans": orphaned}
+    tables: defaultdict[str | None, set[str]] = defaultdict(set)
+    for finding in listed:
+        if finding.tool == "prune":
+            tables[finding.plan].update(_list_deleted_tables(finding))
     for index in db.admin.list_blocked_indexes():
-        refused = {plan for plan, rows in tables.items() if not rows.isdisjoint(index.tables)}
+        refused = {plan for plan, names in tables.items() if not names.isdisjoint(index.tables)}
         reason = f"no plan while the search index {index.name} cannot be written"
         listed = [
             replace(finding, what=f"{finding.what}; {reason}", tool=None, plan=None)
@@ -203,6 +203,14 @@ def drop_refused_plans(db: StateDatabase, findings: Iterable[HealthFinding]) -> 
             for finding in listed
         ]
     return listed
+
+
+def _list_deleted_tables(finding: HealthFinding) -> Collection[str]:
+    """Return the indexed tables from which a plan that fixes a finding deletes rows."""
+    kind = kinds.PLAN_KINDS[f"{finding.tool} {finding.plan}"]
+    part = kinds.PLAN_PARTS.get(kind.part)
+    # A plan of orphans deletes from the table that its finding names.
+    return (finding.code.removeprefix("orphaned_"),) if part is None else part.deletes_from
 
 
 def check_integrity(db: StateDatabase, step: StepCallback) -> list[HealthFinding]:

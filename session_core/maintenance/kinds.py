@@ -1,7 +1,7 @@
 """The table of plan kinds: for each its selector, executor, default age and words.
 
 Functions are named by their paths below this package and loaded on first use, so that the names of
-the kinds can be read without loading maintenance. Nothing else lists the kinds or their parts.
+the kinds can be read without loading maintenance. No other module decides by the name of a kind.
 """
 
 from __future__ import annotations
@@ -24,6 +24,21 @@ UNDO_IMPORT = "undo an import"
 
 MAKE_PLAN = "planner:make_plan"
 APPLY_PLAN = "apply.run:apply_plan"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """An operation on the members of a plan, and the rules that apply to these members."""
+
+    executor: str
+    """The path of the class that drafts its steps."""
+    deletes_from: tuple[str, ...] = ()
+    """The tables from which it deletes rows of sessions, for the check of the search indexes."""
+    is_limited_by_holders: bool = False
+    """True if sessions stay that another process with the database open may use."""
+    ends_sessions: bool = False
+    changes_routes: bool = False
+    """True if a running gateway would overwrite the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,13 @@ class PlanKind:
     age_days: float = 0
     """The default minimum number of days since the last activity."""
     takes_ids: bool = False
+    needs_ids: bool = False
+    changes_routes: bool = False
+    """True if a running gateway prevents it."""
+    ends_routed: bool = False
+    """True if it also ends sessions to which a chat is routed."""
+    follows_policy: bool = False
+    """True if a session ends only while the reset policy of its chat still ends it."""
     is_in_all: bool = False
     """True if a plan of all kinds includes it."""
     deletes_rows: bool = False
@@ -106,6 +128,7 @@ _ROWS = (
         select="select.routes:add_lost_routes",
         age_days=1,
         takes_ids=True,
+        changes_routes=True,
         is_in_all=True,
     ),
     PlanKind(
@@ -149,6 +172,7 @@ _ROWS = (
         "item",
         "all of these except the trash",
         select="planner:add_all_kinds",
+        changes_routes=True,
         deletes_rows=True,
         rewrites_file=True,
     ),
@@ -171,6 +195,8 @@ _ROWS = (
         select="select.sessions:select_named",
         part="ended",
         takes_ids=True,
+        needs_ids=True,
+        ends_routed=True,
     ),
     PlanKind(
         "finalize expired",
@@ -180,6 +206,8 @@ _ROWS = (
         "sessions that the reset policy of their chat will end",
         select="select.sessions:select_expired",
         part="ended",
+        ends_routed=True,
+        follows_policy=True,
         finding=("expired", "sessions of chats that their policy has ended"),
     ),
     PlanKind(
@@ -226,20 +254,31 @@ _ROWS = (
 PLAN_KINDS: Mapping[str, PlanKind] = {kind.name: kind for kind in _ROWS}
 """Every kind of plan by its name, as plans, batches and the audit log have it."""
 
-_EXECUTORS: Mapping[str, str] = {
-    "sessions": "apply.session_remover:SessionRemover",
-    "ghosts": "apply.session_remover:SessionRemover",
-    "deleted": "apply.session_remover:OwnedSessionRemover",
-    "ended": "apply.session_finalizer:SessionFinalizer",
+PLAN_PARTS: Mapping[str, PlanPart] = {
+    "sessions": PlanPart(
+        "apply.session_remover:SessionRemover",
+        deletes_from=("sessions", "messages"),
+        is_limited_by_holders=True,
+    ),
+    "ghosts": PlanPart(
+        "apply.session_remover:SessionRemover",
+        deletes_from=("sessions",),
+        is_limited_by_holders=True,
+    ),
+    "deleted": PlanPart(
+        "apply.session_remover:OwnedSessionRemover", deletes_from=("sessions", "messages")
+    ),
+    "ended": PlanPart("apply.session_finalizer:SessionFinalizer", ends_sessions=True),
     # Files come before routes, since the process that writes the mirror also cleans up its folder.
-    "files": "apply.orphan_removers:OrphanedFileRemover",
-    "routes": "apply.route_removal:LostRouteRemover",
-    "rows": "apply.orphan_removers:OrphanedRowRemover",
-    "locks": "apply.orphan_removers:DeadLockRemover",
-    "links": "apply.orphan_removers:BrokenLinkRemover",
+    "files": PlanPart("apply.orphan_removers:OrphanedFileRemover"),
+    "routes": PlanPart("apply.route_removal:LostRouteRemover", changes_routes=True),
+    "rows": PlanPart("apply.orphan_removers:OrphanedRowRemover"),
+    "locks": PlanPart("apply.orphan_removers:DeadLockRemover"),
+    "links": PlanPart("apply.orphan_removers:BrokenLinkRemover"),
 }
+"""The parts of plans by name."""
 
-PART_ORDER: tuple[str, ...] = tuple(_EXECUTORS)
+PART_ORDER: tuple[str, ...] = tuple(PLAN_PARTS)
 """The order in which parts are applied. The index is no part of it: it comes last, outside any
 transaction."""
 
@@ -264,7 +303,7 @@ def get_requested_kind(name: str) -> PlanKind:
 
 def create_executor(part: str, run: PartRun) -> PartExecutor:
     """Return the executor of a part of a plan."""
-    executor: PartExecutor = load_function(_EXECUTORS[part])(run)
+    executor: PartExecutor = load_function(PLAN_PARTS[part].executor)(run)
     return executor
 
 

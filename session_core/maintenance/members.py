@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from session_core.errors import Conflict
 from session_core.ledger.execute import PreparedStep
 from session_core.ledger.types import Member, StoredPlan, TrashItem
+from session_core.maintenance import kinds
 from session_core.maintenance.select.snapshot import MaintenanceSnapshot
 from session_core.maintenance.types import (
     PlanItem,
@@ -256,8 +257,10 @@ class PlanDraft:
 
     def list_changed_tables(self) -> set[str]:
         """Return the tables from which a plan to prune deletes indexed rows."""
-        tables = {"sessions"} if self.has_part("sessions", "ghosts") else set()
-        return tables | ({"messages"} if self.rows else set())
+        parts = {get_part(member_id) for member_id in self.members} & kinds.PLAN_PARTS.keys()
+        tables = {table for part in parts for table in kinds.PLAN_PARTS[part].deletes_from}
+        # An index of messages does not block a plan without messages.
+        return tables - {"messages"} | ({"messages"} if self.rows else set())
 
     def has_part(self, *parts: str) -> bool:
         """Return True if a member belongs to one of these parts."""
@@ -279,7 +282,9 @@ class PlanDraft:
             self.sessions |= ids
             self.left_behind.update(group.left_behind)
             self.rows += group.rows
-            session_by_chat = _find_chats(self.snapshot, group) if part == "ended" else {}
+            session_by_chat = (
+                _find_chats(self.snapshot, group) if kinds.PLAN_PARTS[part].ends_sessions else {}
+            )
             self.by_source[group.sessions[0].source] += 1
             self.add_member(
                 *(part, group.id, encode_group(group, session_by_chat), group.why),

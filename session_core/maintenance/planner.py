@@ -87,7 +87,7 @@ def record_plan(
     """Record a draft as a plan of a kind; `more` are further warnings."""
     snapshot = draft.snapshot
     selected = list(draft.members.values())
-    warnings = (*more, *_list_warnings(snapshot, wanted, selected))
+    warnings = (*more, *_list_warnings(snapshot, kinds.PLAN_KINDS[kind], wanted, selected))
     items = tuple(draft.items[member.id] for member in selected[:MAX_ITEMS])
     protected = dict(draft.protected.most_common())
     if not selected:
@@ -141,8 +141,8 @@ def check_request(kind: PlanKind, request: PlanRequest) -> None:
     Raises:
         InvalidInput: the request is inconsistent.
     """
-    if request.kind == "finalize sessions" and not request.ids:
-        raise InvalidInput("ids must name the sessions to finalize")
+    if kind.needs_ids and not request.ids:
+        raise InvalidInput(f"ids must name the sessions to {kind.tool}")
     if request.ids is not None and not kind.takes_ids:
         accepting = (kind.name for kind in kinds.list_requestable() if kind.takes_ids)
         raise InvalidInput(f"{kind.name} does not accept ids; only {', '.join(accepting)} do")
@@ -169,22 +169,24 @@ caller."""
 
 
 def _list_warnings(
-    snapshot: MaintenanceSnapshot, request: PlanRequest, selected: Collection[Member]
+    snapshot: MaintenanceSnapshot, kind: PlanKind, request: PlanRequest, selected: Iterable[Member]
 ) -> Iterator[str]:
-    if request.ids is not None and request.what == "sessions":
+    if request.ids is not None and kind.part:
         unmatched = snapshot.list_unmatched(request.ids, request.where)
         if unmatched:
             names = ", ".join(unmatched[:_MAX_NAMES]) + (", ..." if unmatched[_MAX_NAMES:] else "")
             count = len(unmatched)
             yield f"{count} of the named sessions do not match the filter and stay: {names}"
     company = snapshot.activity.company
-    parts = {members.get_part(member) for member in selected}
-    if company.gateway is not None and (request.what in ("routes", "all") or request.start_new):
+    part_names = {members.get_part(member) for member in selected}
+    parts = [part for name, part in kinds.PLAN_PARTS.items() if name in part_names]
+    if company.gateway is not None and (kind.changes_routes or request.start_new):
         yield f"{company.gateway} holds the routes in memory: stop it to change them"
-    if company.holders and parts & {"sessions", "ghosts"}:
+    if company.holders and any(part.is_limited_by_holders for part in parts):
         holders = ", ".join(map(str, company.holders))
         yield f"{holders} has the database open: open and recently ended sessions stay"
-    if "ended" in parts and snapshot.db.admin.get_capabilities().foreign_gateway:
+    ends_sessions = any(part.ends_sessions for part in parts)
+    if ends_sessions and snapshot.db.admin.get_capabilities().foreign_gateway:
         yield PLUGINS_WARNING
 
 

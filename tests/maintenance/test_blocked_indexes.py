@@ -71,6 +71,22 @@ def test_prune_of_messages_is_refused(blocked: Changing, what: str) -> None:
     assert read_all_rows(blocked) == before
 
 
+def test_delete_of_empty_session_is_refused(usual: Changing) -> None:
+    usual.home.session("empty", 0.2, messages=0)
+    path = usual.home.db.path
+    with connect(path) as connection:
+        connection.execute("CREATE VIRTUAL TABLE session_titles USING fts5(t, tokenize=unicode61)")
+        connection.execute(
+            "CREATE TRIGGER session_titles_delete AFTER DELETE ON sessions BEGIN "
+            "DELETE FROM session_titles WHERE rowid = old.rowid; END"
+        )
+    block_index(path, "session_titles")
+    before = read_all_rows(usual)
+    with pytest.raises(Unsupported, match="session_titles, which needs the tokenizer"):
+        usual.maintenance.delete_session("empty")
+    assert read_all_rows(usual) == before
+
+
 @pytest.mark.parametrize(
     ("what", "verb"),
     [

@@ -7,7 +7,9 @@ import pytest
 from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance import kinds
-from session_core.maintenance.kinds import PLAN_KINDS, PlanKind
+from session_core.maintenance.apply.session_finalizer import SessionFinalizer
+from session_core.maintenance.apply.session_remover import SessionRemover
+from session_core.maintenance.kinds import PLAN_KINDS, PlanKind, PlanPart
 from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.test_sessions import CHOOSERS
@@ -43,7 +45,14 @@ def test_selector_of_part_is_tested(kind: PlanKind) -> None:
 
 @pytest.mark.parametrize("part", kinds.PART_ORDER)
 def test_executor_of_part_drafts_steps(part: str) -> None:
-    assert hasattr(kinds.load_function(kinds._EXECUTORS[part]), "draft_step")
+    assert hasattr(kinds.load_function(kinds.PLAN_PARTS[part].executor), "draft_step")
+
+
+@pytest.mark.parametrize("part", kinds.PLAN_PARTS.values(), ids=kinds.PLAN_PARTS)
+def test_part_declares_changes_of_sessions(part: PlanPart) -> None:
+    executor = kinds.load_function(part.executor)
+    assert bool(part.deletes_from) == issubclass(executor, SessionRemover)
+    assert part.ends_sessions == issubclass(executor, SessionFinalizer)
 
 
 def test_unknown_kind_is_refused(changed: Changing) -> None:

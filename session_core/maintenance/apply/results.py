@@ -7,7 +7,7 @@ from typing import Any
 
 from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.types import Member, StoredPlan
-from session_core.maintenance import disk, members, space_reclaim
+from session_core.maintenance import disk, kinds, members, space_reclaim
 from session_core.maintenance.apply import home_files
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.planner import PLUGINS_WARNING
@@ -39,7 +39,7 @@ def build_result(home: HomeContext, plan: StoredPlan) -> ApplyResult:
     skipped += [
         SkippedItem(members.get_name(member), _NOT_REMOVED_REASON) for member in still_present
     ]
-    ended = sum(members.get_part(member) == "ended" for member in finished)
+    ended = sum(kinds.PLAN_PARTS[members.get_part(member)].ends_sessions for member in finished)
     warnings = (
         [PLUGINS_WARNING] if ended and home.db.admin.get_capabilities().foreign_gateway else []
     )
@@ -124,7 +124,7 @@ def _get_vacuum_result(home: HomeContext, plan: StoredPlan) -> dict[str, Any] | 
 def _list_chats_not_reset(home: HomeContext, member: Member) -> list[str]:
     """Return the chats that are still routed to the finalized sessions."""
     store = home.store
-    if store is None or members.get_part(member) != "ended":
+    if store is None or not kinds.PLAN_PARTS[members.get_part(member)].ends_sessions:
         return []
     session_by_chat: dict[str, str] = member.revision["routes"]
     return [

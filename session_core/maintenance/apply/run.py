@@ -135,8 +135,9 @@ def _require_no_gateway(home: HomeContext, plan: StoredPlan) -> None:
         Denied: a gateway is running.
     """
     starts_new = plan.about["wanted"]["start_new"]
-    parts = {members.get_part(member) for member in plan.remaining}
-    if "routes" in parts or (starts_new and "ended" in parts):
+    names = {members.get_part(member) for member in plan.remaining}
+    parts = [part for name, part in kinds.PLAN_PARTS.items() if name in names]
+    if any(part.changes_routes or (starts_new and part.ends_sessions) for part in parts):
         route_removal.require_no_gateway(home.gather_activity())
 
 

@@ -17,6 +17,7 @@ from session_core.errors import Changed
 from session_core.hooks import Hooks
 from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.types import Member, TrashItem
+from session_core.maintenance import kinds
 from session_core.maintenance.apply import preconditions, route_removal
 from session_core.maintenance.apply.step_items import PartRun
 from session_core.maintenance.members import (
@@ -69,13 +70,9 @@ class SessionFinalizer:
         self._hooks = run.home.hooks
         self._clock = run.home.clock
         self._list_pinned = run.home.list_pinned
-        request = run.plan.about["wanted"]
-        self._what: str = request["what"]
-        self._start_new: bool = request["start_new"]
-        # A chat may be in a named session, and the policy of a chat has expired the others.
-        self._exempt: tuple[ProtectionReason, ...] = (
-            ("routed",) if self._what in ("sessions", "expired") else ()
-        )
+        self._start_new: bool = run.plan.about["wanted"]["start_new"]
+        self._kind = kinds.PLAN_KINDS[run.plan.kind]
+        self._exempt: tuple[ProtectionReason, ...] = ("routed",) if self._kind.ends_routed else ()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return the next sessions to end.
@@ -146,7 +143,7 @@ class SessionFinalizer:
             entry = store.get(key)
             if entry is None or entry.session_id != session_id:
                 raise MemberOutdated(group.member, "its chat is routed to another session by now")
-            if self._what == "expired" and store.find_expiry_reason(entry) is None:
+            if self._kind.follows_policy and store.find_expiry_reason(entry) is None:
                 raise MemberOutdated(group.member, "its chat was used again since")
             chats[key] = entry
         routed_keys = {
