@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -135,7 +136,8 @@ def run_step(
         except BaseException as error:
             done = _settle_failed_step(db, ledger, step_id, error, committing=committing)
             if not done:
-                _log_failure(f"step {step_id} of batch {batch}", error, committing=committing)
+                describe = partial(_describe_step, ledger, step_id, batch, members)
+                _log_failure(describe, error, committing=committing)
             if not done or not isinstance(error, Exception):
                 raise
             log_fault(f"step {step_id} was done, but an error followed", error)
@@ -205,7 +207,8 @@ class _HomeStep:
                 plan = self._ledger.get_batch(self._batch).plan
                 if plan is not None:
                     self._ledger.skip_members(plan, self._members, str(error))
-        _log_failure(f"step {self._id} of batch {self._batch}", error, committing=committing)
+        describe = partial(_describe_step, self._ledger, self._id, self._batch, self._members)
+        _log_failure(describe, error, committing=committing)
 
 
 def _require_items(items: Iterable[TrashItem] | PreparedStep) -> Iterable[TrashItem]:
@@ -298,12 +301,27 @@ def _settle_failed_step(
     return False
 
 
-def _log_failure(step: str, error: BaseException, *, committing: bool) -> None:
+def _log_failure(describe: Callable[[], str], error: BaseException, *, committing: bool) -> None:
     """Log a step that failed for no reason of its data, such as an I/O error."""
     is_refusal = isinstance(error, SessionError) and not isinstance(error, StorageError)
     if isinstance(error, Exception) and not is_refusal:
         outcome = "failed at its commit" if committing else "failed and was rolled back"
-        log_fault(f"{step} {outcome}", error)
+        # Without the traceback, which the caller of `run_step` gets with the error.
+        log_fault(f"{describe()} {outcome}: {type(error).__name__}: {error}", None)
+
+
+def _describe_step(ledger: Ledger, step_id: str, batch_id: str, members: Sequence[str]) -> str:
+    """Return a step for the log, with the kind of its change, its plan and its members."""
+    kind, details = "", [f"batch {batch_id}"]
+    with suppress(SessionError):  # the disk that failed may be that of the ledger
+        batch = ledger.get_batch(batch_id)
+        kind = f"{batch.what}: "
+        if batch.plan is not None:
+            details.insert(0, f"plan {batch.plan}")
+    if members:
+        count = "1 member" if len(members) == 1 else f"{len(members):,} members"
+        details += [count, f"first {members[0]}"]
+    return f"{kind}step {step_id} ({', '.join(details)})"
 
 
 def _settle_mark(db: StateDatabase, step_id: str) -> str:

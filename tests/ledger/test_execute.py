@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -150,9 +151,20 @@ def test_failed_step_is_logged(
 
     for error in (OSError(5, "Input/output error"), Changed("session a was written to")):
         with pytest.raises(type(error)):
-            run_step(db, ledger, batch, before=keep, change=lambda _, error=error: change(error))
+            run_step(
+                *(db, ledger, batch),
+                before=keep,
+                change=lambda _, error=error: change(error),
+                members=["a", "b"],
+            )
     (record,) = caplog.records
-    assert f"of batch {batch} failed and was rolled back" in record.getMessage()
+    plan = ledger.get_batch(batch).plan
+    assert re.fullmatch(
+        rf"sessions: step s-\w+ \(plan {plan}, batch {batch}, 2 members, first a\) failed and was "
+        r"rolled back: OSError: \[Errno 5\] Input/output error",
+        record.getMessage(),
+    )
+    assert record.exc_info is None  # the caller gets the error with its traceback
 
 
 def test_failed_read_begins_no_step(db: SessionDB, ledger: Ledger) -> None:
