@@ -1,7 +1,7 @@
-"""`AsyncSessionDB`: the state database for coroutines; each call runs in a worker thread.
+"""`AsyncSessionDB`, the state database for coroutines.
 
-Each name is the method of `StateDatabase` of that name. A cancelled caller gets control back at
-once, and a change that has begun finishes.
+Each call runs in a worker thread. Each name is the method of `StateDatabase` of that name. A
+cancelled caller gets control back at once, and a change that has begun finishes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _wrap_change(
 
 
 def check_no_transaction(db: StateDatabase) -> None:
-    """Refuse a change in a worker thread if it would wait for a transaction of its own caller.
+    """Refuse a change in a worker thread while the caller has a transaction open.
+
+    The change would wait for that transaction, and the transaction for the change.
 
     Raises:
         InvalidInput: this task has a transaction open.
@@ -60,7 +62,10 @@ def check_no_transaction(db: StateDatabase) -> None:
 
 
 class _AsyncDatabasePart(AsyncWrapper[W]):
-    """Wraps a database or a part of it; all share the worker threads of the database."""
+    """Wraps a database or one of its parts.
+
+    All wrappers of a database share its worker threads.
+    """
 
     def __init__(self, wrapped: W, db: StateDatabase) -> None:
         super().__init__(wrapped, db)
@@ -73,7 +78,7 @@ class _AsyncDatabasePart(AsyncWrapper[W]):
 
 
 class AsyncRowStorage(_AsyncDatabasePart[RowStorage]):
-    """Wraps `db.rows`; `RowStorage` documents the methods."""
+    """Wraps `db.rows`. `RowStorage` documents the methods."""
 
     list_columns = _wrap_read(RowStorage.list_columns)
     check_rows_writable = _wrap_read(RowStorage.check_rows_writable)
@@ -96,7 +101,7 @@ class AsyncRowStorage(_AsyncDatabasePart[RowStorage]):
 
 
 class AsyncRouteStorage(_AsyncDatabasePart[RouteStorage]):
-    """Wraps `db.routes`; `RouteStorage` documents the methods."""
+    """Wraps `db.routes`. `RouteStorage` documents the methods."""
 
     async def is_available(self) -> bool:
         """Return True if the database stores routes."""
@@ -112,7 +117,7 @@ class AsyncRouteStorage(_AsyncDatabasePart[RouteStorage]):
 
 
 class AsyncStateAdmin(_AsyncDatabasePart[StateAdmin]):
-    """Wraps `db.admin`; `StateAdmin` documents the methods."""
+    """Wraps `db.admin`. `StateAdmin` documents the methods."""
 
     check_integrity = _wrap_read(StateAdmin.check_integrity)
     find_drifted_sessions = _wrap_read(StateAdmin.find_drifted_sessions)
@@ -133,7 +138,7 @@ class AsyncStateAdmin(_AsyncDatabasePart[StateAdmin]):
 
 
 class AsyncMetaStorage(_AsyncDatabasePart[MetaStorage]):
-    """Wraps `db.meta`; `MetaStorage` documents the methods."""
+    """Wraps `db.meta`. `MetaStorage` documents the methods."""
 
     get_value = _wrap_read(MetaStorage.get_value)
     set_value = _wrap_change(MetaStorage.set_value)
@@ -143,7 +148,7 @@ class AsyncMetaStorage(_AsyncDatabasePart[MetaStorage]):
 
 
 class AsyncStateStorage(_AsyncDatabasePart[StateStorage]):
-    """Wraps `db.state`; `StateStorage` documents the methods."""
+    """Wraps `db.state`. `StateStorage` documents the methods."""
 
     read_session_state = _wrap_read(StateStorage.read_session_state)
     change_session_state = _wrap_change(StateStorage.change_session_state)
@@ -154,7 +159,7 @@ class AsyncStateStorage(_AsyncDatabasePart[StateStorage]):
 
 
 class AsyncSdkStorage(_AsyncDatabasePart[SdkStorage]):
-    """Wraps `db.sdk`; `SdkStorage` documents the methods."""
+    """Wraps `db.sdk`. `SdkStorage` documents the methods."""
 
     get_sessions = _wrap_read(SdkStorage.get_sessions)
     session_count = _wrap_read(SdkStorage.session_count)
@@ -171,10 +176,10 @@ class AsyncSdkStorage(_AsyncDatabasePart[SdkStorage]):
 
 
 class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
-    """Wraps a database; `SessionDB` documents the methods.
+    """Wraps a database. `SessionDB` documents the methods.
 
-    A transaction of several calls belongs in one function, run in one worker thread:
-    `await db.run(step)`. All wrappers of one database share its worker threads.
+    Run a transaction of several calls as one function in one worker thread: `await db.run(step)`.
+    All wrappers of a database share its worker threads.
     """
 
     def __init__(self, db: StateDatabase) -> None:
@@ -200,7 +205,7 @@ class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
             await self.close()
 
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
-        """Run a function of the database in one worker thread."""
+        """Call `step` with the database in one worker thread and return its result."""
         return await self._run_in_thread(partial(step, self.db), "changes")
 
     async def read_changes(
@@ -212,9 +217,10 @@ class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
         timeout_s: float = 0.0,
         stop: StopSignal | None = None,
     ) -> EventPage:
-        """Return the events committed after `cursor`, or from now on without one.
+        """Return the events committed after `cursor`, or a new cursor if it is None.
 
-        If there are none yet, wait until `stop` is set or the time limit has passed.
+        If there are no events, wait until one is committed, `stop` is set or `timeout_s` has
+        passed.
         """
         # Waiting takes no thread: many callers can wait, and a cancelled one ends at once.
         poller = ChangePoller(cursor, timeout_s, stop)

@@ -17,7 +17,7 @@ _MAX_BYTES = 4_000_000
 
 
 class BatchSize:
-    """The number of bytes of messages that one transaction may delete."""
+    """Adapts the number of bytes of messages that one transaction deletes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.room = _INITIAL_BYTES

@@ -1,4 +1,4 @@
-"""Opaque cursors: the position in a list, and the list that it belongs to."""
+"""Opaque cursors, which hold a position in a list and a digest of the list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _SHORT_PART = re.compile(r"-?[0-9a-z]{1,13}|_[a-z]+~?")
 
 
 def encode_cursor(kind: str, scope: Any, position: Any) -> str:
-    """Return the cursor of `position` in the list `kind` of `scope`; all three are JSON values."""
+    """Return the cursor of `position` in the list `kind` of `scope`.
+
+    All three arguments are JSON values.
+    """
     digest = _compute_digest(kind, scope, position)
     short = _encode_short(position)
     if short is not None:
@@ -61,7 +64,10 @@ def _parse_parts(text: Any) -> tuple[str, Any] | None:
 
 
 def _encode_short(position: Any) -> str | None:
-    """Return a list of integers and plain names as a short text, or None for another position."""
+    """Encode a list of integers and plain names as a short text.
+
+    Return None if the position has another form.
+    """
     if not isinstance(position, list) or not position:
         return None
     parts = []

@@ -1,4 +1,4 @@
-"""The engine that an address names; this is the only place that loads PostgreSQL."""
+"""The choice of the engine for an address, and the only import of the PostgreSQL engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODULES = ("psycopg", "psycopg_pool")
 
 
 def is_postgres_address(text: object) -> bool:
-    """Return whether a text is the address of a home in PostgreSQL."""
+    """Return True if a text is the address of a home in PostgreSQL."""
     return isinstance(text, str) and find_scheme(text) in _POSTGRES_SCHEMES
 
 
@@ -37,12 +37,12 @@ def open_postgres(address: str, **options: Any) -> StateDatabase:
 
 
 def migrate_home(address: str, *, grant_to: str | None = None) -> list[str]:
-    """Bring the schema that an address names up to date; return the names of what was applied.
+    """Apply the pending migrations of the schema of `address` and return their names.
 
-    Each migration is one transaction, and programs that wait for the first one apply none twice.
-    The role needs the right to create objects in the database. All homes of a schema share it.
-    `grant_to` names an existing role that programs use: it may read and change rows of the homes,
-    and owns nothing. Later migrations keep its rights.
+    Each migration is one transaction. Programs that migrate at the same time apply each migration
+    once. The role needs the right to create objects in the database. All homes of a schema share
+    it. `grant_to` names an existing role for programs, which may then read and change rows of the
+    homes, and owns nothing. Later migrations keep its rights.
 
     Raises:
         Busy: the server does not answer.

@@ -1,4 +1,4 @@
-"""Tables of the ledger in the database of a home, for engines that have them."""
+"""The ledger tables of a home whose engine stores the ledger in the database."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class LedgerTables(Protocol):
-    """Plans, steps, trash and audit log of one home, in the transactions of its database.
+    """Plans, steps, trash and audit log of one home, stored in its database.
 
-    A read or write in a transaction of the caller is part of it.
+    A read or write inside a transaction of the caller is part of that transaction.
     """
 
     def read(self, look: Callable[[Connection], T]) -> T:
-        """Run `look` on one snapshot of the tables."""
+        """Call `look` with one snapshot of the tables and return its result."""
 
     def write(self, step: Callable[[Connection], T]) -> T:
         """Run `step` in a transaction, which is durable when this returns."""

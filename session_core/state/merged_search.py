@@ -1,9 +1,9 @@
-"""One search over several stores: one step of the ladder, one score, one cursor.
+"""One search over several stores, with one step, one score and one cursor for all of them.
 
-A page comes from a block: the matches of all stores between two places in time. Each store says how
-far back it has looked, the block ends at the latest of these places, and its matches are ranked
-together. The cursor holds the bounds of the block and the last hit, so pages of it repeat and lose
-nothing, whatever is appended meanwhile.
+A page comes from a block: the matches of all stores between two places in time. Each store reports
+how far back it has looked, the block ends at the latest of these places, and its matches are ranked
+together. The cursor holds the bounds of the block and the last hit, so its pages neither repeat nor
+lose a hit, whatever is appended meanwhile.
 """
 
 from __future__ import annotations
@@ -58,14 +58,17 @@ _IDENTITY_MASK = 0xFFFFFFF
 
 
 class _Edge(NamedTuple):
-    """An edge in the order of all stores; of one time the stores follow each other."""
+    """A sort position in the order of all stores.
+
+    Equal times are ordered by the number of the store.
+    """
 
     at_ms: int
     store: int
     tie: int
 
     def find_in_store(self, store: int) -> SearchEdge:
-        """Return the edge as a store sees it."""
+        """Return the same place as an edge of one store."""
         if store == self.store:
             return SearchEdge(self.at_ms, self.tie)
         return SearchEdge(self.at_ms, NO_TIES if store < self.store else ALL_TIES)
@@ -85,21 +88,24 @@ class _Rank(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MergedPosition:
-    """Where a search continues."""
+    """The position at which the next page begins."""
 
     step: SearchStep
     has_hits: bool = False
     """Whether an earlier page had hits, so that no looser step follows."""
     newest_ms: int = 0
-    """Later messages came after the first page."""
+    """The time of the first page in milliseconds. Later messages are left out of all pages."""
     begin: _Edge | None = None
     end: _Edge | None = None
     after: _Rank | None = None
-    """The last hit that was shown of the block; without one the block was not looked at."""
+    """The last hit that was shown of the block, or None if no store has read the block."""
     weights: tuple[int, ...] = ()
 
     def encode(self, moment_ms: int) -> str:
-        """Return the position as a short hexadecimal text; times are relative to each other."""
+        """Encode the position as a short hexadecimal text.
+
+        Times are stored relative to `moment_ms` or to the beginning of the block.
+        """
         begin_ms = moment_ms if self.begin is None else self.begin.at_ms
         parts = [self.begin is not None, self.end is not None, self.after is not None]
         head = STEPS.index(self.step)
@@ -117,7 +123,7 @@ class MergedPosition:
 
     @classmethod
     def decode(cls, text: str, moment_ms: int) -> MergedPosition:
-        """Return the position of a text.
+        """Decode the position of a text that `encode` returned.
 
         Raises:
             InvalidInput: it is malformed.
@@ -141,7 +147,7 @@ class MergedPosition:
 
 
 def _join_numbers(numbers: Iterable[int]) -> int:
-    """Return numbers as one, each with its length in bits and its sign."""
+    """Pack numbers into one integer, each with its sign and its length in bits."""
     joined = 1
     for number in numbers:
         size = abs(number).bit_length()
@@ -150,7 +156,7 @@ def _join_numbers(numbers: Iterable[int]) -> int:
 
 
 def _split_numbers(joined: int) -> list[int]:
-    """Return the numbers that were joined."""
+    """Unpack the numbers of `_join_numbers`."""
     bits, numbers, at = f"{joined:b}", list[int](), 1
     while at + 7 <= len(bits):
         size, is_negative = int(bits[at : at + 6], 2), bits[at + 6] == "1"
@@ -161,7 +167,7 @@ def _split_numbers(joined: int) -> list[int]:
 
 
 def _pack_weights(weights: Sequence[int]) -> list[int]:
-    """Return weights as numbers that have seven of them each."""
+    """Pack seven weights into each number."""
     parts = [weights[start : start + _PACKED] for start in range(0, len(weights), _PACKED)]
     return [int.from_bytes(bytes(part), "big") for part in parts]
 
@@ -172,7 +178,10 @@ def _unpack_weights(numbers: Iterator[int], count: int) -> Iterator[int]:
 
 
 def _pack_edge(edge: _Edge | None, base_ms: int) -> list[int]:
-    """Return an edge as numbers; ties that are all or none need no large one."""
+    """Return an edge as three small numbers.
+
+    `NO_TIES` and `ALL_TIES`, which are large, become 0 and 1.
+    """
     if edge is None:
         return []
     tie = {NO_TIES: 0, ALL_TIES: 1}.get(edge.tie, edge.tie + 2 if edge.tie >= 0 else edge.tie)
@@ -187,7 +196,10 @@ def _unpack_edge(numbers: Iterable[int], base_ms: int) -> _Edge:
 
 @dataclass(frozen=True, slots=True)
 class MergedHit:
-    """A hit, the number of its store, and the position after it, which is None at the end."""
+    """A hit, the number of its store, and the position after it.
+
+    The position is None after the last hit.
+    """
 
     hit: SearchHit
     store: int
@@ -196,7 +208,7 @@ class MergedHit:
 
 @dataclass(frozen=True, slots=True)
 class MergedResult:
-    """A page of hits; `position` continues if there are none."""
+    """A page of hits, and the position that continues an empty page."""
 
     hits: list[MergedHit]
     matched: MatchMode
@@ -235,7 +247,10 @@ def list_steps(query_text: str, mode: SearchMode) -> list[SearchStep]:
 
 
 class MergedSearch:
-    """Searches stores together; `newest_ms` is the time of their snapshots."""
+    """Searches several stores as if they were one.
+
+    `newest_ms` is the time of their snapshots.
+    """
 
     def __init__(
         self,
@@ -248,7 +263,7 @@ class MergedSearch:
     ) -> None:
         self._stores = dict(enumerate(stores))
         self.failures: dict[int, SessionError] = {}
-        """Why stores were left out, by their number."""
+        """The errors of the stores that were left out, by the number of the store."""
         self._order = order
         self._newest_ms = newest_ms
         self._steps = list_steps(query_text, mode)
@@ -282,7 +297,7 @@ class MergedSearch:
         return self._make_result(page, rest)
 
     def _make_result(self, page: _Page, rest: MergedPosition | None) -> MergedResult:
-        """Return the page; each hit knows where the search continues after it."""
+        """Return the page, with the next position in each of its hits."""
         hits = [
             replace(hit, position=self._complete(position, page)) for hit, position in page.hits
         ]
@@ -311,7 +326,10 @@ class MergedSearch:
     def _read_step(
         self, page: _Page, position: MergedPosition
     ) -> tuple[MergedPosition | None, bool]:
-        """Add hits of a step; return where it continues, and False if far hits were left out."""
+        """Add hits of a step to the page.
+
+        Return the next position, and whether no low-scoring hit was dropped.
+        """
         if position.step in _WEIGHED:
             self._weigh_terms(position.weights)
         begin, end, after, is_near = position.begin, position.end, position.after, True
@@ -339,7 +357,7 @@ class MergedSearch:
     def _find_blocks(
         self, step: SearchStep, begin: _Edge | None, end: _Edge | None
     ) -> dict[int, StoreBlock]:
-        """Return the blocks of the stores by their numbers."""
+        """Return the block of each store by the number of the store."""
         return self._query_stores(
             lambda number, store: store.find_block(
                 step, begin and begin.find_in_store(number), end and end.find_in_store(number)
@@ -347,7 +365,10 @@ class MergedSearch:
         )
 
     def _query_stores(self, call: Callable[[int, StoreSearch], T]) -> dict[int, T]:
-        """Return what each store answers by its number; one that cannot is left out."""
+        """Call each store and return the results by the number of the store.
+
+        A store that raises is recorded in `failures` and left out from then on.
+        """
         answers: dict[int, T] = {}
         for number, store in self._stores.items():
             if store is not None:
@@ -364,7 +385,7 @@ class MergedSearch:
         return answers
 
     def _find_end(self, blocks: Mapping[int, StoreBlock]) -> _Edge | None:
-        """Return the first place at which a store has stopped."""
+        """Return the first place at which a store has stopped reading."""
         edges = [
             _Edge(block.end.at_ms, number, block.end.tie)
             for number, block in blocks.items()
@@ -376,7 +397,10 @@ class MergedSearch:
     def _rank_blocks(
         self, step: SearchStep, blocks: Mapping[int, StoreBlock], end: _Edge | None, page: _Page
     ) -> tuple[Iterator[tuple[_Rank, int, RankedMatch]], float | None]:
-        """Return the matches of all stores, the best first, and the score below which some lack."""
+        """Return the matches of all stores, best first.
+
+        Also return the score below which matches were dropped, or None.
+        """
         lists = self._query_stores(
             lambda number, _: blocks[number].rank_matches(end and end.find_in_store(number))
         )
@@ -400,7 +424,7 @@ class MergedSearch:
         return merge(*ranked, key=lambda entry: entry[:2]), least
 
     def _rank(self, store: int, match: RankedMatch) -> _Rank:
-        """Return the place of a match: by score or time, then by a number that never changes."""
+        """Return the rank of a match: its score or time, then a number that never changes."""
         values = {
             "relevance": -round(match.score * _SCORE_UNIT),
             "newest": -match.at_ms,
@@ -416,7 +440,10 @@ class MergedSearch:
         here: MergedPosition,
         after: _Rank | None,
     ) -> bool:
-        """Add hits of a block after a place in it; return True if one is left."""
+        """Add the hits of a block after the rank `after`.
+
+        Return True if the page is full and a hit is left.
+        """
         for rank, store, match in ranked:
             if after is not None and rank <= after:
                 continue
@@ -430,7 +457,7 @@ class MergedSearch:
         return False
 
     def _weigh_terms(self, stored: tuple[int, ...]) -> None:
-        """Weigh words by their share of all messages of all stores."""
+        """Weigh words by their share of the messages of all stores."""
         if self._weights:
             return
         listed = self._query_stores(lambda _, store: store.list_terms())
@@ -444,7 +471,7 @@ class MergedSearch:
         self._query_stores(lambda _, store: store.set_weights(by_term))
 
     def add_replies(self, store: int, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Return the hits of one store, those of the user with the reply to them."""
+        """Return the hits of a store, with the id of the reply in hits of the user."""
         search = self._stores[store]
         return hits if search is None or not hits else search.add_replies(hits)
 

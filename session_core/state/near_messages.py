@@ -1,7 +1,7 @@
-"""The words of a conversation that add up: those of near messages and of its title.
+"""Scores of words that a message lacks and a near message or the title has.
 
-A question is rarely in the words of its answer alone: the user asked in some of them, and the title
-has others. They count half, so that a message with all words still comes first.
+The answer to a question rarely has all of its words: the user asked in some of them, and the title
+has others. Such words count half, so a message with all words still comes first.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 NEAR_WEIGHT = 0.5
 TITLE_WEIGHT = 0.5
 _OFFSETS = (1, -1, 2, -2, 3, -3)
-"""Where near messages stand: a question, its answer and the tools between them."""
+"""Distances between the ids of near messages: a question, its answer and the tools between them."""
 
 Postings = Sequence[tuple[Collection[int], float]]
-"""The ids of the messages that have a term, and the weight of the term, for each term."""
+"""For each term, the ids of the messages that have it, and its weight."""
 
 NearTerm = tuple[int, int, float]
 """A message, a near one with a term that the message lacks, and the weight of the term."""
 
 
 def iter_near_terms(message_ids: Iterable[int], postings: Postings) -> Iterator[NearTerm]:
-    """Yield the terms that messages lack and a near id has, perhaps of another session."""
+    """Yield the terms missing from a message but present in a near id.
+
+    The near id may belong to another session.
+    """
     for message_id in message_ids:
         for ids, weight in postings:
             if message_id in ids:
@@ -35,7 +38,7 @@ def iter_near_terms(message_ids: Iterable[int], postings: Postings) -> Iterator[
 def sum_near_terms(
     near_terms: Iterable[NearTerm], sessions: Mapping[int, object]
 ) -> dict[int, float]:
-    """Return what near messages of the same session add to the score of each message."""
+    """Return the score that near messages of the same session add to each message."""
     added: dict[int, float] = {}
     for message_id, near_id, weight in near_terms:
         session = sessions.get(message_id)

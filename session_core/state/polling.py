@@ -1,4 +1,4 @@
-"""Polling of the change feed: when a reader has an answer, and when it reads again."""
+"""Polling of the change feed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POLL_INTERVAL_S = 0.05
 
 
 class ChangePoller:
-    """Waits for commits after a cursor, until the time limit or `stop` is set."""
+    """Polls for commits after a cursor until the time limit, or until `stop` is set."""
 
     def __init__(self, cursor: str | None, timeout_s: float, stop: StopSignal | None) -> None:
         if not isinstance(timeout_s, (int, float)) or not timeout_s >= 0:
@@ -23,7 +23,7 @@ class ChangePoller:
         self._stop = stop
 
     def poll_once(self, read: Callable[[str | None], EventPage]) -> EventPage | None:
-        """Read once; return None if the caller should poll again after `pause_s`.
+        """Read once and return the page, or None to poll again after `pause_s`.
 
         Raises:
             Busy: another process locks the database exclusively, and the time limit has passed.

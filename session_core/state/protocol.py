@@ -1,13 +1,13 @@
 """The protocol of the state database, which every engine implements.
 
 `tests/contract/` tests it for each engine, and no module above `state/` knows which engine it uses.
-`SessionDB` documents the methods in full; here a docstring states a rule that an engine can miss.
+`SessionDB` documents the methods in full. A docstring here states a rule that an engine can miss.
 
 Rules for all methods:
 
 - Content is decoded. Cursors are opaque and made by the engine. Times are UTC epoch seconds.
 - The messages of a session are in the order of their commits, not of their times, and their
-  ids rise in that order. Ids of different sessions do not tell which was committed first; only the
+  ids rise in that order. Ids of different sessions do not show which was committed first. Only the
   change feed reports commits in order.
 - An invalid argument raises `InvalidInput` and changes nothing. A change of a column or table that
   the home lacks raises `Unsupported`.
@@ -85,7 +85,7 @@ StepCallback = Callable[[], object]
 
 
 class StopSignal(Protocol):
-    """Asks a waiting call to stop; a `threading.Event` is one."""
+    """Asks a waiting call to stop, for example a `threading.Event`."""
 
     def is_set(self) -> bool: ...
     def wait(self, timeout: float) -> bool: ...
@@ -122,22 +122,22 @@ class StateDatabase(Protocol):
     def read_only(self) -> bool: ...
     @property
     def in_transaction(self) -> bool:
-        """Return True if this task has a transaction open in this thread."""
+        """True if this task has a transaction open in this thread."""
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
         """Run the `with` block as one transaction, which is rolled back if the block raises.
 
-        It belongs to one task and one thread. A change by another task of the thread is refused at
-        once, a change by another thread waits, and both read committed rows. A coroutine passes a
-        function to `AsyncSessionDB.run` instead, which keeps the event loop free. With
-        `linked=False` rows may refer to missing rows, as restored orphans do.
+        The transaction belongs to one task and one thread. A change by another task of the thread
+        is refused at once, a change by another thread waits, and both read committed rows. A
+        coroutine passes a function to `AsyncSessionDB.run` instead, which keeps the event loop
+        free. With `linked=False`, rows may refer to missing rows, as restored orphans do.
         """
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Let all reads of this task in the block see one moment of the database.
 
-        Other tasks and threads are not affected. A snapshot in a snapshot or in a transaction is
-        part of it. A change in the block is refused.
+        Other tasks and threads are not affected. Inside another snapshot or a transaction, it joins
+        the outer block. A change in the block is refused.
         """
 
     def close(self) -> None: ...
@@ -158,20 +158,20 @@ class StateDatabase(Protocol):
         started_at: float | None = None,
         **fields: Any,
     ) -> str:
-        """Create a session, or fill the empty columns of an existing one; return its id."""
+        """Create a session, or fill the empty columns of an existing session, and return its id."""
 
     def get_session(self, session_id: str) -> SessionRow | None: ...
     def resolve_session_id(self, session: str) -> str | None: ...
     def update_session(self, /, session_id: str, **fields: Any) -> bool: ...
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
-        """End a session unless it has ended: the first reason wins."""
+        """End a session unless it has ended. The first reason wins."""
 
     def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
-        """End a session by a reset, also if its agent has closed it already."""
+        """End a session by a reset, even if its agent has closed it already."""
 
     def reopen_session(self, session_id: str) -> bool: ...
     def set_session_archived(self, session_id: str, archived: bool) -> int:
-        """Archive or unarchive a whole conversation; return the number of changed rows."""
+        """Archive or unarchive a whole conversation and return the number of changed rows."""
 
     def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> bool: ...
     def record_gateway_session_peer(
@@ -187,7 +187,7 @@ class StateDatabase(Protocol):
         display_name: str | None = None,
         origin_json: str | None = None,
     ) -> bool:
-        """Store the chat of a session; `display_name` and `origin_json` stay unless given."""
+        """Store the chat of a session, and the last two fields only if they are given."""
 
     def get_revision(self, session_id: str) -> Revision: ...
 
@@ -206,9 +206,9 @@ class StateDatabase(Protocol):
     ) -> AppendResult:
         """Append a message and return its id, with the revision before and after.
 
-        With `create`, the fields of `create_session`, the same transaction creates a missing
-        session. With `expect`, another revision raises `Conflict`. `payload_json` is stored
-        exactly: a text as it is, another value as JSON.
+        With `create`, which holds the arguments of `create_session`, the same transaction creates a
+        missing session. With `expect`, another revision raises `Conflict`. `payload_json` is stored
+        exactly: a text unchanged, another value as JSON.
         """
 
     def append_messages(
@@ -237,7 +237,7 @@ class StateDatabase(Protocol):
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
     ) -> list[dict[str, Any]]:
-        """Return the messages that a model is sent; ancestors are of the same conversation."""
+        """Return the messages to send to a model, with earlier sessions of the conversation."""
 
     def read_window(
         self,
@@ -265,14 +265,14 @@ class StateDatabase(Protocol):
         self, session_id: str, holder: str, ttl_seconds: float = 300.0
     ) -> bool: ...
     def release_compression_lock(self, session_id: str, holder: str) -> None:
-        """Release a lock; a lock that another holder has taken over stays."""
+        """Release a lock, unless another holder has taken it over."""
 
     def get_compression_lock_holder(self, session_id: str) -> str | None: ...
 
     # Titles: unique, and numbered along a lineage.
 
     def set_session_title(self, session_id: str, title: str | None) -> bool:
-        """Set or clear a title, or move it from an ancestor; raise `TitleTaken` otherwise."""
+        """Set, clear or move a title from an ancestor, or raise `TitleTaken`."""
 
     def set_auto_title_if_empty(self, session_id: str, title: str) -> bool: ...
     def get_session_title(self, session_id: str) -> str | None: ...
@@ -292,11 +292,11 @@ class StateDatabase(Protocol):
     # Lineage.
 
     def get_link_kind(self, session_id: str) -> LinkKind | None:
-        """Return how a session is linked to its parent; a mark makes a delegate without one."""
+        """Return the kind of link to the parent. A delegate by its mark needs no parent."""
 
     def get_compression_tip(self, session_id: str) -> str: ...
     def get_conversation_root(self, session_id: str) -> str:
-        """Return the first session of the conversation; a branch begins one of its own."""
+        """Return the first session of the conversation. A branch begins its own conversation."""
 
     def get_compression_lineage(self, session_id: str) -> list[str]: ...
     def list_children(self, session_id: str) -> list[SessionRow]: ...
@@ -312,7 +312,7 @@ class StateDatabase(Protocol):
         cursor: str | None = None,
         below: tuple[float, str] | None = None,
     ) -> Page[SessionSummary]:
-        """List conversations by their tips; without a status, archived ones are left out."""
+        """List conversations by their tips, without archived ones unless `where` has a status."""
 
     def summarize_session(self, session_id: str) -> SessionSummary: ...
     def find_sessions(self, where: SessionFilter) -> list[str]: ...
@@ -356,20 +356,21 @@ class StateDatabase(Protocol):
         timeout_s: float = 0.0,
         stop: StopSignal | None = None,
     ) -> EventPage:
-        """Return the events committed after `cursor`, or from now on without one.
+        """Return the events committed after `cursor`, or a new cursor if it is None.
 
-        If there are none yet, wait until `stop` is set or the time limit has passed.
+        If there are no events, wait until one is committed, `stop` is set or `timeout_s` has
+        passed.
         """
 
 
 class RowStorage(Protocol):
-    """Rows as they are stored, for compression, copies, undo, the trash and imports."""
+    """Stored rows, for compression, copies, undo, the trash and imports."""
 
     def list_columns(self, table: str) -> tuple[str, ...]:
-        """Return the stored columns of a table; empty if the home lacks the table."""
+        """Return the stored columns of a table, or none if the home lacks the table."""
 
     def check_rows_writable(self, tables: Collection[str]) -> None:
-        """Raise `Unsupported` if a blocked index is fed by one of these tables."""
+        """Raise `Unsupported` if a table in `tables` feeds a blocked index."""
 
     def compact_messages(
         self, session_id: str, message_ids: Ids, summary: Iterable[Row], *, carry: Ids = ()
@@ -388,7 +389,7 @@ class RowStorage(Protocol):
         flags: Mapping[int, Sequence[int | None]] | None = None,
         drop: Ids = (),
     ) -> AppendManyResult:
-        """Bring compacted messages back, as their copies are now, and delete their replacements."""
+        """Restore compacted messages as their copies are now, and delete the replacements."""
 
     def copy_session(
         self,
@@ -406,40 +407,39 @@ class RowStorage(Protocol):
     def list_routing_rows(self, *session_ids: str) -> list[dict[str, Any]]: ...
     def put_routing_row(self, row: Row) -> None: ...
     def read_session_images(self, session_id: str) -> list[RowImages]:
-        """Return a session's row and all that belongs to it, except messages."""
+        """Return the row of a session and all rows that belong to it, except messages."""
 
     def read_message_images(
         self, session_id: str, after: int | None, room: int
     ) -> tuple[RowImages, bool]:
-        """Return messages up to `room` bytes, 200 more for each; and True if more follow."""
+        """Return messages of up to `room` bytes, 200 more for each, and if more follow."""
 
     def read_referring_images(self, images: Iterable[RowImages]) -> list[RowImages]: ...
     def read_row_images(self, table: str, where: Row) -> RowImages: ...
     def remove_messages(
         self, removed: Mapping[str, tuple[Ids, Revision]], imaged: Iterable[RowImages] = ()
     ) -> dict[str, Revision]:
-        """Delete messages of sessions that are at a revision; raise `Changed` otherwise."""
+        """Delete messages of sessions, or raise `Changed` unless each is at its revision."""
 
     def remove_rows(self, removed: Iterable[RowImages]) -> None:
-        """Delete rows in any order, except shared ones; raise `Changed` as `remove_messages`."""
+        """Delete rows in any order, except shared rows, or raise `Changed` if a row differs."""
 
     def change_row(self, table: str, key: Row, before: Row, after: Row) -> None:
-        """Set columns of the row with a key; raise `Changed` unless it has `before`."""
+        """Set columns of the row with a key, or raise `Changed` unless it has `before`."""
 
     def put_images(
         self, images: Iterable[RowImages], *, of: Collection[str] | None = None
     ) -> PutResult:
-        """Insert missing rows, in any order; report rows that exist and rows that do not fit.
+        """Insert missing rows in any order, and report rows that exist and rows that do not fit.
 
-        An equal row is present. A row is refused if its key has another row, or if it needs a
-        missing one (not in a transaction with `linked=False`). A taken title, a missing parent and
-        unknown columns are left out. With `of`, rows of other sessions are refused: untrusted
-        imports use that.
+        An equal row counts as present. A row is refused if another row has its key, or if it refers
+        to a missing row (except in a transaction with `linked=False`). A taken title, a missing
+        parent and unknown columns are left out. With `of`, rows of other sessions are refused.
         """
 
 
 class RouteStorage(Protocol):
-    """The routing entries, which lead from chats to sessions."""
+    """The routing entries, which map chats to sessions."""
 
     @property
     def is_available(self) -> bool: ...
@@ -457,7 +457,7 @@ class RouteStorage(Protocol):
     def save_entry(
         self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
     ) -> None:
-        """Store one entry; raise `Conflict` unless the stored one is `expect` (None: absent)."""
+        """Store one entry, or raise `Conflict` unless the stored entry is `expect`."""
 
     def delete_entries(self, entries: Mapping[str, str], *, scope: str = "") -> list[str]: ...
     def find_latest_session(
@@ -476,7 +476,7 @@ class RouteStorage(Protocol):
 
 
 class StateAdmin(Protocol):
-    """Upkeep and reports of one home."""
+    """Upkeep and reports of a home."""
 
     def get_home_id(self) -> str | None: ...
     def get_capabilities(self) -> Capabilities: ...
@@ -516,27 +516,27 @@ class StateAdmin(Protocol):
         until: float | None = None,
         order: SearchOrder = "relevance",
     ) -> StoreSearch:
-        """Return one search for `MergedSearch`, to be used in an open snapshot."""
+        """Open a search for `MergedSearch`, to be used in an open snapshot."""
 
     def read_health_facts(self) -> HomeFacts: ...
     def list_claims(self) -> list[Claim]:
-        """Return the claims that other programs have stored in the database, however old."""
+        """Return the claims that other programs have stored in the database, old or new."""
 
     def optimize_step(self) -> bool:
-        """Merge a part of the search indexes for about 20 ms; return True if more is left."""
+        """Merge a part of the search indexes for about 20 ms and return True if more is left."""
 
     def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
-        """Rewrite the file without its free pages; writes of other processes are kept."""
+        """Rewrite the file without its free pages. Commits of other processes are kept."""
 
 
 class MetaStorage(Protocol):
-    """Key-value pairs of applications, apart from those of Hermes and ours."""
+    """Key-value pairs of applications, separate from the keys of Hermes and of this library."""
 
     def get_value(self, key: str) -> str | None: ...
     def set_value(self, key: str, value: str) -> None: ...
     def delete_value(self, key: str) -> bool: ...
     def compare_and_set(self, key: str, value: str | None, *, expect: str | None) -> bool:
-        """Store a value if the present one is `expect`; None stands for a missing key."""
+        """Store a value if the present value is `expect`. None stands for a missing key."""
 
     def list_values(
         self, prefix: str = "", *, after: str | None = None, limit: int = 1000
@@ -545,10 +545,10 @@ class MetaStorage(Protocol):
 
 
 class StateStorage(Protocol):
-    """State as JSON values by key; a change sets or removes some keys and reads none.
+    """State of sessions, users and applications as JSON values by key.
 
-    That of a session is deleted, restored, exported and copied with it. That of users and
-    applications outlives all sessions.
+    A change sets or removes some keys and reads none. The state of a session is deleted, restored,
+    exported and copied with the session. The state of users and applications outlives all sessions.
     """
 
     def read_session_state(self, session_id: str) -> dict[str, Any]: ...
@@ -588,13 +588,13 @@ class SdkStorage(Protocol):
     def find_platform_messages(
         self, session_id: str, platform_message_ids: Iterable[str]
     ) -> dict[str, MessageRow]:
-        """Return messages by their ids on a platform, also rewound and compacted ones."""
+        """Return messages by their ids on a platform, including rewound and compacted messages."""
 
     def update_message(self, message_id: int, /, **columns: Any) -> Revision:
-        """Overwrite columns of a message; the revision counts it as a rewind."""
+        """Overwrite columns of a message, which its revision counts as a rewind."""
 
     def pop_message(self, session_id: str) -> MessageRow | None:
-        """Take back the newest live message, as a rewind does, and return it."""
+        """Rewind the newest live message and return it."""
 
     def delete_messages(self, session_id: str, message_ids: Ids) -> int:
-        """Delete messages; ids that the session does not have are skipped."""
+        """Delete messages of a session. Unknown ids are skipped."""

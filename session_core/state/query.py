@@ -33,7 +33,7 @@ _QUOTE_TABLE = str.maketrans({"\x00": " ", "\u201c": '"', "\u201d": '"', "\u201e
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A word or a phrase; with `prefix` its last word may continue."""
+    """A word or a phrase. With `prefix`, its last word may continue."""
 
     text: str
     prefix: bool = False
@@ -53,14 +53,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Parts that must all match; at least one of them is not a `Not`."""
+    """Parts that must all match. At least one part is not a `Not`."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Parts of which one must match; no part is a `Not`."""
+    """Parts of which at least one must match. No part is a `Not`."""
 
     parts: tuple[Node, ...]
 
@@ -71,10 +71,11 @@ QueryKind = Literal["words", "syntax", "text", "literal", "empty"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed query: `words` may be loosened, `syntax` is exact, `text` did not parse.
+    """A parsed query.
 
-    A `literal` has no letter or digit and can only be searched for as it is. `excluded` are the
-    words after a minus sign; the node has them as `Not`.
+    Plain `words` may be loosened, `syntax` is searched exactly, and `text` did not parse. A
+    `literal` has no letter or digit and can only be searched for as it is. `excluded` are the words
+    after a minus sign, which the node has as `Not`.
     """
 
     text: str
@@ -84,7 +85,7 @@ class Query:
 
 
 def parse_query(query_text: str) -> Query:
-    """Parse a query; every text is one."""
+    """Parse a query. Every text is a valid query."""
     text = " ".join(query_text[:MAX_QUERY_LENGTH].translate(_QUOTE_TABLE).split())
     if not text:
         return Query("", "empty")
@@ -107,7 +108,10 @@ def parse_query(query_text: str) -> Query:
 
 
 def _make_plain_query(text: str, tokens: list[str], kind: QueryKind) -> Query:
-    """Return the query of words without operators; quoted ones and prefixes are syntax."""
+    """Build the query of words without operators.
+
+    Quoted words and prefixes make its kind `syntax`.
+    """
     leaves = list(_iter_plain_leaves(tokens))[:MAX_LEAVES]
     if not leaves:
         return Query(text, "literal", Leaf(text))
@@ -117,7 +121,10 @@ def _make_plain_query(text: str, tokens: list[str], kind: QueryKind) -> Query:
 
 
 def iter_leaves(node: Node | None, *, negative: bool = False) -> Iterator[Leaf]:
-    """Yield the leaves that a match can show; with `negative` those under NOT too."""
+    """Yield the leaves that a match can show.
+
+    With `negative`, also yield the leaves below a `Not`.
+    """
     if isinstance(node, Leaf):
         yield node
     elif isinstance(node, Not):
@@ -129,7 +136,7 @@ def iter_leaves(node: Node | None, *, negative: bool = False) -> Iterator[Leaf]:
 
 
 def add_prefixes(node: Node, *, except_for: Container[str] = ()) -> Node:
-    """Return the node with every word as a prefix, except for some."""
+    """Return the node with every word as a prefix, except the words in `except_for`."""
     if isinstance(node, Leaf):
         return node if node.text.lower() in except_for else Leaf(node.text, prefix=True)
     if isinstance(node, Not):
@@ -140,10 +147,10 @@ def add_prefixes(node: Node, *, except_for: Container[str] = ()) -> Node:
 def build_match_expression(
     node: Node, word: Callable[[Leaf], str | None], *, exact: bool = False
 ) -> str | None:
-    """Return an FTS5 expression, or None if a needed leaf has none.
+    """Build an FTS5 expression, or return None if a needed leaf has no expression.
 
-    It can match more than the node does if one of several leaves has no expression; with `exact` it
-    never does.
+    The expression can match more than the node does if one of several leaves has no expression.
+    With `exact` it never does.
     """
     if isinstance(node, Leaf):
         return word(node)
@@ -172,12 +179,15 @@ def build_match_expression(
 
 
 def quote_fts_string(text: str) -> str:
-    """Return a text as an FTS5 string, in which no character is an operator."""
+    """Quote a text as an FTS5 string, in which no character is an operator."""
     return '"' + text.replace("\x00", " ").replace('"', '""') + '"'
 
 
 class _Parser:
-    """Recursive descent: or ← and (OR and)*, and ← unary (AND? unary)*; None on a syntax error."""
+    """Recursive descent parser of queries with operators.
+
+    The grammar is: or ← and (OR and)*, and ← unary (AND? unary)*. A syntax error returns None.
+    """
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = list(_split_parentheses(tokens))
@@ -247,7 +257,10 @@ class _SyntaxError(Exception):
 
 
 def _split_parentheses(tokens: list[str]) -> Iterator[str]:
-    """Split parentheses from the ends of words; inside a word they are part of it."""
+    """Split parentheses from the ends of words.
+
+    Parentheses inside a word are part of it.
+    """
     for token in tokens:
         # Parentheses inside a phrase are searched for as text.
         if token.startswith('"'):
@@ -372,8 +385,8 @@ def list_word_forms(piece: str) -> list[str]:
 class LeafMatcher:
     """Finds one leaf in folded text.
 
-    It compares consecutive folded words, as a word index does. A search with `in` comes first: it
-    is a memory search, and the words are compared only after a hit.
+    It compares consecutive folded words, as a word index does. A search with `in`, which is a
+    memory search, comes first, and the words are compared only after a hit.
     """
 
     __slots__ = ("_again", "_lone", "_longest", "leaf", "words")
@@ -416,7 +429,7 @@ class LeafMatcher:
                 at += 1
 
     def _find_single_word(self, folded: str, at: int) -> tuple[int, int] | None:
-        """Return the next match of a leaf of one word, as most are."""
+        """Return the bounds of the next match of a leaf of one word."""
         while (at := self._find_begin(folded, at)) >= 0:
             end = self._find_end(folded, at, 0)
             if end is not None:
@@ -425,7 +438,7 @@ class LeafMatcher:
         return None
 
     def count_matches(self, folded: str) -> int:
-        """Return about how often the leaf occurs; 0 only if it does not."""
+        """Count the occurrences of the leaf approximately. Return 0 only if it does not occur."""
         return folded.count(self._longest) if self.find(folded) else 0
 
     def _find_begin(self, folded: str, at: int) -> int:
@@ -481,7 +494,7 @@ def is_match(node: Node, folded: str) -> bool:
 
 
 def find_needle(node: Node) -> str:
-    """Return a piece that every matching text contains, or empty text."""
+    """Return a piece that every matching text contains, or an empty text."""
     if isinstance(node, Leaf):
         return compile_leaf(node).longest_piece
     if isinstance(node, And):
@@ -490,7 +503,7 @@ def find_needle(node: Node) -> str:
 
 
 def make_word_start_test(needle: str) -> Callable[[str], bool]:
-    """Return a predicate: a folded needle occurs at the beginning of a word."""
+    """Return a predicate that finds a folded needle at the beginning of a word."""
 
     def test(folded: str) -> bool:
         at = folded.find(needle)

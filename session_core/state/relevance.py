@@ -1,6 +1,6 @@
-"""The score of a message that matches a search, by its text, age and role.
+"""The score of a matching message, from its text, age and role.
 
-It uses no statistics of a store, so the scores of several stores compare.
+It uses no statistics of a store, so the scores of several stores can be compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _LEAST_HITS = 3
 
 
 def score_words(folded: str, words: Sequence[LeafMatcher], literal: str) -> float:
-    """Return the score of the words in a folded text; `literal` is the folded query."""
+    """Score the words in a folded text.
+
+    `literal` is the folded query, which adds to the score if the text contains it.
+    """
     score = _measure_frequency(folded, words)
     return score + _LITERAL_WEIGHT if literal and literal in folded else score
 
@@ -38,7 +41,7 @@ def score_context(
     age_s: float,
     compacted: bool,
 ) -> float:
-    """Return the score of a message apart from its words: their distance, its age, its role."""
+    """Score a message by the distance of the words, its length, its age and its role."""
     nearness = _NEARNESS_WEIGHT * _measure_nearness(folded, words) if len(words) > 1 else 0.0
     length = 0.15 * min(1.0, len(folded) / (10 * TYPICAL_LENGTH))
     recency = _RECENCY_WEIGHT * math.exp(-max(0.0, age_s) / _RECENCY_LIFE_S)
@@ -49,10 +52,10 @@ def score_context(
 def score_terms(
     folded: str, title: str, terms: Iterable[tuple[SearchTerm, float]], added: float
 ) -> float:
-    """Return the score of the words of a question in a folded text, or 0 if it has none.
+    """Score the words of a question in a folded text. Return 0 if it has none of them.
 
-    `terms` are the words with their weights, `added` is what near messages add; words that only
-    the folded title has count in part.
+    `terms` are the words with their weights. `added` is the score that near messages add. Words
+    that only the folded title has count in part.
     """
     own = titled = 0.0
     for term, weight in terms:
@@ -66,7 +69,7 @@ def score_terms(
 
 
 def discount_length(score: float, length: int) -> float:
-    """Return a score reduced by length: a long text has words by chance."""
+    """Reduce a score by the length of the text, since a long text has words by chance."""
     return score / (0.6 + 0.4 * length / TYPICAL_LENGTH)
 
 
@@ -78,16 +81,17 @@ def _measure_frequency(folded: str, words: Sequence[LeafMatcher]) -> float:
 
 
 def _measure_nearness(folded: str, words: Sequence[TextFinder]) -> float:
-    """Return the share of words whose first occurrence is near that of another word."""
+    """Return the share of words whose first occurrences are close together."""
     places = sorted(bounds[0] for word in words if (bounds := word.find(folded)))
     gaps = (places[index + 1] - places[index] for index in range(len(places) - 1))
     return sum(gap <= _NEARNESS_REACH for gap in gaps) / (len(words) - 1)
 
 
 def find_least_score(scores: Sequence[float]) -> float:
-    """Return the lowest score of hits of any words that is worth showing; the best comes first.
+    """Return the lowest score of a hit worth showing, for `scores` from best to worst.
 
-    Hits far below the best one only share common words with the query; the first three always stay.
+    Hits far below the best one only share common words with the query. The first three hits always
+    stay.
     """
     if not scores:
         return 0.0

@@ -1,7 +1,7 @@
-"""The searchable text of a message, its folded words, and snippets: the same for every engine.
+"""The searchable text of a message, its folded words, and snippets, the same for every engine.
 
-It is the readable text, the name of a tool and the values of its arguments; and, apart from these,
-the names of the arguments and the ids of the calls, which are not shown. In scripts without spaces
+The text is the readable content, the name of a tool and the values of its arguments. The names of
+the arguments and the ids of the calls are searched too, but never shown. In scripts without spaces
 (and for emoji) every character is a word, so that a piece of any length is a phrase. Folding makes
 spellings equal in every script: case, accents and points, composed or not, wide or narrow. Vowels
 that are written as marks stay. A snippet is the part of a text that shows best why it matches.
@@ -106,13 +106,13 @@ _JOINING_TABLE = _JoiningTable()
 
 
 def build_search_text(content: Any, tool_name: Any, tool_calls: Any) -> str:
-    """Return the searchable text of a stored row."""
+    """Build the searchable text of a stored row."""
     shown, hidden = build_text_parts(content, tool_name, tool_calls)
     return f"{shown}\n{hidden}" if hidden else shown
 
 
 def build_text_parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str, str]:
-    """Return the readable part of the searchable text, and the part that is not shown."""
+    """Build the readable part of the searchable text, and the part that is not shown."""
     text = _extract_content_text(content)
     if tool_name:
         text = f"{text}\n{extract_plain_text(tool_name)}" if text else extract_plain_text(tool_name)
@@ -131,7 +131,7 @@ def build_text_parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str
 
 
 def fold_text(text: str) -> str:
-    """Return a text in which all spellings of a word are equal."""
+    """Fold a text, so that all spellings of a word are equal."""
     if text.isascii():
         return text.lower()
     normalized = unicodedata.normalize("NFC", text).casefold()
@@ -157,7 +157,7 @@ def split_words(text: str) -> list[str]:
 
 
 def list_spellings(text: str) -> list[str]:
-    """Return the spellings of a text in an index that does not fold."""
+    """Return the spellings of a text for an index that does not fold."""
     if text.isascii():
         return [text]
     forms = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
@@ -260,7 +260,7 @@ class TextFinder(Protocol):
 def cut_snippet(
     text: str, words: Iterable[TextFinder], literal: str = "", *, folded: str | None = None
 ) -> str:
-    """Return about 200 characters around the place with the most words close together."""
+    """Cut about 200 characters around the place with the most words close together."""
     if len(text) <= SNIPPET_LENGTH:
         return " ".join(text.split())
     folded = fold_text(text) if folded is None else folded
@@ -289,13 +289,16 @@ def _find_places(folded: str, words: Iterable[TextFinder], literal: str) -> list
 
 
 def _score_window(start: int, places: list[tuple[int, int]]) -> tuple[int, int]:
-    """Return the number of different words near a position; the earlier of two is better."""
+    """Return the number of different words near a position, to choose the best window.
+
+    Of two equal windows the earlier one wins.
+    """
     near = {number for at, number in places if start <= at < start + SNIPPET_LENGTH - _LEAD_LENGTH}
     return len(near), -start
 
 
 def _unfold_position(text: str, folded: str, at: int) -> int:
-    """Return the position in the text of a position in its folded form."""
+    """Return the position in a text for a position in its folded form."""
     if len(text) == len(folded):
         return at
     if len(text) > _MAX_EXACT_LENGTH:

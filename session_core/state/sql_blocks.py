@@ -1,4 +1,7 @@
-"""SQL in named blocks of .sql files; a line `-- name: verb_noun` begins a block."""
+"""SQL in named blocks of .sql files.
+
+A line `-- name: verb_noun` begins a block.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _DEFAULT_PACKAGE = "session_core.state.sqlite"
 
 
 class SqlBlock(str):
-    """A statement that knows its name, so that an engine can run its own text for it."""
+    """A statement with its name, by which an engine can run its own text instead."""
 
     __slots__ = ("key",)
 
@@ -39,11 +42,11 @@ def read_script(name: str, package: str = _DEFAULT_PACKAGE) -> str:
 
 
 def split_statements(name: str, package: str = _DEFAULT_PACKAGE) -> list[str]:
-    """Return the statements of a script one by one, to run them in a transaction."""
+    """Split a script into its statements, to run them in a transaction."""
     return split_block(read_script(name, package))
 
 
 def split_block(block: str) -> list[str]:
-    """Return the statements of a block one by one."""
+    """Split a block into its statements."""
     lines = [line for line in block.splitlines() if not line.startswith("--")]
     return [part.strip() for part in re.split(r";\s*\n", "\n".join(lines) + "\n") if part.strip()]

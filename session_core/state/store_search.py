@@ -1,4 +1,4 @@
-"""What each store offers to a search over several stores."""
+"""The protocol by which one store takes part in a search over several stores."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import NamedTuple, Protocol
 from session_core.types import SearchEdge, SearchHit, SearchStep, TermCount
 
 ALL_TIES, NO_TIES = 2**62, -(2**62)
-"""Ties of an edge that has all messages, or none, of its time below it."""
+"""Ties of an edge above all messages of its time, and of an edge below all of them."""
 
 LAST_MS = 2**52
 """A time in milliseconds after all others."""
 
 
 class RankedMatch(NamedTuple):
-    """A match with what ranks it; `make_hit` returns None for one that a copy or page has shown."""
+    """A match and its score.
+
+    `make_hit` returns None if an earlier page has shown the match or a copy of it.
+    """
 
     score: float
     at_ms: int
@@ -24,40 +27,46 @@ class RankedMatch(NamedTuple):
 
 
 class StoreBlock(Protocol):
-    """The matches of one store from a place in time on."""
+    """The matches of one store after a place in time."""
 
     @property
     def end(self) -> SearchEdge | None:
-        """Where the store has stopped looking, or None if nothing is left."""
+        """The place at which the store has stopped reading, or None if nothing is left."""
 
     @property
     def is_costly(self) -> bool:
-        """Whether the block has used the work of one call."""
+        """True if the block has used the read budget of one call."""
 
     def rank_matches(self, end: SearchEdge | None) -> Sequence[RankedMatch]:
-        """Return the matches up to an edge, one for each conversation if asked."""
+        """Return the scored matches up to an edge.
+
+        If hits are conversations, return one match for each conversation.
+        """
 
 
 class StoreSearch(Protocol):
-    """One search in one store; it reads in the snapshot that its caller has open."""
+    """One search in one store, in the snapshot that its caller has open."""
 
     @property
     def unread_at(self) -> float | None:
-        """The time of the newest part that the search does not see at all, or None."""
+        """The time of the newest part of the store that the search cannot read, or None."""
 
     def list_terms(self) -> Sequence[str]:
         """Return the words of a question."""
 
     def count_terms(self) -> Mapping[str, TermCount]:
-        """Return how many messages have each word of a question."""
+        """Count the messages with each word of a question."""
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
-        """Weigh the words of a question like this, not by the messages of this store."""
+        """Set the weights of the words of a question, instead of weights by this store alone."""
 
     def find_block(
         self, step: SearchStep, begin: SearchEdge | None, end: SearchEdge | None
     ) -> StoreBlock:
-        """Return the matches of a step after an edge; `end` is that of a block found before."""
+        """Return the matches of a step after the edge `begin`.
+
+        `end` is the end of a block that was found before, if any.
+        """
 
     def add_replies(self, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Return the hits, those of the user with the reply to them."""
+        """Return the hits, with the id of the reply in hits of the user."""

@@ -1,4 +1,4 @@
-"""The words of a question, each with its other forms, and what they weigh."""
+"""The words of a question with their other forms and weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SearchTerm:
         return self.word.leaf.text
 
     def compute_match_weight(self, folded: str) -> float:
-        """Return 1 if a text has the word as typed, less for another form, 0 if it has neither."""
+        """Return 1 if a text has the word as typed, 0.9 for another form, else 0."""
         if self.stem not in folded:
             return 0.0
         if self.word.find(folded):
@@ -51,7 +51,7 @@ class SearchTerm:
 def split_terms(
     node: Node, gram: int, is_indexed: Callable[[Leaf], bool]
 ) -> tuple[SearchTerm, ...]:
-    """Return the words of a question without stop words; all words if only stop words are left.
+    """Split a question into its words, without stop words unless only these are left.
 
     Text in scripts without spaces is cut into pieces of `gram` characters.
     """
@@ -62,7 +62,7 @@ def split_terms(
 
 
 def weigh_term(count: int, looked_at: int) -> float:
-    """Return the weight of a term that so many of the messages have."""
+    """Return the weight of a term that `count` of `looked_at` messages have."""
     # The weight is the inverse document share, as in BM25, estimated from the rows seen.
     return 1 - 0.5 * math.log((count + 0.5) / (max(looked_at, count) + 1))
 

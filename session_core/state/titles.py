@@ -1,4 +1,4 @@
-"""Valid titles, and the numbering of the titles of one lineage."""
+"""Valid titles, and the numbers of the titles of one lineage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _NUMBER_SUFFIX = re.compile(r" #(\d+)$")
 
 
 def clean_title(title: str | None) -> str | None:
-    """Return a title as it is stored: no control characters, single spaces; None if empty.
+    """Return the stored form of a title, or None if it is empty.
+
+    Control characters are removed, and spaces are single.
 
     Raises:
         InvalidInput: it is not text, or the result is longer than 100 characters.
@@ -42,12 +44,15 @@ def strip_number(title: str) -> str:
 
 
 def make_lineage_prefix(base: str) -> str:
-    """Return the prefix of every title of the lineage of `base`, whatever its number."""
+    """Return the common prefix of all titles of the lineage of `base`."""
     return base[:_PREFIX_LENGTH]
 
 
 def is_numbered_title(title: str, base: str) -> bool:
-    """Return True if a title is `base` with a number; `base` may be cut to make room for it."""
+    """Return True if a title is `base` with a number.
+
+    `base` may be shortened to make room for the number.
+    """
     suffix = _NUMBER_SUFFIX.search(title)
     return suffix is not None and title == _add_suffix(base, suffix[0])
 

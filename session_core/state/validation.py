@@ -1,4 +1,4 @@
-"""Checks of arguments that every engine makes before it reads anything."""
+"""Checks of arguments, which every engine makes before it reads anything."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def check_flag(name: str, flag: Any) -> None:
 
 
 def check_text(name: str, text: Any, *, needed: bool = False) -> None:
-    """Refuse a value that is not text; None is allowed unless `needed`."""
+    """Refuse a value that is not text. None is valid unless `needed`."""
     if not isinstance(text, str) and (needed or text is not None):
         raise InvalidInput(f"{name} must be text, got {text!r:.40}")
 
 
 def check_name(name: str, text: Any) -> None:
-    """Refuse an empty name, which is mostly a variable that was never set."""
+    """Refuse an empty name, which mostly comes from a variable that was never set."""
     check_text(name, text, needed=True)
     if not text:
         raise InvalidInput(f"{name} must not be empty")
 
 
 def check_line(name: str, text: Any) -> None:
-    """Refuse text with control characters, which a terminal obeys; None is allowed."""
+    """Refuse text with control characters, which a terminal obeys. None is valid."""
     check_text(name, text)
     if text is not None and not text.isprintable() and _CONTROL_CHARS.search(text):
         raise InvalidInput(f"{name} must not contain control characters; remove them")
@@ -55,7 +55,7 @@ def check_mapping(name: str, value: Any, *needed: str) -> None:
 
 
 def check_number(name: str, number: Any, *, needed: bool = False) -> None:
-    """Refuse a value that is not a finite number; None is allowed unless `needed`."""
+    """Refuse a value that is not a finite number. None is valid unless `needed`."""
     if isinstance(number, int) or (number is None and not needed):
         return
     if not isinstance(number, float) or not isfinite(number):
@@ -84,7 +84,9 @@ def parse_integers(name: str, values: Iterable[int]) -> list[int]:
 
 
 def parse_texts(name: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return a tuple of texts; a single text is refused, not split into its letters.
+    """Return a tuple of texts.
+
+    A single text is refused, not split into its letters.
 
     Raises:
         InvalidInput: it is not a list of texts.
