@@ -1,14 +1,14 @@
 """Calls of the hooks: each once per boundary, bounded in time, and harmless to the caller.
 
-Implementations observe; their return values are ignored. Each implementation is called after its
-earlier calls have ended. The caller waits up to `timeout_s` per implementation, or not at all while
-that implementation has a backlog. One that raises, hangs or is async breaks nothing and is
-reported. An async implementation runs on the event loop of the caller that awaits the change, else
-on a loop of its own. At the end of the process, `drain` waits a moment for the backlog and reports
-the rest.
+Implementations observe; their return values are ignored. Each call of an implementation begins
+after its earlier calls have ended. The caller waits up to `timeout_s` per implementation, or not at
+all while that implementation has a backlog. An implementation that raises, hangs or is async does
+not disturb the caller, and its faults are reported. An async implementation runs on the event loop
+of a caller that awaits the change, else on a loop of its own. At the end of the process, `drain`
+waits up to `DRAIN_S` for the backlog and reports the remaining calls.
 
-`FiredBoundaries` remembers which boundary of which session was delivered, so that threads that race
-for it deliver it once.
+`FiredBoundaries` remembers which hooks were called for which session, so that threads that race for
+a boundary deliver it once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _active_implementations: ContextVar[tuple[_ImplementationKey, ...]] = ContextVar
 
 
 class Hooks(HookRegistry):
-    """The implementations of the hooks, from code and from installed plugins.
+    """The hook implementations, added in code or installed as plugins.
 
     Plugins are loaded from the entry points of `group` at the first call; None loads none.
     """
@@ -85,7 +85,7 @@ class Hooks(HookRegistry):
         _all_hooks.add(self)
 
     def call(self, hook: str, /, **arguments: Any) -> HookReport:
-        """Call the implementations of a hook in their order. Never raises."""
+        """Call the implementations of a hook in order. Never raises."""
         return self._call_all(hook, arguments)
 
     def call_once(
@@ -94,9 +94,11 @@ class Hooks(HookRegistry):
         """Call a hook unless it was called for this session already. Never raises.
 
         A session can be finalized again after a start, a reset to it, or `mark_reopened`. A second
-        caller waits until the first has finished. If `begins` is given, it decides instead of the
-        memory of this object: it is called last and records, for all processes, that the hook is
-        called.
+        caller waits until the first has finished.
+
+        If `begins` is given, `begins(hook)` is called directly before the implementations. It
+        records the call for all processes and decides whether the hook is called; the memory of
+        this object does not count then.
         """
         return self._call_once(hook, arguments, begins)
 
@@ -108,7 +110,10 @@ class Hooks(HookRegistry):
         reason: str | None = None,
         begins: RecordBegin | None = None,
     ) -> BoundaryReport:
-        """Finalize the old session, then reset to the new one; either may be None. Never raises."""
+        """Finalize the session `old`, then report the reset to `new`. Never raises.
+
+        Either session may be None. `begins` is used as in `call_once`.
+        """
         finalize, reset = _build_arguments(old, new, platform, reason)
         return BoundaryReport(
             None if finalize is None else self._call_once(FINALIZE, finalize, begins),
@@ -125,7 +130,7 @@ class Hooks(HookRegistry):
             return True
 
     def has_finalized(self, session_id: str) -> bool:
-        """Return True if this object remembers that a session was finalized since it last began."""
+        """Return True if this object remembers that a session was finalized and not reopened."""
         return self._boundaries.has_fired(session_id, FINALIZE)
 
     def mark_reopened(self, session_id: str) -> None:
@@ -133,9 +138,10 @@ class Hooks(HookRegistry):
         self._boundaries.forget(session_id)
 
     def drain(self, wait_s: float = DRAIN_S) -> tuple[HookFault, ...]:
-        """Wait until all calls have ended, at most `wait_s`; report and return the unfinished ones.
+        """Wait up to `wait_s` until all calls have ended; report and return the unfinished calls.
 
-        The end of the process calls this. Implementations that called this code are left out.
+        The end of the process calls this method. It does not wait for implementations that called
+        this code.
         """
         deadline = time.monotonic() + wait_s
         # Repeated, because a call may queue others while it runs.
@@ -263,7 +269,7 @@ def _normalize_platform(arguments: _Arguments) -> _Arguments:
 def _build_arguments(
     old: str | None, new: str | None, platform: str, reason: str | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the arguments of finalize and reset; both ids if there are two sessions."""
+    """Return the arguments of finalize and reset, or None for a hook without a session."""
     common: dict[str, Any] = {"platform": platform}
     if reason is not None:
         common["reason"] = reason
@@ -278,12 +284,12 @@ _MAX_REMEMBERED = 10_000
 
 
 class FiredBoundaries:
-    """The hooks called for each session since it last began or ended.
+    """The hooks that were called for each session since it last began or ended.
 
-    A start undoes an end and the reverse. This guards against races within the process: running
-    calls are never forgotten, of the others the oldest are. A caller with a store asks the store
-    first, which knows the deliveries of all processes, and calls `forget` if a hook is to be called
-    anyway.
+    A start clears the record of an end, and an end clears that of a start. This object prevents
+    races within the process. At most `_MAX_REMEMBERED` sessions are remembered: the oldest are
+    forgotten, but never a running call. A caller with a session store asks the store first, which
+    has the deliveries of all processes, and calls `forget` if a hook is to be called anyway.
     """
 
     def __init__(self) -> None:
@@ -292,7 +298,10 @@ class FiredBoundaries:
 
     @contextmanager
     def enter_boundary(self, session_id: str | None, hook: str, *, wait_s: float) -> Iterator[bool]:
-        """Yield True for the first caller; False after that one finished or `wait_s` is over."""
+        """Yield True to the first caller of a hook for a session, and False to later callers.
+
+        A later caller waits until the first has finished, at most `wait_s`.
+        """
         if session_id is None:
             yield True
             return

@@ -30,10 +30,11 @@ def log_fault(message: str, error: BaseException | None) -> None:
 
 
 class IsolatedCall:
-    """One call, begun at once or after another call has ended; `wait` returns the outcome.
+    """A call in a thread, begun at once or after another call has ended.
 
-    Consecutive calls share one thread, since a process that ends cannot start threads. An awaitable
-    result is awaited on `loop`, or on a loop of its own if that is None.
+    `wait` returns the failure, if any. Consecutive calls share one thread, because a process that
+    ends cannot start threads. An awaitable result is awaited on `loop`, or on a loop of its own if
+    `loop` is None.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class IsolatedCall:
 
     @property
     def is_running(self) -> bool:
-        """True if the call has not ended, including before it begins."""
+        """True until the call has ended, also before it begins."""
         return not self._ended.is_set()
 
     @property
     def is_late(self) -> bool:
-        """True if the time of the call is over and it has not ended."""
+        """True if the call has exceeded its time limit and has not ended."""
         return self.is_running and not self._get_remaining_s()
 
     def wait(self) -> CallFailure | None:
@@ -76,14 +77,14 @@ class IsolatedCall:
         return None if self.error is None else "raised"
 
     def wait_until_ended(self, within_s: float) -> bool:
-        """Wait until the call ends, at most `within_s`; return whether it has ended."""
+        """Wait up to `within_s` until the call ends; return whether it has ended."""
         return self._ended.wait(within_s)
 
     def _get_remaining_s(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     def queue_next(self, call: IsolatedCall) -> bool:
-        """Queue a call to begin when this one ends; return False if this one has ended."""
+        """Queue a call to begin after this call; return False if this call has ended."""
         # A call that is queued while this one ends would otherwise never begin.
         with self._lock:
             if self.is_running:
@@ -101,7 +102,7 @@ class IsolatedCall:
         call: IsolatedCall | None = self
         while call is not None:
             call._context.run(call._run_function)  # noqa: SLF001 -- the same class
-            call = call._next  # noqa: SLF001 -- as above
+            call = call._next  # noqa: SLF001 -- the same class
 
     def _run_function(self) -> None:
         try:
@@ -126,8 +127,8 @@ class IsolatedCall:
         self._mark_ended()
 
     def _await_result(self, result: Awaitable[object]) -> None:
-        import asyncio  # noqa: PLC0415 -- costs time, needed for async hooks only
-        import concurrent.futures  # noqa: PLC0415 -- as asyncio
+        import asyncio  # noqa: PLC0415 -- slow to import
+        import concurrent.futures  # noqa: PLC0415 -- slow to import
 
         if self._loop is None:
             asyncio.run(self._await_within_bound(result))
@@ -147,7 +148,7 @@ class IsolatedCall:
             raise error
 
     async def _await_within_bound(self, result: Awaitable[object]) -> None:
-        import asyncio  # noqa: PLC0415 -- as above
+        import asyncio  # noqa: PLC0415 -- slow to import
 
         task = asyncio.ensure_future(result)
         done, _ = await asyncio.wait({task}, timeout=self._bound_s)
@@ -158,8 +159,8 @@ class IsolatedCall:
 
 
 async def _catch_error(result: Awaitable[object]) -> BaseException | None:
-    """Return the exception of an awaitable."""
-    import anyio  # noqa: PLC0415 -- as above
+    """Await a result and return its exception, or None."""
+    import anyio  # noqa: PLC0415 -- slow to import
 
     # A SystemExit that a task raises ends its event loop too.
     try:

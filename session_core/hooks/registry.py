@@ -41,7 +41,9 @@ class HookRegistry:
         self._parts: dict[str, list[str]] = {}
 
     def add(self, hook: str, function: Callable[..., object], name: str | None = None) -> str:
-        """Add a function, which takes the arguments it needs; return the name to remove it by.
+        """Add a function as implementation of a hook; return the name by which to remove it.
+
+        The function takes any of the arguments of the hook.
 
         Raises:
             InvalidInput: the hook does not exist, or has no such argument.
@@ -60,9 +62,10 @@ class HookRegistry:
         return name
 
     def register(self, plugin: object, name: str | None = None) -> str:
-        """Add a plugin: a function, module, object or class with functions named like hooks.
+        """Add a plugin; return the name by which to remove it.
 
-        `hookimpl` marks are optional. Return the name to remove the plugin by.
+        A plugin is a function, module, object or class with functions named like hooks. `hookimpl`
+        marks are optional.
 
         Raises:
             InvalidInput: the plugin has no hook, or a hook with an unknown argument.
@@ -112,9 +115,9 @@ class HookRegistry:
         return self._group is None
 
     def load_installed(self) -> list[HookFault]:
-        """Load the installed plugins, the first time; return those that failed.
+        """Load the installed plugins at the first call; return the faults.
 
-        A plugin that exceeds the time is added when its import ends.
+        A plugin that exceeds the time limit is added when its import ends.
         """
         # Not under self._lock: a plugin may add functions while it is imported in another thread.
         with self._loading:
@@ -166,4 +169,4 @@ class HookRegistry:
 
 
 class _FunctionPlugin:
-    """A plugin with one function."""
+    """A plugin that holds one function."""

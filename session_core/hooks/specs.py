@@ -1,4 +1,4 @@
-"""The specifications of the hooks, the reports of their calls, and the arguments of functions.
+"""The specifications of the hooks, the reports of their calls, and argument passing.
 
 An implementation is called with the arguments that its signature names.
 """
@@ -26,7 +26,7 @@ _hookspec = pluggy.HookspecMarker(GROUP)
 
 
 class SessionHooks:
-    """All hooks with all arguments that an implementation can take."""
+    """The specifications of all hooks, with all arguments that an implementation can take."""
 
     @_hookspec
     def on_session_start(
@@ -38,7 +38,7 @@ class SessionHooks:
         new_session_id: str | None,
         model: str | None,
     ) -> None:
-        """Observe that the first turn of a session begins."""
+        """Called when the first turn of a session begins."""
 
     @_hookspec
     def on_session_end(
@@ -54,7 +54,7 @@ class SessionHooks:
         task_id: str | None,
         turn_id: str | None,
     ) -> None:
-        """Observe that a turn has ended: once per turn, despite the name."""
+        """Called after each turn, despite the name."""
 
     @_hookspec
     def on_session_finalize(
@@ -65,7 +65,7 @@ class SessionHooks:
         old_session_id: str | None,
         new_session_id: str | None,
     ) -> None:
-        """Observe that a session has ended; `session_id` is the old session."""
+        """Called after a session has ended. `session_id` is the session that ended."""
 
     @_hookspec
     def on_session_reset(
@@ -76,7 +76,7 @@ class SessionHooks:
         old_session_id: str | None,
         new_session_id: str | None,
     ) -> None:
-        """Observe that a chat is in another session now; `session_id` is the new session."""
+        """Called after a chat has moved to another session. `session_id` is the new session."""
 
     @_hookspec
     def before_compression(
@@ -87,7 +87,7 @@ class SessionHooks:
         in_place: bool | None,
         message_count: int | None,
     ) -> None:
-        """Observe that a session is about to be compressed."""
+        """Called before a session is compressed."""
 
     @_hookspec
     def after_compression(
@@ -101,7 +101,7 @@ class SessionHooks:
         message_count: int | None,
         compression_count: int | None,
     ) -> None:
-        """Observe that a session was compressed; `session_id` is the session that continues."""
+        """Called after a session was compressed. `session_id` is the session that continues."""
 
 
 HookFaultKind = Literal[
@@ -135,7 +135,10 @@ class HookFault:
 
 @dataclass(frozen=True, slots=True)
 class HookReport:
-    """The plugins that were called and those that failed; `repeated` if it was called before."""
+    """The plugins that were called, and the faults of the call.
+
+    `repeated` is True if the hook was called before and was therefore not called again.
+    """
 
     hook: str
     session_id: str | None
@@ -146,7 +149,7 @@ class HookReport:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryReport:
-    """The reports of finalize and reset; None for a hook that the boundary does not have."""
+    """The reports of the finalize and reset calls, each None if the boundary has no such call."""
 
     finalize: HookReport | None
     reset: HookReport | None
@@ -174,7 +177,7 @@ _VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWO
 
 
 def check_hook(hook: str) -> None:
-    """Raise unless a hook exists.
+    """Raise `InvalidInput` unless a hook exists.
 
     Raises:
         InvalidInput: there is no hook of this name.
@@ -184,7 +187,7 @@ def check_hook(hook: str) -> None:
 
 
 def check_function(hook: str, function: Callable[..., object]) -> None:
-    """Raise unless a hook can call a function.
+    """Raise `InvalidInput` unless a hook can call a function.
 
     Raises:
         InvalidInput: the hook does not exist, or has no such argument.
@@ -204,7 +207,8 @@ def call_with_arguments(
 ) -> object:
     """Call a function with the arguments that its signature names.
 
-    A named argument that is unknown at this moment is None; `**kwargs` takes all known ones.
+    An argument that has neither a value nor a default is None. `**kwargs` receives all arguments
+    that have a value.
     """
     parameters = _get_parameters(function)
     if parameters is None:  # a builtin without a signature
@@ -228,7 +232,7 @@ def call_with_arguments(
 
 
 def _derive_arguments(hook: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that follow from the hook, such as the old id from the finalized one."""
+    """Return the arguments that follow from others, such as `old_session_id` of finalize."""
     names = {FINALIZE: "old_session_id", RESET: "new_session_id"}
     return {names[hook]: arguments.get("session_id")} if hook in names else {}
 

@@ -1,8 +1,9 @@
-"""Marks of delivered end hooks for a home that has no place for them, kept in its state folder.
+"""Delivery marks of Hermes homes, stored in their state folder.
 
-A mark is durable when its write returns, and every process sees it. If the folder cannot be read or
-written, the marks stay in this process and a report is made: a hook that is called twice is better
-than one that is never called.
+A mark records which ends of a session were delivered to hooks (see `session_core.routing.outbox`).
+It is durable when its write returns, and every process sees it. If the folder cannot be read or
+written, the marks stay in this process and the error is reported: a hook that is called twice is
+better than a hook that is never called.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def persist_marks(
     *,
     folder: StateFolder | None = None,
 ) -> None:
-    """Store the delivery marks of a session store for other processes and restarts."""
+    """Replace the marks of a session store by marks in the state folder of its home.
+
+    A store whose marks no other process could read keeps its own.
+    """
     if db.path is None or store.folder is None:
         return  # no other process and no restart could see them
     if type(store.marks) is DeliveryMarks:
@@ -52,7 +56,7 @@ def persist_marks(
 
 
 class PersistentMarks(DeliveryMarks):
-    """Marks of the routes in one folder, stored in the state folder of their home."""
+    """Delivery marks of the routes in one folder, stored in the state folder of their home."""
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class PersistentMarks(DeliveryMarks):
         self._file = self._make_database()
 
     def get(self, session_id: str) -> DeliveryMark:
-        """Return the mark of a session, written by any process."""
+        """Return the mark of a session, by whichever process it was written."""
         with self._report_errors():
             stored = self._file.read(
                 lambda rows: rows.fetch_value(SQL["get_mark"], self._build_key(session_id))
@@ -79,7 +83,10 @@ class PersistentMarks(DeliveryMarks):
         return super().get(session_id)
 
     def change(self, session_id: str, change: MarkChange) -> bool:
-        """Change the mark of a session; return whether it was changed."""
+        """Replace the mark of a session by the result of `change`.
+
+        Return False if `change` returns None, which leaves the mark as it is.
+        """
         unwritten = super().get(session_id)
         stored_mark: DeliveryMark = {}
 
@@ -158,7 +165,7 @@ class PersistentMarks(DeliveryMarks):
             self._report("a hook delivery is recorded in this process only", error)
 
     def _parse_mark(self, stored: str | None) -> DeliveryMark:
-        """Return the content of a mark; a broken one is reported and read as empty."""
+        """Parse a stored mark; report an invalid mark and return an empty one."""
         try:
             mark: DeliveryMark = json.loads(stored) if stored else {}
             delivered = mark.get("told", [])
@@ -174,7 +181,7 @@ class PersistentMarks(DeliveryMarks):
 
 
 def _name_scope(routes: Path, home: Path) -> str:
-    """Return the name of a folder of routes, which stays the same if its home moves."""
+    """Return the name of a folder of routes, which does not change if its home moves."""
     routes_path, home_path = routes.resolve(), home.resolve()
     return str(
         routes_path.relative_to(home_path) if routes_path.is_relative_to(home_path) else routes_path
@@ -182,7 +189,7 @@ def _name_scope(routes: Path, home: Path) -> str:
 
 
 def _merge_marks(stored: DeliveryMark, unwritten: DeliveryMark) -> DeliveryMark:
-    """Return the mark in the file merged with the one that this process could not write."""
+    """Merge the stored mark with the mark that this process could not write."""
     if not unwritten:
         return stored
     delivered = dict.fromkeys([*stored.get("told", []), *unwritten.get("told", [])])

@@ -1,4 +1,4 @@
-"""A bounded cache of agents, its mapping interface for older code, and agent clean-up."""
+"""`AgentCache`: a bounded cache of agents, with a mapping interface and agent clean-up."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MISSING = object()
 class TupleMapping:
     """Cached agents as tuples `(agent, signature[, message count[, session id]])`, by session key.
 
-    The third element is a revision if the agent was built here. Storing or popping a tuple cleans
-    up no agent. A pending build is found by its key but not counted.
+    The third element is a revision if `AgentCache` built the agent. Storing or popping a tuple
+    cleans up no agent. An agent that is being built is found by its key, but is not counted.
     """
 
     def __init__(self, table: AgentTable, on_stored: Callable[[str], None]) -> None:
@@ -77,7 +77,7 @@ class TupleMapping:
         return default
 
     def items(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """Return keys and tuples of all agents, least recently used first."""
+        """Return the keys and tuples of all agents, least recently used first."""
         return [(key, slot.to_tuple()) for key, slot in self._table.list_agents()]
 
 
@@ -94,7 +94,7 @@ def close_agent(_key: str, agent: object) -> object:
 
 
 class AgentCleaner:
-    """Clean-up of agents, each on its own thread, so that a hanging one blocks nothing."""
+    """Cleans up agents, each on its own thread, so that a hanging clean-up blocks nothing."""
 
     def __init__(
         self, clean_up: CleanUpFunction, running: RunningAgents, bound_s: float, report: Reporter
@@ -107,7 +107,7 @@ class AgentCleaner:
         self._retired: list[tuple[str, AgentSlot]] = []
 
     def is_running(self, key: str) -> bool:
-        """Return whether the agent of a key is running; a check that fails counts as running."""
+        """Return True if the agent of a key is running, or if the check fails."""
         try:
             return bool(self._running(key)) if callable(self._running) else key in self._running
         except Exception as error:  # noqa: BLE001 -- keep an idle agent rather than stop a running one
@@ -115,7 +115,10 @@ class AgentCleaner:
             return True
 
     def clean_up_slots(self, slots: Iterable[tuple[str, AgentSlot]]) -> list[IsolatedCall]:
-        """Clean up removed agents once they are not running; return the calls that were started."""
+        """Clean up removed agents that are not running, and keep the others for a later call.
+
+        Return the clean-up calls that were started.
+        """
         with self._lock:
             self._retired.extend(slots)
             idle = [slot_entry for slot_entry in self._retired if not slot_entry[1].turns]
@@ -129,7 +132,7 @@ class AgentCleaner:
         ]
 
     def wait_for_calls(self, calls: Iterable[IsolatedCall]) -> None:
-        """Wait until the calls have ended or timed out."""
+        """Wait until the calls have ended, and report calls that exceed their time limit."""
         for call in calls:
             if call.wait() == "timed_out":
                 self._report("the clean-up of an agent did not end in time", None)
@@ -183,7 +186,9 @@ class AgentCache(TupleMapping, Generic[A]):
     def get_or_build(
         self, key: str, signature: Any, session_id: str | None, factory: Callable[[], A]
     ) -> A:
-        """Return the agent of a key; build it if it is missing or outdated, one build at a time.
+        """Return the agent of a key; build it with `factory` if it is missing or outdated.
+
+        Only one thread builds the agent of a key at a time.
 
         Raises:
             Busy: another thread is still building the agent.
@@ -194,18 +199,20 @@ class AgentCache(TupleMapping, Generic[A]):
     def claim(
         self, key: str, signature: Any, session_id: str | None, *, alone: bool = False
     ) -> CachedTurn[A]:
-        """Return a turn with the agent of a key; pass a new agent to `keep_agent`.
+        """Return a turn with the agent of a key; pass a new agent to its `keep_agent`.
 
         ```
         with cache.claim(key, signature, session_id) as turn:
             agent = turn.keep_agent(build()) if turn.agent is None else turn.agent
             turn.note_appended(session_id, db.append_message(session_id, "user", text))
         ```
-        Inside the block the agent is not evicted. `async with` does not block the event loop.
-        With `alone`, an agent that is in another turn is not shared: that turn keeps it, and
-        this turn builds a new one, which replaces it in the cache.
-        A build without `keep_agent` has failed, and the next waiting thread builds. If `how` is
-        "switched", the agent must load the history of its new session.
+
+        Inside the block the agent is not evicted. `async with` does not block the event loop. With
+        `alone`, an agent that is in another turn is not shared: the other turn keeps it, and this
+        turn builds a new agent, which replaces it in the cache.
+
+        A turn that ends without `keep_agent` counts as a failed build, and the next waiting thread
+        builds. If `how` is "switched", the agent must load the history of its new session.
         """
         open_turn = partial(self._open_turn, key, signature, session_id, alone=alone)
         return CachedTurn(
@@ -213,7 +220,10 @@ class AgentCache(TupleMapping, Generic[A]):
         )
 
     def begin_turn(self, key: str) -> CachedTurn[A]:
-        """Return a turn with the cached agent as it is; `agent` is None if there is none."""
+        """Return a turn with the cached agent, without comparing revisions.
+
+        `agent` is None if no agent is cached.
+        """
 
         def open_turn() -> tuple[AgentSlot | None, ReuseReason]:
             return self._table.enter_turn(key), "reused"
@@ -223,7 +233,7 @@ class AgentCache(TupleMapping, Generic[A]):
         )
 
     def note_appended(self, key: str, session_id: str, before: Revision, after: Revision) -> None:
-        """Record an append of our own, which the agent already knows.
+        """Record an append of this process, which the agent already knows.
 
         If `before` is not the revision that the agent knows, another process wrote in between, and
         the next look-up rebuilds the agent.
@@ -233,18 +243,19 @@ class AgentCache(TupleMapping, Generic[A]):
             self._table.note_appended(slot, session_id, before, after)
 
     def note_moved(self, key: str, old: str, new: str, revision: Revision | None = None) -> None:
-        """Record that our own compression continued a conversation in another session.
+        """Record that a compression by this process moved a conversation to the session `new`.
 
-        Without `revision` the current revision of the new session is used.
+        Without `revision`, the current revision of `new` is used.
         """
         slot, _ = self._table.get(key)
         if slot is not None:
             self._table.note_moved(slot, old, new, revision or self._sessions.get_revision(new))
 
     def refresh_message_count(self, key: str, session_id: str | None) -> bool:
-        """Reload the message count of an entry in an older shape; return whether it was stored.
+        """Reload the message count of a tuple that older code stored.
 
-        The entry must belong to that session or name no session.
+        Return True if the count was stored. The tuple must belong to that session or name no
+        session.
         """
         slot, version = self._table.get(key)
         if slot is None or slot.is_pending or slot.shape not in {"counted", "counted_of"}:
@@ -260,10 +271,10 @@ class AgentCache(TupleMapping, Generic[A]):
     # -- limits ------------------------------------------------------------------------------
 
     def evict(self, key: str, *, unless: str | None = None) -> bool:
-        """Remove the agent of a key and clean it up, after its turn if it is running.
+        """Remove the agent of a key and clean it up; return True if an agent was removed.
 
-        An agent of the session `unless` and a pending build stay. Return whether an agent was
-        removed.
+        An agent in a turn is cleaned up after the turn. An agent of the session `unless` and an
+        agent that is being built stay.
         """
         slot = self._table.drop(key, unless=unless)
         self._cleaner.wait_for_calls(
@@ -284,7 +295,7 @@ class AgentCache(TupleMapping, Generic[A]):
         return [key for key, _ in removed]
 
     def clear(self) -> None:
-        """Evict all agents and wait for their clean-up; pending builds stay."""
+        """Evict all agents and wait for their clean-up. Agents that are being built stay."""
         removed = [
             (key, slot) for key, _ in self._table.list_agents() if (slot := self._table.drop(key))
         ]
@@ -294,7 +305,10 @@ class AgentCache(TupleMapping, Generic[A]):
         return not self._cleaner.is_running(idle.key) and self._table.drop_idle(idle)
 
     def _evict_excess(self, key: str, displaced: AgentSlot | None = None) -> None:
-        """Evict idle agents above the limit, least recently used first, except that of `key`."""
+        """Evict idle agents above the limit, least recently used first, but not the agent of `key`.
+
+        `displaced` is an agent that was replaced in the cache and is cleaned up too.
+        """
         removed = [] if displaced is None else [(key, displaced)]
         idle = [entry for entry in self._table.list_idle() if entry.key != key]
         while idle and len(self) > self.max_entries:

@@ -1,4 +1,4 @@
-"""One turn of an agent: its history, appends, compression, session id and environment."""
+"""`AgentTurn`: history, appends, compression, session id and environment of one turn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def check_continuation(
     store: SessionStore, db: StateDatabase, session_key: str, old: str, new: str
 ) -> None:
-    """Check that a chat may continue in another session.
+    """Check that a chat may continue in the session `new`.
 
     Raises:
         InvalidInput: the id is not valid, or the session belongs to another chat.
@@ -72,9 +72,9 @@ class AgentTurn:
     without the `a` prefix wait for the database and would block the event loop.
 
     `superseded` becomes True when a later message of the chat has begun, or when the chat has left
-    the session; such a turn no longer changes the chat. `closed_as` is the reason if the session
-    was ended meanwhile. `turn.how` is the reason why the agent was built, or "switched" if it comes
-    from another session.
+    the session; such a turn no longer changes the chat. `closed_as` is the end reason if the
+    session was ended meanwhile. `turn.how` is the reason why the agent was built, or "switched" if
+    the agent comes from another session.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class AgentTurn:
 
     @property
     def session_id(self) -> str:
-        """The current session of the turn; `follow` changes it."""
+        """The current session of the turn, which `follow` changes."""
         return self._session_id
 
     @property
@@ -124,9 +124,9 @@ class AgentTurn:
         return self._db.get_messages_as_conversation(self.session_id)
 
     def append(self, role: str, content: Any = None, **columns: Any) -> AppendResult:
-        """Append a message; the first one creates the session.
+        """Append a message; the first append creates the session.
 
-        If another process has compressed the session meanwhile, the message goes to its
+        If another process has compressed the session meanwhile, the message goes to the
         continuation.
         """
         self._warn_on_loop("append")
@@ -147,9 +147,9 @@ class AgentTurn:
     def follow(self, new_session_id: str) -> None:
         """Continue in the session to which the agent's compression has moved the conversation.
 
-        When this returns, the route, its stored copies, the context and the cache agree. The same
-        id writes nothing. A superseded turn writes nothing either, since the chat was moved
-        meanwhile.
+        When this method returns, the route, its stored copies, the context and the cache agree. If
+        the id is unchanged, nothing is written. A superseded turn writes nothing either, because
+        the chat was moved meanwhile.
 
         Raises:
             InvalidInput: the id is not valid, or the session belongs to another chat.
@@ -168,7 +168,8 @@ class AgentTurn:
     def catch_up(self) -> None:
         """Continue in the tip if another process has compressed the session.
 
-        The agent is dropped after this turn: it does not know the summary of the new session.
+        The agent is removed from the cache, because it does not know the summary of the new
+        session.
         """
         tip = self._find_tip(self._db.get_session(self.session_id))
         if tip != self.session_id:
@@ -181,7 +182,7 @@ class AgentTurn:
     ) -> CompressionResult:
         """Compress the session of this turn and continue in the result.
 
-        A compressor without a store or hooks uses those of the runtime.
+        A compressor without a session store or hooks uses those of the runtime.
 
         Raises:
             Conflict: a later message of the chat is being answered.
@@ -205,7 +206,8 @@ class AgentTurn:
     async def aappend(self, role: str, content: Any = None, **columns: Any) -> AppendResult:
         """Append a message without blocking the event loop.
 
-        A cancelled caller gets control back at once; an append that has begun is still stored.
+        A caller that is cancelled gets control back at once; an append that has begun is still
+        stored.
         """
         append = partial(self.append, role, content, **columns)
         return await self._run_in_thread(append, get_worker_threads(self._db, "changes"))
@@ -227,17 +229,21 @@ class AgentTurn:
         summarizer: Summarizer | None = None,
         **options: Any,
     ) -> CompressionResult:
-        """Compress without blocking the event loop; an async summarizer runs on it."""
-        from session_core.compression.compressor import AsyncCompressor  # noqa: PLC0415 -- as the package does
+        """Compress the session without blocking the event loop.
+
+        An async summarizer runs on the event loop.
+        """
+        from session_core.compression.compressor import AsyncCompressor  # noqa: PLC0415 -- slow to import
 
         inner = compressor.compressor if isinstance(compressor, AsyncCompressor) else compressor
         compress = partial(self.compress, inner, summarizer, **options)
         return await self._run_in_thread(compress, get_worker_threads(inner, "calls"))
 
     def announce_start(self) -> None:
-        """Report the start of a session that this turn has created, after the commit.
+        """Call the start hooks if this turn has created the session and it is committed.
 
-        A session that has ended meanwhile is not reported, since its end was reported already.
+        The start of a session that has ended meanwhile is not reported, because its end was
+        reported already.
         """
         # The transaction of the caller may still be rolled back, and the session with it.
         if self._has_created and not self._db.in_transaction:
@@ -247,7 +253,7 @@ class AgentTurn:
                 self.report_start()
 
     def make_current(self) -> None:
-        """Make this the current session, for example after a step in another context."""
+        """Make the session of this turn the current session of the running context."""
         set_current_session_id(self.session_id)
 
     def build_child_env(self) -> dict[str, str]:
@@ -255,7 +261,7 @@ class AgentTurn:
         return build_child_env()
 
     def context(self) -> AbstractContextManager[None]:
-        """Make this the current session inside the block."""
+        """Make the session of this turn the current session inside the block."""
         origin = self.source
         return session_context(
             inherit=False,
@@ -294,9 +300,9 @@ class AgentTurn:
         )
 
     def _append_to_tip(self, append: Callable[[dict[str, Any] | None], A]) -> A:
-        """Append inside a transaction in which the session is not compressed by another process.
+        """Append in one transaction with a check that no other process has compressed the session.
 
-        `append` receives the fields of the session if it does not exist.
+        `append` receives the fields of the session if the session does not exist, else None.
         """
         while True:
             # In one transaction: another process must not compress the session in between.
@@ -319,7 +325,7 @@ class AgentTurn:
     def _is_open(self) -> bool:
         """Return True if the session is stored and has not ended.
 
-        The append needs the revision anyway and shares it, so this costs no read of its own.
+        The append needs the revision anyway and shares it, so this check costs no additional read.
         """
         if not self._stored:
             return False
@@ -329,7 +335,10 @@ class AgentTurn:
             return False
 
     def _find_tip(self, row: SessionRow | None) -> str:
-        """Return the session that continues this one, whose row was just read."""
+        """Return the session that continues the session of this turn.
+
+        `row` is the current row of the session, or None if it is not stored.
+        """
         if row is None and self._stored:
             return self._find_routed_session()
         if row is None or row["end_reason"] != "compression":
@@ -351,7 +360,7 @@ class AgentTurn:
 
     @contextmanager
     def _guard_compression(self) -> Iterator[None]:
-        """Refuse compression in a superseded turn; move to the tip if the block fails."""
+        """Refuse compression in a superseded turn, and move to the tip if the block fails."""
         if self.superseded:
             raise Conflict(
                 f"{self.session_key} is answering a later message; compress in that turn"

@@ -1,4 +1,4 @@
-"""The table of cached agents, the decision to reuse an agent, and the turns that use it."""
+"""The table of cached agents, the decision to reuse an agent, and turns with cached agents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class IdleAgent(NamedTuple):
 
 
 class AgentTable:
-    """Slots by session key, least recently used first.
+    """The slots of agents by session key, least recently used first.
 
     Every method is atomic, and no code of a caller runs under the lock.
     """
@@ -48,7 +48,7 @@ class AgentTable:
             return slot, 0 if slot is None else slot.version
 
     def list_agents(self) -> list[tuple[str, AgentSlot]]:
-        """Return the agents that are built."""
+        """Return the keys and slots of all agents that are built."""
         with self._lock:
             return [(key, slot) for key, slot in self._slots.items() if not slot.is_pending]
 
@@ -62,7 +62,7 @@ class AgentTable:
             ]
 
     def put(self, key: str, slot: AgentSlot) -> None:
-        """Store a slot, replacing the current one."""
+        """Store a slot in place of the current slot of the key."""
         with self._lock:
             before = self._slots.get(key)
             self._store(key, slot)
@@ -71,7 +71,7 @@ class AgentTable:
                 before.settled.set()
 
     def pop(self, key: str) -> AgentSlot | None:
-        """Remove and return a slot, pending or not."""
+        """Remove and return a slot, also if its agent is being built."""
         with self._lock:
             slot = self._slots.pop(key, None)
             if slot is not None:
@@ -79,7 +79,7 @@ class AgentTable:
             return slot
 
     def drop(self, key: str, *, unless: str | None = None) -> AgentSlot | None:
-        """Remove an agent unless its build is pending or it belongs to the session `unless`."""
+        """Remove and return a slot, unless its agent is being built or is of session `unless`."""
         with self._lock:
             slot = self._slots.get(key)
             if (
@@ -91,7 +91,7 @@ class AgentTable:
             return self._slots.pop(key)
 
     def drop_slot(self, key: str, slot: AgentSlot) -> bool:
-        """Remove this agent if it is still the one of its key."""
+        """Remove a slot; return False if it is no longer the slot of its key."""
         with self._lock:
             if self._slots.get(key) is not slot or slot.is_pending:
                 return False
@@ -99,7 +99,7 @@ class AgentTable:
             return True
 
     def drop_idle(self, idle: IdleAgent) -> bool:
-        """Remove an agent unless it was used since it was listed."""
+        """Remove an idle agent; return False if it was used since it was listed."""
         with self._lock:
             slot = self._slots.get(idle.key)
             is_unused = slot is idle.slot and not slot.turns and slot.used_at == idle.used_at
@@ -108,7 +108,7 @@ class AgentTable:
             return is_unused
 
     def enter_turn(self, key: str) -> AgentSlot | None:
-        """Begin a turn with the agent of a key, if one is built."""
+        """Begin a turn with the built agent of a key, or return None."""
         with self._lock:
             slot = self._slots.get(key)
             if slot is None or slot.is_pending:
@@ -126,7 +126,7 @@ class AgentTable:
         *,
         alone: bool,
     ) -> bool:
-        """Begin a turn with an agent unless it changed since `decide_reuse`.
+        """Begin a turn with an agent; return False if the slot changed since `decide_reuse`.
 
         With `alone`, an agent that is in another turn is not reused.
         """
@@ -144,7 +144,7 @@ class AgentTable:
     def begin_build(
         self, key: str, replaced: AgentSlot | None, version: int, pending: AgentSlot
     ) -> bool:
-        """Replace a slot by a pending build unless it changed since `decide_reuse`."""
+        """Replace a slot by a pending build; return False if it changed since `decide_reuse`."""
         with self._lock:
             slot = self._slots.get(key)
             if slot is not replaced or (slot is not None and slot.version != version):
@@ -154,7 +154,7 @@ class AgentTable:
             return True
 
     def finish_build(self, key: str, slot: AgentSlot, agent: Any) -> AgentSlot | None:
-        """Store the agent of a build; return a slot that was stored during the build, if any."""
+        """Store the agent of a build; return the slot that another thread stored meanwhile."""
         with self._lock:
             before = self._slots.get(key)
             slot.agent = agent
@@ -164,7 +164,7 @@ class AgentTable:
             return None if before is slot or before is None or before.is_pending else before
 
     def end_turn(self, key: str, slot: AgentSlot) -> None:
-        """End a turn; if its agent is still pending, the build has failed and is removed."""
+        """End a turn. If its agent is still pending, the build has failed and is removed."""
         with self._lock:
             slot.turns -= 1
             slot.used_at = self._clock()
@@ -177,12 +177,12 @@ class AgentTable:
     def note_appended(
         self, slot: AgentSlot, session_id: str, before: Revision, after: Revision
     ) -> None:
-        """Record an append of our own."""
+        """Record an append of this process."""
         with self._lock:
             slot.note_appended(session_id, before, after)
 
     def note_moved(self, slot: AgentSlot, old: str, new: str, revision: Revision | None) -> None:
-        """Record that the conversation of an agent continues in another session."""
+        """Record that the conversation of an agent continues in the session `new`."""
         with self._lock:
             if slot.session_id == old:
                 slot.set_known_revision(new, revision if slot.shape == "ours" else None)
@@ -190,7 +190,7 @@ class AgentTable:
     def set_known_count(
         self, key: str, slot: AgentSlot, version: int, session_id: str | None, count: int
     ) -> bool:
-        """Store a message count unless the slot changed since it was read."""
+        """Store a message count; return False if the slot changed since it was read."""
         with self._lock:
             is_same = self._slots.get(key) is slot and slot.version == version
             if is_same:
@@ -226,9 +226,9 @@ _SHAPE_BY_LENGTH: dict[int, EntryShape] = {2: "unguarded", 3: "counted", 4: "cou
 
 @dataclass(slots=True, eq=False)
 class AgentSlot:
-    """A cached agent or a pending build: its signature, its session and the revision it knows.
+    """A cached agent or a pending build: its signature, its session and its known revision.
 
-    `shape` is the form in which the entry was stored: `ours` holds a revision; the others are
+    `shape` is the form in which the entry was stored: `ours` holds a revision; the other forms are
     tuples of two to four elements that older code stores.
     """
 
@@ -245,19 +245,20 @@ class AgentSlot:
 
     @property
     def is_pending(self) -> bool:
-        """Return True while the agent is being built."""
+        """True while the agent is being built."""
         return self.agent is PENDING
 
     def set_known_revision(self, session_id: str | None, baseline: Revision | int | None) -> None:
-        """Set the session and the revision that the agent knows."""
+        """Set the session of the agent and the revision that the agent knows."""
         self.session_id, self.baseline = session_id, baseline
         self.links.clear()
         self.version += 1
 
     def note_appended(self, session_id: str, before: Revision, after: Revision) -> None:
-        """Advance along the chain of our own appends, in any order of notes.
+        """Follow the chain of appends of this process, which may be recorded in any order.
 
-        An append that does not follow is kept as a loose link: another process wrote in between.
+        An append that does not continue the chain is kept as a loose link: another process wrote in
+        between.
         """
         if self.shape != "ours" or self.session_id != session_id:
             return
@@ -273,13 +274,13 @@ class AgentSlot:
         self.links = {old: new for old, new in self.links.items() if new.last_id > seen}
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """Return the entry as a tuple of its shape."""
+        """Return the entry as a tuple of the length that its shape has."""
         whole = (self.agent, self.signature, self.baseline, self.session_id)
         return whole[: {"unguarded": 2, "counted": 3}.get(self.shape, 4)]
 
 
 def build_slot(value: tuple[Any, ...]) -> AgentSlot:
-    """Return the slot of a tuple.
+    """Build the slot of a tuple.
 
     Raises:
         InvalidInput: the value is not a tuple of an agent, a signature, and optionally a count or
@@ -306,22 +307,22 @@ ended, or the agent is in another turn (`busy`)."""
 
 @dataclass(frozen=True, slots=True)
 class ReuseDecision:
-    """The decision about a cached agent and the current revision of the requested session."""
+    """The decision about a cached agent, and the current revision of the requested session."""
 
     how: ReuseReason
     baseline: Revision | int | None = None
 
     @property
     def is_agent_kept(self) -> bool:
-        """Return True if the agent is reused."""
+        """True if the agent is reused."""
         return self.how in {"reused", "switched"}
 
 
 class SessionLookup:
-    """Look-ups of sessions for the cache; None means that the database cannot answer.
+    """Reads sessions for the cache; None means that the database gave no answer.
 
-    Unknown is never a reason to rebuild an agent. These calls are made outside the lock of the
-    table.
+    A missing answer is never a reason to rebuild an agent. These methods are called outside the
+    lock of the table.
     """
 
     def __init__(self, db: StateDatabase | None, report: Reporter) -> None:
@@ -372,7 +373,7 @@ class SessionLookup:
 def decide_reuse(
     slot: AgentSlot, signature: Any, session_id: str | None, sessions: SessionLookup
 ) -> ReuseDecision:
-    """Return the decision about a requested agent; the tests hold the table of cases."""
+    """Decide whether a cached agent can be reused for a session."""
     if slot.signature != signature:
         return ReuseDecision("signature")
     # Entries of older code have no count or revision to compare.
@@ -396,9 +397,9 @@ A = TypeVar("A")
 
 
 class CachedTurn(Generic[A]):
-    """A turn with the agent of a session key; it is not evicted before the turn ends.
+    """A turn with the agent of a session key, which is not evicted before the turn ends.
 
-    If `agent` is None, pass the agent that you build to `keep_agent`. `how` is the reason for the
+    If `agent` is None, build an agent and pass it to `keep_agent`. `how` is the reason for the
     build, or "switched" if the agent comes from another session.
     """
 
@@ -427,10 +428,10 @@ class CachedTurn(Generic[A]):
         return None if slot is None or slot.is_pending else cast("A", slot.agent)
 
     def keep_agent(self, agent: A) -> A:
-        """Store and return the agent that was built.
+        """Store and return the agent that the caller has built.
 
         Raises:
-            InvalidInput: the agent is None, or this turn does not build one.
+            InvalidInput: the agent is None, or this turn does not build an agent.
         """
         if agent is None:
             raise InvalidInput("agent must not be None; the factory must return an agent")
@@ -448,15 +449,15 @@ class CachedTurn(Generic[A]):
             self._table.note_appended(self._slot, session_id, result.before, result.after)
 
     def note_moved(self, old: str, new: str, revision: Revision | None = None) -> None:
-        """Record that our own compression continued the conversation in another session.
+        """Record that this turn's compression moved the conversation to the session `new`.
 
-        Without `revision` the current revision of the new session is used.
+        Without `revision`, the current revision of `new` is used.
         """
         if self._slot is not None:
             self._table.note_moved(self._slot, old, new, revision or self._get_revision(new))
 
     def forget_agent(self) -> None:
-        """Remove the agent from the cache, since its chat has moved on without it."""
+        """Remove the agent from the cache, because its chat has continued without it."""
         slot = self._slot
         if slot is not None and self._table.drop_slot(self.key, slot):
             self._evict_excess(self.key, slot)

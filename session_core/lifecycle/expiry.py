@@ -1,4 +1,4 @@
-"""The expiry watcher, which finalizes expired sessions and prunes old routes."""
+"""`ExpiryWatcher`, which finalizes expired sessions and prunes old routes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MAX_TRIES = 3
 
 
 class ExpiryWatcher:
-    """A periodic check of all routes that finalizes each expired session once.
+    """Checks all routes periodically and finalizes each expired session once.
 
     A tick runs on its own thread: it never blocks the event loop, `stop` takes effect at once, and
-    the process does not wait for it at exit. On a Hermes home no entry is removed or marked,
+    the process does not wait for a tick at exit. On a Hermes home no entry is removed or marked,
     because the gateway's own watcher does that; deliveries are recorded in our state folder
     instead.
     """
@@ -55,7 +55,7 @@ class ExpiryWatcher:
         self._pruned_at: float | None = None
 
     async def run(self) -> None:
-        """Tick until `stop` is called or the task is cancelled.
+        """Call `tick` periodically until `stop` is called or the task is cancelled.
 
         Raises:
             InvalidInput: the watcher was started before.
@@ -75,11 +75,14 @@ class ExpiryWatcher:
             self.stop()
 
     def stop(self) -> None:
-        """End `run` at once, from any thread; a tick under way checks no further entry."""
+        """End `run` at once. A tick that is running checks no further entry.
+
+        The method can be called from any thread.
+        """
         self._stopped.set()
 
     def tick(self) -> list[str]:
-        """Finalize expired sessions once and return their ids."""
+        """Finalize the sessions that have expired and return their ids."""
         try:
             self._store.deliver_pending_hooks()
         except (SessionError, OSError) as error:
@@ -101,7 +104,7 @@ class ExpiryWatcher:
     async def _tick_in_thread(self) -> None:
         try:
             await get_worker_threads(self, "watch").run(self.tick)
-        except Exception as error:  # noqa: BLE001 -- the next tick may do better
+        except Exception as error:  # noqa: BLE001 -- the watcher continues with the next tick
             self._report("a tick of the expiry watcher failed", error)
 
     def _finalize_expired(self, session_key: str) -> Iterator[str]:
@@ -134,7 +137,7 @@ class ExpiryWatcher:
         return None if self._store.is_end_delivered(entry) else entry
 
     def _finalize_entry(self, entry: SessionEntry) -> bool:
-        """Call the hooks, evict the agent and mark the entry; return whether it was marked.
+        """Call the hooks, evict the agent and mark the entry; return True if it was marked.
 
         If marking fails, the next tick tries again without calling the hooks again. If the session
         was reopened meanwhile, it is not marked and its next end is reported.
@@ -157,7 +160,7 @@ class ExpiryWatcher:
         return self._failures[key] >= _MAX_TRIES
 
     def _mark_failed_entry(self, entry: SessionEntry) -> bool:
-        """Mark an entry after repeated failures, without clearing its model override."""
+        """Mark an entry as finalized after repeated failures; its model override is kept."""
         try:
             self._store.set_expiry_finalized(entry, clear_model_override=False)
         except Exception as error:  # noqa: BLE001 -- the next tick tries again
@@ -167,7 +170,7 @@ class ExpiryWatcher:
         return True
 
     def _is_waiting_for_expiry(self, session_key: str) -> bool:
-        """Return True if the session will expire, so that its idle agent is kept until then."""
+        """Return True if the session can expire later; its idle agent is kept until then."""
         entry = self._store.get(session_key)
         return (
             entry is not None

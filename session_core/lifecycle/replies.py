@@ -1,4 +1,4 @@
-"""Agents, their results, the replies made of them, and titles that wait for their session."""
+"""Results of agents, the replies made from them, and titles that wait for their session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AgentResult = Mapping[str, Any] | str | None
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The text of a reply and the session in which the turn ended."""
+    """The text of a reply, and the session in which the turn ended."""
 
     text: str
     session_id: str
@@ -29,19 +29,19 @@ class Reply:
 
 
 def normalize_result(result: AgentResult) -> Mapping[str, Any]:
-    """Return the result of an agent as a mapping; plain text or None becomes a completed turn."""
+    """Return the result of an agent as a mapping. Text or None becomes a completed turn."""
     if isinstance(result, Mapping):
         return result
     return {"final_response": result, "api_calls": 1}
 
 
 def pick_known(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the named values that are set, as arguments of a hook."""
+    """Return the values of `names` that are not None, as arguments of a hook."""
     return {name: values[name] for name in names if values.get(name) is not None}
 
 
 def get_model(entry: SessionEntry) -> dict[str, str] | None:
-    """Return the model that a chat has selected; an agent is rebuilt when it changes."""
+    """Return the model that a chat has selected. An agent is rebuilt after it changes."""
     return dict(entry.model_override) if entry.model_override else None
 
 
@@ -74,7 +74,7 @@ _HIDDEN_REASONING_TEXT = "remained incomplete after"
 def normalize_empty_agent_response(
     agent_result: Mapping[str, Any], response: str | None, *, history_len: int = 0
 ) -> str:
-    """Return the agent's reply, or if it is empty, a text that suggests the next step.
+    """Return the response, or a text that suggests the next step if it is empty.
 
     The first matching rule decides. The reply stays empty if the turn was interrupted while it
     worked, or if the agent produced only reasoning.
@@ -145,7 +145,7 @@ def _parse_count(value: Any) -> int:
 
 
 class PendingTitles:
-    """Titles by session key that are not stored yet."""
+    """Titles that are not stored yet, by session key."""
 
     def __init__(self, db: StateDatabase, report: Reporter) -> None:
         self._db = db
@@ -154,7 +154,7 @@ class PendingTitles:
         self._titles: dict[str, str] = {}
 
     def request_title(self, session_key: str, title: str) -> None:
-        """Store a title to set later; it replaces an earlier request of the chat."""
+        """Remember a title to set later. It replaces an earlier request of the chat."""
         with self._lock:
             self._titles[session_key] = title
 
@@ -164,9 +164,9 @@ class PendingTitles:
             self._titles.pop(session_key, None)
 
     def apply_title(self, session_key: str, session_id: str) -> None:
-        """Set the pending title if the session exists; keep it for the next turn after a fault.
+        """Set the pending title if the session exists; keep it for the next turn after an error.
 
-        A title that is refused is dropped, so that it does not block later requests.
+        A title that the database refuses is dropped, so that it does not block later requests.
         """
         with self._lock:
             title = self._titles.get(session_key)
@@ -182,6 +182,6 @@ class PendingTitles:
         except ValueError as error:
             self._report(f"the title of {session_key} was refused", error)
             return True
-        except Exception as error:  # noqa: BLE001 -- a title is worth no reply
+        except Exception as error:  # noqa: BLE001 -- a failed title must not lose the reply
             self._report(f"the title of {session_key} is not set yet", error)
             return False

@@ -1,4 +1,4 @@
-"""`SessionRuntime`: the turns of all chats, and the operations on their sessions."""
+"""`SessionRuntime`: runs the agents of all chats and changes their sessions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ R = TypeVar("R")
 def _make_async_verb(
     verb: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Return a coroutine function for a method; it finishes even if the caller is cancelled."""
+    """Return a coroutine function for a method, which finishes even if the caller is cancelled."""
 
     @wraps(verb)
     async def call_in_thread(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -55,19 +55,21 @@ def _make_async_verb(
 class SessionRuntime(TurnRunner):
     """Runs the agents of all chats.
 
-    `build(run)` makes the agent of a session, `agent(run, message)` answers a message: with text,
-    or with a mapping that may hold `final_response`, `session_id` (if a compression continued in
-    another session), `failed`, `partial`, `interrupted`, `error`, `api_calls`,
-    `last_prompt_tokens` and `compression_exhausted`; `model`, `task_id` and `turn_id` are passed
-    to hooks. Both may be async. If `run.turn.how` is "switched", the agent is in another session
-    and must reload its history. No agent is in two turns at once: a message that arrives while
-    another is being answered gets a new agent, which becomes the agent of the chat.
+    `build(run)` makes the agent of a session, `agent(run, message)` answers a message. Both may be
+    async. The answer is text, or a mapping that may hold `final_response`, `session_id` (if a
+    compression continued in another session), `failed`, `partial`, `interrupted`, `error`,
+    `api_calls`, `last_prompt_tokens` and `compression_exhausted`; `model`, `task_id` and `turn_id`
+    are passed to hooks.
+
+    If `run.turn.how` is "switched", the agent is in another session and must reload its history. No
+    agent is in two turns at once: a message that arrives while another message is being answered
+    gets a new agent, which becomes the agent of the chat.
     """
 
     def set_title(self, session_key: str, title: str) -> None:
-        """Set the title of a chat's session, or store it until the session exists.
+        """Set the title of a chat's session.
 
-        The title is then set after the next successful turn.
+        If the session does not exist yet, the title is set after the next successful turn.
         """
         self._finisher.titles.request_title(session_key, title)
         session_id = self.store.peek_session_id(session_key)
@@ -75,7 +77,7 @@ class SessionRuntime(TurnRunner):
             self._finisher.titles.apply_title(session_key, session_id)
 
     def switch(self, session_key: str, target_session_id: str) -> SessionEntry:
-        """Move a chat to the tip of another session, which is reopened.
+        """Move a chat to the tip of another session and reopen that session.
 
         Raises:
             NotFound: the session or the chat does not exist.
@@ -88,7 +90,7 @@ class SessionRuntime(TurnRunner):
         return entry
 
     def resume(self, session_key: str, session: str) -> SessionEntry:
-        """Move a chat to an earlier session, named by its id, a unique prefix or its title.
+        """Move a chat to an earlier session, given by its id, a unique prefix or its title.
 
         Raises:
             InvalidInput: `session` is empty.
@@ -106,11 +108,12 @@ class SessionRuntime(TurnRunner):
     def finalize(
         self, session_key: str, end_reason: str = "closed", *, viewer: bool = False
     ) -> str | None:
-        """End the session of a chat, call the hooks and return its id.
+        """End the session of a chat, call the hooks and return the id of the session.
 
-        The session is that of the newest active turn; without one, that of the route, or the key
-        itself as an id. An end that was reported already, by any process, is not reported again. A
-        closing `viewer` does not end the session of a chat platform and gets None.
+        The session is the session of the newest active turn; without a turn, the session of the
+        route; and without a route, the session whose id is `session_key`. An end that any process
+        has reported already is not reported again. If `viewer` is True, a session of a chat
+        platform is not ended and None is returned.
         """
         runs = self._finisher.active_runs.list_runs(session_key)
         entry = self.store.get(session_key)
@@ -134,7 +137,7 @@ class SessionRuntime(TurnRunner):
         return session_id
 
     def shutdown(self, drain_s: float = 0.0) -> list[str]:
-        """Refuse new messages, wait for active turns, close, and return the interrupted chats.
+        """Refuse new messages, wait for active turns and close; return the interrupted chats.
 
         Active chats are marked as interrupted before the wait, so that a kill during the wait loses
         nothing; their next message resumes the session. Hooks with a backlog get a short time to
@@ -205,7 +208,7 @@ class SessionRuntime(TurnRunner):
         return self.db.get_compression_tip(entry.session_id)
 
     def _end_interrupted_turns(self, runs: list[AgentTurn]) -> None:
-        """Report the end of turns before the end of their session."""
+        """Report the end of turns, before the end of their session is reported."""
         for run in runs:
             self._finisher.end_turn(run, completed=False, interrupted=True)
 
@@ -214,8 +217,8 @@ class SessionRuntime(TurnRunner):
     ) -> None:
         """Report the end of a session, unless another process reports it.
 
-        A process that has moved the chat has reported the end of the session that it left. If the
-        database cannot be asked, the end is reported: twice is better than never.
+        A process that has moved the chat has reported the end of the session that the chat left. If
+        the database cannot be read, the end is reported: twice is better than never.
         """
         begins = None
         with self._finisher.report_errors("pending hook calls will be delivered later"):
@@ -254,7 +257,7 @@ class SessionRuntime(TurnRunner):
         return False
 
     def _clear_interrupted(self, session_key: str) -> None:
-        """Remove the mark, which may have been set just after the turn had ended."""
+        """Remove the interruption of a chat whose turn has finished during the shutdown."""
         with self._finisher.report_errors(f"{session_key} stays marked as interrupted"):
             entry = self.store.get(session_key)
             if entry is not None and entry.resume_reason == _INTERRUPTED_REASON:

@@ -1,4 +1,4 @@
-"""The turns of all chats, from a message to the reply, for sync and async agents."""
+"""`TurnRunner`: runs one turn for each message of a chat, with sync or async agents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from session_core.state.protocol import StateDatabase
 
 
 class ActiveRuns:
-    """Active turns by session key, ordered by the arrival of their messages."""
+    """The active turns by session key, in the order in which their messages arrived."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -46,17 +46,17 @@ class ActiveRuns:
         self._arrived = 0
 
     def list_session_keys(self) -> list[str]:
-        """Return the session keys of the chats with an active turn."""
+        """Return the session keys of the chats that have an active turn."""
         with self._changed:
             return list(self._runs)
 
     def list_runs(self, session_key: str) -> list[AgentTurn]:
-        """Return the active turns of a chat, the newest last."""
+        """Return the active turns of a chat, newest last."""
         with self._changed:
             return list(self._runs.get(session_key, ()))
 
     def register_message(self) -> int:
-        """Register an incoming message and return its number, which orders turns.
+        """Register an incoming message; return its number, which orders the turns.
 
         Raises:
             Denied: the runtime is shutting down.
@@ -92,13 +92,13 @@ class ActiveRuns:
                     self._changed.notify_all()
 
     def supersede(self, session_key: str) -> None:
-        """Mark the active turns of a chat as superseded, so that they write nothing back."""
+        """Mark the active turns of a chat as superseded, so that they no longer change the chat."""
         with self._changed:
             for run in self._runs.get(session_key, ()):
                 run.superseded = True
 
     def claim_end(self, run: AgentTurn) -> bool:
-        """Return True for the first caller, which then reports the end of the turn."""
+        """Return True to the first caller, which then reports the end of the turn."""
         with self._changed:
             is_reported, run.is_end_reported = run.is_end_reported, True
         return not is_reported
@@ -113,7 +113,7 @@ class ActiveRuns:
             raise Denied("shutting down; send the message again in a moment")
 
     def drain(self, wait_s: float) -> dict[str, list[AgentTurn]]:
-        """Wait until no turn is active; return the remaining turns, marked as superseded."""
+        """Wait up to `wait_s` until no turn is active; return the others, marked as superseded."""
         with self._changed:
             self._changed.wait_for(lambda: not self._runs, wait_s)
             remaining = {key: list(runs) for key, runs in self._runs.items()}
@@ -124,7 +124,7 @@ class ActiveRuns:
 
 
 def resolve_awaitable(value: Any) -> Any:
-    """Return a value; an awaitable is run on a new event loop.
+    """Return a value, or run an awaitable on a new event loop and return its result.
 
     Raises:
         InvalidInput: an event loop runs in this thread.
@@ -143,7 +143,7 @@ def resolve_awaitable(value: Any) -> Any:
 
 
 def check_agent(agent: Any) -> Any:
-    """Return the agent of a factory.
+    """Return the agent that a factory made, if it is callable.
 
     Raises:
         InvalidInput: the value is not callable.
@@ -157,10 +157,11 @@ def check_agent(agent: Any) -> Any:
 
 
 def check_result(result: Any) -> Any:
-    """Return the result of an agent.
+    """Return the result of an agent, if it is valid.
 
     Raises:
-        InvalidInput: the result is not text, None or a mapping with such a `final_response`.
+        InvalidInput: the result is not text, None, or a mapping whose `final_response` is text
+            or None.
     """
     text = result.get("final_response") if isinstance(result, Mapping) else result
     if text is not None and not isinstance(text, str):
@@ -178,7 +179,7 @@ def _describe_type(value: Any) -> str:
 async def call_function(
     function: Callable[..., Any], *args: Any, threads: WorkerThreads, ending: SharedExitStack
 ) -> Any:
-    """Call a function; a sync one runs in a worker thread that keeps the turn open."""
+    """Call a sync function in a worker thread that keeps the turn open, or await an async one."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
     # Before the thread begins: a cancelled coroutine must not close the turn under it.
@@ -210,7 +211,7 @@ class TurnFinisher:
         self._reset = reset
 
     def release_lease(self, run: AgentTurn) -> None:
-        """Release the lease of a turn, unless it is released or a later turn has replaced it."""
+        """Release the lease of a turn, if the turn still holds it."""
         token, run.token = run.token, None
         if token is not None:
             with self.report_errors(f"the turn lease of {run.session_key} was not released"):
@@ -267,7 +268,7 @@ class TurnFinisher:
             self.titles.apply_title(run.session_key, run.session_id)
 
     def _follow_agent(self, run: AgentTurn, session_id: str | None) -> None:
-        """Move to the session that the agent names; drop the agent if that is not possible."""
+        """Move a turn to the session that its agent names; drop the agent if that fails."""
         if not session_id:
             return
         try:
@@ -289,7 +290,7 @@ class TurnFinisher:
     def end_turn(
         self, run: AgentTurn, *, completed: bool, interrupted: bool = False, **details: Any
     ) -> None:
-        """Report the end of a turn once, unless the shutdown has reported it."""
+        """Report the end of a turn once, and release its lease."""
         with self.report_errors(f"the start of {run.session_id} was not reported"):
             run.announce_start()
         self.release_lease(run)
@@ -314,7 +315,7 @@ class TurnRunner:
     """Runs the agents of all chats and keeps track of active turns.
 
     Only the agent call differs between sync and async; the steps before and after it are shared. A
-    superseded turn writes nothing back; the later turn has an agent of its own.
+    superseded turn no longer changes the chat; the later turn has an agent of its own.
     """
 
     def __init__(
@@ -374,7 +375,7 @@ class TurnRunner:
         return f"Session reset. New session {entry.session_id} begins with your next message."
 
     def handle(self, source: SessionSource, message: Any) -> Reply:
-        """Answer a message of a chat; an async agent runs on a new event loop.
+        """Answer a message of a chat. An async agent runs on a new event loop.
 
         Raises:
             Denied: the runtime is shutting down.
@@ -390,8 +391,8 @@ class TurnRunner:
     async def ahandle(self, source: SessionSource, message: Any) -> Reply:
         """Answer a message of a chat without blocking the event loop, also for a sync agent.
 
-        A cancelled caller gets control back at once. A sync agent cannot be stopped: its turn ends
-        when it returns, and its result is dropped.
+        A caller that is cancelled gets control back at once. A sync agent cannot be stopped: its
+        turn ends when the agent returns, and its result is dropped.
 
         Raises:
             Denied: the runtime is shutting down.
@@ -459,7 +460,7 @@ class TurnRunner:
         return cast("AgentResult", check_result(await call_in_turn(agent, run, message)))
 
     def _close_in_thread(self, function: Callable[[], T]) -> Future[T]:
-        """Run the end of a turn in a thread; a shutdown always waits for it."""
+        """Run the end of a turn in a thread, for which a shutdown always waits."""
         closing = get_worker_threads(self, "calls").submit(function)
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
@@ -474,9 +475,9 @@ class TurnRunner:
             ending.release()
 
     def _begin_turn(self, source: SessionSource) -> AgentTurn:
-        """Resolve the session of a message and begin a turn, in one stored step.
+        """Find the session of a message and record its turn, in one commit.
 
-        From then on no watcher, of any process, ends the session during the turn.
+        After the commit no watcher of any process ends the session during the turn.
         """
         # Before the first wait for the database, so that turns are in the order of arrival.
         number = self._finisher.active_runs.register_message()
@@ -495,7 +496,7 @@ class TurnRunner:
         return run
 
     def _prepare_start(self, run: AgentTurn, entry: SessionEntry) -> None:
-        """Prepare the report of a session start, which the creating append triggers."""
+        """Prepare the report of a session start, which follows the creating append."""
         self.hooks.mark_reopened(run.session_id)
         if entry.is_fresh_reset or entry.was_auto_reset:
             # The agent may hold messages from before the reset that were never stored.
@@ -522,7 +523,7 @@ class TurnRunner:
 
 
 class SharedExitStack:
-    """An exit stack that closes when its last holder releases it.
+    """An exit stack that closes after its last holder has released it.
 
     The holders are the coroutine of a turn and the calls that it runs in threads, which may outlive
     a cancelled coroutine.
@@ -539,7 +540,7 @@ class SharedExitStack:
             self._holders += 1
 
     def release(self) -> None:
-        """Remove a holder; the last one closes the stack, never on an event loop."""
+        """Remove a holder; the last holder closes the stack. Never called on an event loop."""
         with self._lock:
             self._holders -= 1
             is_last = self._holders == 0

@@ -1,8 +1,10 @@
-"""`AsyncSessionStore`: the session store for coroutines; each call runs in a worker thread.
+"""`AsyncSessionStore`: the session store for coroutines.
 
-It holds no logic: each method below wraps the method of that name. Methods that read nothing stored
-are called on `store`. A cancelled caller gets control back at once, and a change that has begun
-finishes. Async hooks run on the event loop of the caller.
+Each method wraps the method of `SessionStore` with the same name and runs it in a worker thread.
+This module holds no logic. Methods that read no stored data are called on `store`.
+
+A caller that is cancelled gets control back at once; a change that has begun is still finished.
+Async hooks run on the event loop of the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ R = TypeVar("R")
 
 
 class AsyncSessionStore(AsyncWrapper[SessionStore]):
-    """Wraps a `SessionStore`; its methods are documented there.
+    """Wraps a `SessionStore`, which documents the methods.
 
     A transaction over several chats, `with store.transaction(…)`, runs inside one function in one
     worker thread: `await store.run(step)`.
@@ -48,7 +50,7 @@ class AsyncSessionStore(AsyncWrapper[SessionStore]):
             await self.close()
 
     async def run(self, step: Callable[[SessionStore], R]) -> R:
-        """Run a function of the store in one worker thread."""
+        """Call `step` with the wrapped store in one worker thread."""
         return await self._run_in_thread(partial(step, self.store), "calls")
 
     get = make_async(SessionStore.get)

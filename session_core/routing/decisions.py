@@ -1,8 +1,8 @@
 """Changes of routes: one thread per chat at a time, retried after a conflict.
 
 `RouteDecisions.run` reads the entry of a chat under the lock of that chat and passes it to a
-function as a `RouteDecision`; the function decides and stores the new entry. If another process
-has changed the entry meanwhile, the decision is dropped and made again. Calls that a decision
+function as a `RouteDecision`. The function decides and stores the new entry. If another process has
+changed the entry meanwhile, the decision is dropped and made again. Calls that a decision
 schedules, such as hooks, run after the commit, without the lock.
 """
 
@@ -45,7 +45,7 @@ Decided = TypeVar("Decided")
 class RouteTransaction:
     """A transaction over sessions and routes, with the callbacks to run after its commit.
 
-    `ending` holds the sessions that it ends and that no chat has left in it yet.
+    `ending` holds the ids of sessions that the transaction ends and that no chat has left so far.
     """
 
     def __init__(self, session_keys: frozenset[str], ending: Collection[str] = ()) -> None:
@@ -55,7 +55,7 @@ class RouteTransaction:
 
 
 class OpenTransaction(threading.local):
-    """The transaction that a thread has open; it belongs to one task of the thread."""
+    """The transaction that is open in this thread, and the task that opened it."""
 
     def __init__(self) -> None:
         self._transaction: RouteTransaction | None = None
@@ -68,10 +68,10 @@ class OpenTransaction(threading.local):
         return self._transaction
 
     def find_for_change(self) -> RouteTransaction | None:
-        """Return the transaction that a change of the current task is a part of.
+        """Return the open transaction of the current task, in which a change must take part.
 
         Raises:
-            Busy: another task of this thread has one open; waiting for it would block both.
+            Busy: another task of this thread has a transaction open; waiting would block both.
         """
         if self._transaction is not None and self._task != get_current_task():
             raise Busy(
@@ -82,7 +82,7 @@ class OpenTransaction(threading.local):
 
     @contextmanager
     def enter(self, transaction: RouteTransaction) -> Iterator[None]:
-        """Make the decisions of the current task parts of a transaction."""
+        """Set the open transaction of this thread while the block runs."""
         self._transaction, self._task = transaction, get_current_task()
         try:
             yield
@@ -91,7 +91,7 @@ class OpenTransaction(threading.local):
 
 
 class KeyLocks:
-    """A lock for each key, kept only while a thread uses it."""
+    """Locks by key, each kept only while a thread uses it."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -115,9 +115,10 @@ class KeyLocks:
 
 
 class RouteDecision:
-    """One decision on a chat: the entry as it was read, and the calls that follow its commit.
+    """One decision on a chat: the entry that was read, and the calls to make after the commit.
 
-    With the token of a turn, the commit records that the message of this decision begins that turn.
+    With `turn_token`, storing the entry also records that the message of this decision begins the
+    turn with that token.
     """
 
     def __init__(
@@ -141,9 +142,9 @@ class RouteDecision:
         *,
         urgent: bool = False,
     ) -> None:
-        """Store an entry and run a change of the database in the same transaction.
+        """Store an entry and run `database_change` in the same transaction.
 
-        The mirror is written after the commit: before this returns if `urgent`, else soon.
+        The mirror is written after the commit: before this method returns if `urgent`, else soon.
 
         Raises:
             Conflict: the entry was changed since it was read.
@@ -166,7 +167,7 @@ class RouteDecision:
 
 
 class RouteDecisions:
-    """The decisions of a store: its locks, retries and transactions."""
+    """Runs the decisions of a store with its locks, retries and transactions."""
 
     def __init__(self, settings: StoreSettings, backend: SqlBackend | JsonBackend) -> None:
         self.settings = settings
@@ -181,7 +182,7 @@ class RouteDecisions:
         *,
         turn_token: str | None = None,
     ) -> Decided:
-        """Run a decision under the lock of its chat, then the calls that it scheduled.
+        """Run a decision under the lock of its chat, then the callbacks that it scheduled.
 
         Raises:
             Conflict: another process has changed the entry at every attempt.
@@ -212,7 +213,10 @@ class RouteDecisions:
         change: Callable[[SessionEntry], bool],
         database_change: DatabaseChange | None = None,
     ) -> SessionEntry | None:
-        """Change and store an entry; return None if there is none or `change` returns False."""
+        """Change an entry with `change` and store it.
+
+        Return None if the chat has no entry or if `change` returns False.
+        """
 
         def decide(decision: RouteDecision) -> SessionEntry | None:
             entry = decision.entry
@@ -224,7 +228,7 @@ class RouteDecisions:
         return self.run(key, decide)
 
     def begin_unlocked(self, key: str) -> RouteDecision:
-        """Return a decision of the caller, which stores its entry once and does not retry."""
+        """Return a decision without a lock and without retries, to store one entry."""
         return RouteDecision(self, key, self.prepare_change(key))
 
     def call_after_commit(
@@ -237,13 +241,13 @@ class RouteDecisions:
             transaction.after_commit.append(callback)
 
     def is_ending(self, session_id: str) -> bool:
-        """Return True if the open transaction ends a session that no chat has left in it yet."""
+        """Return True if the open transaction ends a session that no chat has left so far."""
         transaction = self._open.find()
         return transaction is not None and session_id in transaction.ending
 
     @contextmanager
     def transaction(self, session_keys: Collection[str], ending: Collection[str]) -> Iterator[None]:
-        """Run the `with` block as one transaction on sessions and on routes of the chats."""
+        """Run the `with` block as one transaction over sessions and the routes of these chats."""
         self.prepare_change()
         transaction = RouteTransaction(frozenset(session_keys), ending)
         with ExitStack() as stack:
@@ -257,9 +261,9 @@ class RouteDecisions:
             self._run_callback(callback)
 
     def prepare_change(self, session_key: str | None = None) -> RouteTransaction | None:
-        """Refuse a change that is not allowed or could deadlock; adopt stray entries.
+        """Check that routes may be changed now, and adopt stray entries.
 
-        Return the open transaction that the change is a part of.
+        Return the open transaction in which the change takes part, or None.
         """
         db = self.settings.db
         if db is not None and db.read_only:
@@ -279,14 +283,14 @@ class RouteDecisions:
         return None
 
     def _open_transaction(self) -> AbstractContextManager[None]:
-        """Return a transaction over routes and sessions; routes in a file have none."""
+        """Return a database transaction, or a null context if the routes are in a file."""
         db = self.settings.db
         return (
             db.transaction() if db is not None and self.backend.is_transactional else nullcontext()
         )
 
     def _run_callback(self, callback: AfterCommit) -> None:
-        """Run one callback of a change; report its exception, since the change is stored."""
+        """Run a callback of a change that is stored already; report its exception."""
         try:
             callback()
         except Exception as error:  # noqa: BLE001 -- the other callbacks still run
@@ -294,10 +298,10 @@ class RouteDecisions:
 
 
 def check_key_type(session_key: str) -> None:
-    """Raise unless a session key is a string.
+    """Raise `InvalidInput` unless a session key is a string.
 
     Raises:
-        InvalidInput: it is not a string, for example a source.
+        InvalidInput: the value is not a string; a caller may have passed a source.
     """
     if not isinstance(session_key, str):
         raise InvalidInput(

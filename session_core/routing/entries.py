@@ -1,7 +1,7 @@
-"""`SessionEntry`: one route, as it is stored and read, and the state of a route.
+"""`SessionEntry`: one route as it is stored and read.
 
-Unknown fields survive a round trip. Times are stored as naive local times; a time with a zone is
-converted to local time when it is read.
+Fields with unknown names survive a round trip. Times are stored as naive local times; a time with a
+zone is converted to local time when it is read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TEXT_FIELDS = ("display_name", "platform", "resume_reason", "auto_reset_reason"
 
 @dataclass(slots=True)
 class SessionEntry:
-    """The session of a chat, and the state of that session."""
+    """The route of a chat: its session, and the state of that session."""
 
     session_key: str
     session_id: str
@@ -93,18 +93,18 @@ class SessionEntry:
 
     @property
     def key(self) -> str:
-        """The key under which it is stored."""
+        """The key under which the entry is stored."""
         return self.stored_as or self.session_key
 
     @property
     def has_new_session(self) -> bool:
-        """True if its session differs from the stored one."""
+        """True if the session differs from the session in the stored text."""
         return self.stored is None or json.loads(self.stored)["session_id"] != self.session_id
 
     def create_successor(
         self, session_id: str, now: datetime, origin: SessionSource | None = None
     ) -> SessionEntry:
-        """Return the entry of the chat in another session, which replaces this entry."""
+        """Return an entry that moves the chat to another session and replaces this entry."""
         origin = origin or self.origin
         return SessionEntry(
             session_key=self.session_key,
@@ -137,10 +137,10 @@ class SessionEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stored fields, in the order of Hermes.
+        """Return the fields to store, in the order that Hermes uses.
 
         Raises:
-            InvalidInput: the key or the session id was changed to an invalid one.
+            InvalidInput: the key or the session id was changed to an invalid value.
         """
         stored: dict[str, Any] = {
             "session_key": check_session_key(self.session_key),
@@ -174,7 +174,7 @@ class SessionEntry:
         return stored | self.extra | stored
 
     def to_text(self) -> str:
-        """Return the text that is stored.
+        """Return the entry as the JSON text to store.
 
         Raises:
             InvalidInput: a value cannot be encoded as JSON.
@@ -190,7 +190,7 @@ class SessionEntry:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> SessionEntry:
-        """Return an entry from its stored fields.
+        """Build an entry from its stored fields.
 
         Raises:
             InvalidInput: a required field is missing, a time is invalid, or an id is not safe.
@@ -225,7 +225,7 @@ class SessionEntry:
 
 
 def build_session_fields(entry: SessionEntry) -> dict[str, Any]:
-    """Return the fields of a chat for `append_message(create=...)`."""
+    """Return the fields of an entry for `append_message(create=...)`."""
     origin = entry.origin
     fields: dict[str, Any] = {
         "source": str(entry.platform or get_key_platform(entry.session_key) or "unknown"),
@@ -245,17 +245,17 @@ def build_session_fields(entry: SessionEntry) -> dict[str, Any]:
 
 
 def build_peer_fields(entry: SessionEntry) -> dict[str, Any]:
-    """Return the fields of a chat for `record_gateway_session_peer`."""
+    """Return the fields of an entry for `record_gateway_session_peer`."""
     fields = build_session_fields(entry)
     fields.pop("profile_name", None)
     return fields
 
 
 def to_local_time(time: datetime) -> datetime:
-    """Return a time as a naive local time.
+    """Convert a time to a naive local time.
 
     Raises:
-        InvalidInput: it is not a datetime or is outside the local calendar.
+        InvalidInput: the value is not a datetime or is outside the local calendar.
     """
     if not isinstance(time, datetime):
         raise InvalidInput(f"a time must be a datetime, got {type(time).__name__}")
@@ -266,7 +266,7 @@ def to_local_time(time: datetime) -> datetime:
 
 
 def parse_optional_time(stored: Any) -> datetime | None:
-    """Return a stored time, or None if it is missing or broken."""
+    """Parse a stored time; return None if it is missing or invalid."""
     try:
         return _parse_time(stored) if stored else None
     except InvalidInput:
@@ -282,7 +282,7 @@ def _parse_time(stored: Any) -> datetime:
 
 
 def _parse_number(stored: Any) -> Any:
-    """Return a stored number, or 0 if it is not a finite number."""
+    """Return a stored number, or 0 if the value is not a finite number."""
     if isinstance(stored, bool) or not isinstance(stored, (int, float)):
         return 0
     try:
@@ -292,7 +292,7 @@ def _parse_number(stored: Any) -> Any:
 
 
 def _drop_secrets(override: Any) -> dict[str, str] | None:
-    """Return the fields of a model override that are stored; API keys are not."""
+    """Return the fields of a model override that may be stored, which excludes API keys."""
     if not isinstance(override, Mapping):
         return None
     return {name: str(value) for name in _OVERRIDE_FIELDS if (value := override.get(name))} or None

@@ -1,7 +1,7 @@
-"""Entries in sessions.json alone, for a store without a table.
+"""Storage of entries in sessions.json alone, for a store without a table.
 
-The file is read again after a change by another process. It is written as a whole under a lock
-file, so that two processes do not overwrite each other's entries.
+The file is read again after another process has changed it. A write replaces the whole file under a
+lock file, so that two processes do not overwrite each other's entries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Entries = dict[str, SessionEntry]
 
 
 class JsonBackend:
-    """Entries in one file."""
+    """Stores the entries of a session store in one JSON file."""
 
     is_transactional = False
     """The session changes first, then the file."""
@@ -46,13 +46,13 @@ class JsonBackend:
         return [*self._mirror.problems, *self._problems]
 
     def get(self, key: str) -> SessionEntry | None:
-        """Return a copy of the entry of a key as it is stored now."""
+        """Return a copy of the stored entry of a key, or None."""
         with self._lock:
             stored = self._mirror.read().entries.get(key)
         return None if stored is None else self._parse_entry(key, stored)
 
     def list_entries(self, having: str = "") -> Entries:
-        """Return all entries, or those that have a field named `having`."""
+        """Return all entries by key, or only entries with a field named `having`."""
         with self._lock:
             entries = self._mirror.read().entries
             stored = {key: value for key, value in entries.items() if not having or having in value}
@@ -60,7 +60,7 @@ class JsonBackend:
         return {key: entry for key, entry in parsed if entry is not None}
 
     def prepare_changes(self) -> None:
-        """Remove the temporary files of killed writers, once; called before any change."""
+        """Remove the temporary files of killed writers, once before the first change."""
         if not self._prepared:
             self._prepared = True
             self._mirror.remove_leftovers()
@@ -71,6 +71,9 @@ class JsonBackend:
         """Store an entry; return False if its text is unchanged.
 
         `change_database` runs first and may change the entry.
+
+        Raises:
+            Conflict: the entry was changed since it was read.
         """
         text = entry.to_text()
         if text == entry.stored and change_database is None:
@@ -93,7 +96,7 @@ class JsonBackend:
         return True
 
     def remove(self, entries: Entries) -> list[str]:
-        """Remove entries that are unchanged since they were read; return their keys."""
+        """Remove entries that are unchanged since they were read; return the removed keys."""
         with self._lock, self._mirror.lock_file():
             contents = self._mirror.read()
             stored = contents.entries
@@ -107,13 +110,13 @@ class JsonBackend:
             return list(removed)
 
     def request_mirror_update(self, *, urgent: bool) -> None:
-        """Do nothing: the file has no mirror."""
+        """Do nothing, because the file has no mirror."""
 
     def close(self) -> None:
-        """Do nothing: all changes are written."""
+        """Do nothing, because all changes are written already."""
 
     def _save_broken_entry(self, key: str, contents: MirrorContents, entry: SessionEntry) -> None:
-        """Set a broken value aside; raise if it is an entry, which another process has stored.
+        """Move an unreadable value to a file of its own before an entry replaces it.
 
         Raises:
             Conflict: the entry was changed since it was read.

@@ -1,10 +1,10 @@
 """Leases in entries: which process runs a turn in a session or delivers its end.
 
-Newer releases of Hermes store a turn under the same names. A lease is void if its process is dead
-or it has expired.
+Newer releases of Hermes store a turn under the same names. A lease is void after it has expired or
+its process has died.
 
-`DeliveryMarks` holds the records of ends of a Hermes home, whose entries may not carry them, in
-memory; `session_core.ledger.hermes_delivery_marks` stores them in a file.
+`DeliveryMarks` keeps the records of delivered ends of a Hermes home in memory, because Hermes'
+entries may not carry them. `session_core.ledger.hermes_delivery_marks` stores them in a file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from session_core.routing.entries import SessionEntry, parse_optional_time, to_l
 
 
 class EntryLease:
-    """A lease in the unknown fields of an entry: token, time, and fields that go with them."""
+    """A lease in the `extra` fields of an entry: token, start time and further fields."""
 
     def __init__(self, name: str, since: str, duration: timedelta, *other_names: str) -> None:
         self.names = name, since, *other_names
@@ -33,18 +33,21 @@ class EntryLease:
         self._duration = duration
 
     def find_holder(self, entry: SessionEntry, now: datetime) -> str | None:
-        """Return the token of the live holder, or None."""
+        """Return the token of the live holder, or None if there is none."""
         token = entry.extra.get(self.token_name)
         if token is None:
             return None
         return find_live_holder(token, entry.extra.get(self._since), now, duration=self._duration)
 
     def put(self, entry: SessionEntry, token: str, now: datetime) -> None:
-        """Store a token as the holder from now on."""
+        """Store a token as the holder, starting now."""
         entry.extra |= {self.token_name: token, self._since: to_local_time(now).isoformat()}
 
     def clear(self, entry: SessionEntry, token: str | None = None) -> bool:
-        """Remove the lease of this token, or any; return whether there was one."""
+        """Remove the lease of `token`, or of any holder if it is None.
+
+        Return True if a lease was removed.
+        """
         holder = entry.extra.get(self.token_name)
         if holder is None or token not in {None, holder}:
             return False
@@ -82,7 +85,10 @@ def create_token() -> str:
 
 
 def format_token(nonce: str) -> str:
-    """Return the token of this process with a nonce; a forked process has its own."""
+    """Return the token of this process with a nonce.
+
+    A forked process has another token, because the token contains the process id.
+    """
     # The start time and the host tell this process from others that get the same number.
     pid = os.getpid()
     return (
@@ -92,7 +98,10 @@ def format_token(nonce: str) -> str:
 
 
 def _is_alive(token: str) -> bool:
-    """Return True if the process of a token may be alive; a process of another host may be."""
+    """Return True if the process of a token may be alive.
+
+    A process of another host, or of another program, may always be alive.
+    """
     parts = dict(part.partition("=")[::2] for part in token.split(":"))
     # A token of Hermes, or of another machine or container, cannot be checked.
     if parts.get("agent") != "mcp-sessions" or parts.get("host") != _get_host_name():
@@ -108,10 +117,10 @@ def _get_start_time(pid: int) -> float | None:
 
 @cache
 def _get_host_name() -> str:
-    """Return a name that distinguishes machines and containers, which number their processes."""
+    """Return the host name with the PID namespace, which distinguishes containers."""
     space = ""
     with suppress(OSError):
-        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- text
+        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- the target is text, not a path
     return f"{platform.node()} {space}".replace(":", "").replace("=", "").strip()
 
 
@@ -122,7 +131,7 @@ MarkChange = Callable[[DeliveryMark], "DeliveryMark | None"]
 
 
 class DeliveryMarks:
-    """Marks by session id, in memory; each change is atomic."""
+    """Delivery marks by session id, in memory. Each change is atomic."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -134,7 +143,10 @@ class DeliveryMarks:
             return dict(self._marks.get(session_id, {}))
 
     def change(self, session_id: str, change: MarkChange) -> bool:
-        """Change the mark of a session; return whether it was changed."""
+        """Replace the mark of a session by the result of `change`.
+
+        Return False if `change` returns None, which leaves the mark as it is.
+        """
         with self._lock:
             mark = change(dict(self._marks.get(session_id, {})))
             if mark is not None:
@@ -152,4 +164,4 @@ class DeliveryMarks:
             self._marks = {key: mark for key, mark in self._marks.items() if key in session_ids}
 
     def close(self) -> None:
-        """Release open files; the marks stay."""
+        """Close open files; the marks are kept."""

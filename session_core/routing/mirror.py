@@ -1,7 +1,7 @@
-"""sessions.json: the legacy mirror of the routes, or the routes themselves without a database.
+"""sessions.json: the mirror of the routes, or their only copy without a database.
 
-`_README` comes first. Every key that begins with `_` is metadata: readers skip it, writers keep it.
-A file that cannot be read is renamed before it is replaced.
+The key `_README` comes first in the file. Every key that begins with `_` is metadata, which readers
+skip and writers keep. A file that cannot be read is renamed before it is replaced.
 
 `Debouncer` and `Backoff` schedule the delayed and repeated writes of the mirror.
 """
@@ -40,7 +40,7 @@ _OWNER_PATTERN = re.compile(re.escape(OWN_HOME_NOTE) + r" as (\w+);")
 
 
 def build_own_readme(home: str | None = None) -> str:
-    """Return the explanation in a mirror of a home of our own, with the id of that home."""
+    """Return the `_README` text for a home of our own, with the id of that home."""
     # Not a sign of Hermes if the database is gone, and not read by another home in this folder.
     return f"{README} {OWN_HOME_NOTE}{f' as {home}' if home else ''}; it is no home of Hermes."
 
@@ -61,7 +61,7 @@ Signature = tuple[int, int, int]
 
 @dataclass(slots=True)
 class MirrorContents:
-    """The contents of a mirror: stored entries, metadata, and values that are not entries."""
+    """The contents of a mirror: entries, metadata, and values that are not entries."""
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class MirrorContents:
 
     @property
     def owner(self) -> str | None:
-        """The id of the home of our own that wrote it, or None if it names none."""
+        """The id of the home of our own that wrote the file, or None."""
         match = _OWNER_PATTERN.search(str(self.metadata.get(_README_KEY, "")))
         return match[1] if match else None
 
@@ -97,9 +97,9 @@ class Mirror:
         self._written = False
 
     def read(self, *, with_entries: bool = True) -> MirrorContents:
-        """Return the contents of the file; read it again only after a change.
+        """Return the contents of the file, which is read again only after a change.
 
-        Without entries, a file that this object wrote is not read at all.
+        Without `with_entries`, a file that this object wrote is not read at all.
         """
         # Taken before the file is read: a change in between leads to another read.
         signature = self.get_signature()
@@ -111,7 +111,7 @@ class Mirror:
         return self._contents
 
     def get_signature(self) -> Signature | None:
-        """Return a value that changes with the file, or None if there is no file."""
+        """Return a value that changes with the file, or None if the file does not exist."""
         try:
             stat = self.path.stat()
         except OSError:
@@ -120,7 +120,7 @@ class Mirror:
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
-        """Write members of a JSON object: the explanation, the members, then all other values.
+        """Write a JSON object: the explanation, then `members`, then all other values.
 
         Raises:
             SessionError: the file could not be written and is unchanged.
@@ -154,18 +154,18 @@ class Mirror:
         self._signature, self._written = self.get_signature(), True
 
     def _build_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Return the explanation to write; that of another home is removed."""
+        """Return the `_README` member to write, and remove the explanation of another home."""
         if _OWNER_PATTERN.search(str(metadata.get(_README_KEY, ""))):
             del metadata[_README_KEY]
         return {_README_KEY: self._explain()} if self._explain else {}
 
     def forget_entries(self) -> None:
-        """Release the entries in memory, which may be many; the next read reads the file."""
+        """Release the entries in memory; the next read reads the file."""
         self._contents.entries = {}
         self._written = True
 
     def save_broken_entries(self, stored: Mapping[str, Any]) -> None:
-        """Store values that are not entries in a file of their own."""
+        """Write values that are not readable entries to a separate file."""
         with self._translate_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path = _atomic.reserve_broken_name(self.path, self._clock(), self._home)
@@ -176,7 +176,7 @@ class Mirror:
 
     @contextmanager
     def lock_file(self, patience_s: float | None = None) -> Iterator[None]:
-        """Hold the lock against writers in other processes."""
+        """Hold the lock file, so that no other process writes the mirror."""
         with (
             self._translate_errors(),
             # A file of its own, since each write replaces the mirror and a lock on it.
@@ -228,36 +228,36 @@ class Mirror:
 
 
 class NoMirror(Mirror):
-    """Stands for the mirror of a store without a folder: nothing is written or read."""
+    """A mirror that reads and writes nothing, for a store without a folder."""
 
     def __init__(self) -> None:
         super().__init__(Path())
 
     def read(self, *, with_entries: bool = True) -> MirrorContents:
-        """Return no contents."""
+        """Return empty contents."""
         del with_entries
         return MirrorContents()
 
     def get_signature(self) -> Signature | None:
-        """Return None: there is no file."""
+        """Return None, because there is no file."""
         return None
 
     def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
-        """Write nothing."""
+        """Do nothing, because there is no file."""
 
     def save_broken_entries(self, stored: Mapping[str, Any]) -> None:
-        """Report broken entries, which have no file to be kept in."""
+        """Report broken entries, which cannot be kept without a folder."""
         for key in stored:
             self.problems[f"the broken route of {key} was replaced"] = None
 
     @contextmanager
     def lock_file(self, patience_s: float | None = None) -> Iterator[None]:
-        """Lock nothing: the table is the only copy."""
+        """Lock nothing, because the table is the only copy."""
         del patience_s
         yield
 
     def remove_leftovers(self) -> None:
-        """Remove nothing."""
+        """Do nothing, because there are no files."""
 
 
 def _format_members(stored: Mapping[str, Any]) -> list[str]:
@@ -265,7 +265,7 @@ def _format_members(stored: Mapping[str, Any]) -> list[str]:
 
 
 def _format_object(members: Iterable[str]) -> Iterator[bytes]:
-    """Yield a JSON object, one line per member, in bounded pieces."""
+    """Yield the bytes of a JSON object, one line per member, in bounded pieces."""
     remaining = iter(members)
     separator = "{\n"
     while piece := list(islice(remaining, _CHUNK_MEMBERS)):
@@ -281,7 +281,10 @@ _MAX_RETRY_S = 30.0
 
 
 class Debouncer:
-    """Makes one call in a thread of its own; a process that ends waits for it if `waited_for`."""
+    """Makes one delayed call in a thread of its own.
+
+    With `waited_for`, a process that ends waits for a scheduled call.
+    """
 
     def __init__(self, call: Callable[[], object], *, waited_for: bool = True) -> None:
         self._call = call
@@ -290,7 +293,10 @@ class Debouncer:
         self._timer: threading.Timer | None = None
 
     def schedule(self, delay_s: float) -> None:
-        """Schedule the call; make it at once if the process is ending and cannot start threads."""
+        """Schedule the call unless it is scheduled already.
+
+        If the process is ending and cannot start threads, a call with `waited_for` is made at once.
+        """
         with self._lock:
             if self._timer is not None:
                 return
@@ -306,7 +312,7 @@ class Debouncer:
             self._call()
 
     def cancel(self) -> bool:
-        """Cancel the call; return whether one was scheduled."""
+        """Cancel the call; return True if it was scheduled."""
         with self._lock:
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -320,18 +326,18 @@ class Debouncer:
 
 
 class Backoff:
-    """Repeats a call that failed, with growing delays; a process that ends does not wait."""
+    """Repeats a failed call with growing delays, which the end of the process does not wait for."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._later = Debouncer(call, waited_for=False)
         self._delay_s = RETRY_S
 
     def schedule(self) -> None:
-        """Schedule the call, later than the last time."""
+        """Schedule the call with a longer delay than the last time."""
         self._later.schedule(self._delay_s)
         self._delay_s = min(2 * self._delay_s, _MAX_RETRY_S)
 
     def reset(self) -> None:
-        """Cancel the call and reset the delay, after a success or at the end."""
+        """Cancel the call and reset the delay, after a success or before closing."""
         self._later.cancel()
         self._delay_s = RETRY_S

@@ -1,60 +1,64 @@
-"""The outbox of hook deliveries: stored with their cause, begun by one process, called once.
+"""The outbox: pending calls of session hooks, stored with the change that causes them.
 
-Two hooks report the boundaries of a session: `on_session_finalize` (the old session has ended) and
-`on_session_reset` (the chat is in a new session). A call is lost if its process is killed while it
-begins or runs, and repeated only if its begin could not be recorded. There are two kinds of
-deliveries here; plans have their own.
+Terms:
 
-**Boundary of a chat** (`HookOutbox`). A reset, a switch or a policy moves a chat from session A to
-session B. The commit that stores B stores a `PendingBoundary` in the entry of the chat: either both
-are stored or neither.
+- The *boundary hooks* are `on_session_finalize` (a session has ended) and `on_session_reset` (a
+  chat is in another session). To *deliver* a call means to call its hook. A call is *pending* until
+  a process has recorded that it *begins*, which it does directly before it calls the hook.
+- A *boundary* is the move of a chat from session A to session B by a reset, a switch or a reset
+  policy. It has two calls: finalize A, then reset to B.
+- An *end without a successor* is the end of session A while its chat stays in A. It has one call:
+  finalize A. The expiry watcher causes it, or a caller that ends a session.
+- A *use* of a session by a chat is identified by `updated_at` of the entry. A later message starts
+  another use, and the end of that use is delivered again.
+- A *delivery mark* is a record of ends outside the entry, for Hermes homes (see below).
 
-    state            stored as                            left by
-    pending          old_session_id is A                  record_finalize_begun, before finalize(A)
-    finalize begun   old_session_id is None               record_reset_begun, before reset(B)
-    reset begun      the boundary is removed              nothing: the delivery is done
+**Boundary** (`HookOutbox`). If one of the hooks may have implementations, the commit that stores B
+also stores a `PendingBoundary` in the entry of the chat: either both are stored or neither is.
 
-A boundary whose A was finalized already begins in the state "finalize begun".
+    state            stored as                  next state is stored by
+    pending          old_session_id is A        record_finalize_begun, before finalize A
+    finalize begun   old_session_id is None     record_reset_begun, before reset to B
+    reset begun      boundary is removed        nothing follows: the delivery is done
 
-**End without a successor** (`SessionEnds`). The expiry watcher, or a caller that ends a session,
-reports the end of A while the chat stays in A.
+If the end of A was delivered before, the boundary is stored in the state "finalize begun".
 
-    state            stored as                            left by
-    open             no claim                             claim_expiry or claim_end
-    claimed          END_CLAIM: token of the process      begin_end_delivery, before finalize(A)
-    begun            BEGUN_FIELD: the use of A            set_expiry_finalized or set_end_delivered
-    delivered        expiry_finalized, no claim           the next message in A: open again
+**End without a successor** (`SessionEnds`). A process first claims the end.
 
-A use of A is its `updated_at`. If a message moves the chat to another session while its end is
-claimed but not begun, the boundary of the chat includes the end, and the claim finds the chat gone.
-A message that stays in A starts another use of A, and its turn voids the claim.
+    state            stored as                  next state is stored by
+    open             no claim                   claim_expiry or claim_end
+    claimed          END_CLAIM with its token   begin_end_delivery, before finalize A
+    begun            BEGUN_FIELD with the use   set_expiry_finalized or set_end_delivered
+    delivered        expiry_finalized           the next message in A: open again
 
-**Ends of a plan** (`maintenance.apply.finalize`). The ends are in the result of the step, which
-commits with them; chats that start a new session have boundaries as above instead.
+If a message moves the chat from A to B after the claim and before the begin, the boundary of the
+chat contains the finalize call, and the claim is not used. If the message stays in A, its turn
+voids the claim.
 
-    state            stored as                            left by
-    pending          the step's mark, step not finished   the hooks, then `Ledger.finish_step`
-    delivered        the step is finished                 nothing
+**Ends that a plan causes** are delivered by `maintenance.apply.session_finalizer`. The step of the
+plan stores them in its result, and they are pending until `Ledger.finish_step` records the step as
+finished. The chats that start a new session have boundaries as above. The chats of a Hermes home
+have claims as above. For all other ends no begin is recorded: if the process is killed after the
+commit and before `finish_step`, these calls are made again.
 
-On a Hermes home the chats of an end have a claim, and the begin is recorded as above. Otherwise no
-begin is recorded: a kill after the commit and before `finish_step` repeats the calls.
+**Delivery.** The thread that committed the change calls the hooks directly after the commit. Before
+each call it stores the next state with a compare-and-swap of the entry, so that only one thread of
+one process makes the call. `Hooks` remembers the deliveries of its process and makes other threads
+wait for a running call.
 
-**Who delivers.** The thread that committed the change calls the hooks directly after the commit. It
-stores the next state just before each call, in a compare-and-swap of the entry: of several threads
-or processes only one calls the hook. `Hooks` remembers the deliveries of its process and makes
-other threads wait for a running one.
+**After a crash.** Before the commit nothing was changed and nothing is pending. After the commit
+another process takes over the boundary of the dead process, its *holder*: at its start or in a tick
+of the watcher (`deliver_pending_hooks`), or before a message, a reset or a switch of the chat
+(`schedule_takeovers`). A holder counts as dead if its process is gone, or one hour after it took
+the delivery. The claim of a dead process is void and can be taken again.
 
-**After a crash.** Before the commit, nothing was changed and nothing is pending. After it, the
-holder of the boundary is dead, and the next process takes the boundary over: at its start, at a
-tick of the watcher (`deliver_pending_hooks`), or before it answers a message of the chat
-(`schedule_takeovers`). A claim of a dead process is void and can be taken again. A holder counts as
-dead if its process is gone, or an hour after it took the delivery. A call that has begun counts as
-delivered and is not repeated. If the next state cannot be written (a full disk), the hook is called
-anyway: a second call is better than none.
+A call that has begun counts as delivered: if the process is killed during the call, the call is not
+repeated. If the begin cannot be stored, for example on a full disk, the hook is called anyway and
+may be called again later.
 
-**Hermes homes.** Entries of a Hermes home carry no record of an end, because Hermes' own watcher
-would then skip its plugins. The claim, the begun use and the delivered uses are in a
-`DeliveryMark` outside the home, in `SessionEnds.marks`.
+**Hermes homes.** Entries of a Hermes home carry no record of an end without a successor, because
+Hermes' own watcher would then skip its plugins. Instead a `DeliveryMark` outside the home
+(`SessionEnds.marks`) holds the claim, the begun use and the delivered uses of each session.
 """
 
 from __future__ import annotations
@@ -91,7 +95,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PendingBoundary:
-    """A boundary whose hooks are to be called by `holder`, which took it at `since`."""
+    """A boundary with pending hook calls, which the process `holder` took at `since`."""
 
     id: str
     holder: str
@@ -106,28 +110,37 @@ class PendingBoundary:
 
 
 def list_pending_boundaries(entry: SessionEntry) -> list[PendingBoundary]:
-    """Return the pending boundaries of an entry, oldest first, without unreadable ones."""
+    """Return the pending boundaries of an entry, oldest first.
+
+    Unreadable boundaries are left out.
+    """
     stored = entry.extra.get(PENDING_FIELD)
     boundaries = (_parse_boundary(item) for item in stored) if isinstance(stored, list) else ()
     return [boundary for boundary in boundaries if boundary is not None]
 
 
 def add_pending_boundary(entry: SessionEntry, boundary: PendingBoundary) -> None:
-    """Append a boundary to those that are pending."""
+    """Append a boundary to the pending boundaries of an entry."""
     _write_pending_boundaries(entry, [*list_pending_boundaries(entry), boundary])
 
 
 def transfer_pending_boundary(
     entry: SessionEntry, *, boundary: PendingBoundary, transferred: PendingBoundary
 ) -> bool:
-    """Replace a boundary by one with another holder; return whether it was still unchanged."""
+    """Replace `boundary` by `transferred`, which has another holder.
+
+    Return False if the boundary was changed or removed meanwhile.
+    """
     if boundary not in list_pending_boundaries(entry):
         return False
     return _change_pending_boundary(entry, boundary, lambda _: transferred)
 
 
 def record_finalize_begun(entry: SessionEntry, boundary: PendingBoundary) -> bool:
-    """Record that finalize is called now; return whether it was still to be called."""
+    """Record that the finalize call of a boundary begins.
+
+    Return False if the call has begun already, or if another process has taken the boundary over.
+    """
     pending = list_pending_boundaries(entry)
     if not any(current.id == boundary.id and current.old_session_id for current in pending):
         return False
@@ -137,12 +150,18 @@ def record_finalize_begun(entry: SessionEntry, boundary: PendingBoundary) -> boo
 
 
 def record_reset_begun(entry: SessionEntry, boundary: PendingBoundary) -> bool:
-    """Remove a boundary because reset is called now; return whether it was still pending."""
+    """Remove a boundary because its reset call, the last one, begins.
+
+    Return False if the boundary was removed already, or if another process has taken it over.
+    """
     return _change_pending_boundary(entry, boundary, lambda _: None)
 
 
 def merge_pending_boundaries(entry: SessionEntry, current: SessionEntry) -> None:
-    """Copy the stored boundaries into a caller's entry, if nothing else was changed meanwhile."""
+    """Copy the pending boundaries of the stored entry `current` into a caller's `entry`.
+
+    Nothing is copied if any other field was changed meanwhile.
+    """
     if (
         strip_pending_boundaries(entry.stored) == strip_pending_boundaries(current.stored)
         and entry.stored is not None
@@ -165,7 +184,10 @@ def _change_pending_boundary(
     boundary: PendingBoundary,
     change: Callable[[PendingBoundary], PendingBoundary | None],
 ) -> bool:
-    """Replace or remove a boundary; return False if another process has taken it over."""
+    """Replace a boundary by the result of `change`, or remove it if that is None.
+
+    Return False if another process has taken the boundary over.
+    """
     pending = list_pending_boundaries(entry)
     is_match = [
         (current.id, current.holder) == (boundary.id, boundary.holder) for current in pending
@@ -206,7 +228,7 @@ _MAX_MARKED_USES = 8
 
 
 class SessionEnds:
-    """Deliveries of ends without a successor: claim, begin, delivered."""
+    """Records the deliveries of ends without a successor: claim, begin, delivered."""
 
     def __init__(
         self,
@@ -231,7 +253,7 @@ class SessionEnds:
         )
 
     def claim_end(self, session_key: str, session_id: str) -> bool:
-        """Claim the end of a chat's session, whatever its reset policy is."""
+        """Claim the end of a chat's session, without regard to its reset policy."""
         is_open = self.is_session_open(session_id)
         change = partial(self._take_claim, is_open=is_open, ends_now=True)
         return self._change_end_record(session_key, session_id, change)
@@ -247,7 +269,10 @@ class SessionEnds:
         return self._change_end_record(entry.key, entry.session_id, take_claim_if_expired)
 
     def begin_end_delivery(self, session_key: str, session_id: str) -> bool:
-        """Record that the hook of an end claimed here is called now; return whether to call it."""
+        """Record that the finalize call of an end claimed by this store begins.
+
+        Return False if the hook must not be called.
+        """
 
         def record_begin(current: SessionEntry) -> bool:
             is_ours = END_CLAIM.find_holder(current, self._settings.now()) == self._token
@@ -261,7 +286,7 @@ class SessionEnds:
         )
 
     def set_end_delivered(self, session_key: str, session_id: str) -> bool:
-        """Record that the end of a chat's session was delivered, on any path."""
+        """Record that the end of a chat's session was delivered, by any process or caller."""
 
         def record_delivered(current: SessionEntry) -> bool:
             END_CLAIM.clear(current)
@@ -271,7 +296,7 @@ class SessionEnds:
         return self._change_end_record(session_key, session_id, record_delivered)
 
     def set_expiry_finalized(self, entry: SessionEntry, *, clear_model_override: bool) -> bool:
-        """Record, in the route and the session's row, that the hooks of an expired session ran."""
+        """Record in the route and in the session's row that an expired session was finalized."""
         is_finalized = False
 
         def record_finalized(current: SessionEntry) -> bool:
@@ -296,20 +321,20 @@ class SessionEnds:
         )
 
     def schedule_reopened(self, decision: RouteDecision, session_id: str) -> None:
-        """Forget the delivered end of a reopened session after the commit of the decision."""
+        """Schedule to forget the delivered end of a reopened session, after the commit."""
         if self._settings.is_hermes:
             decision.after_commit.append(partial(self.marks.forget, session_id))
         if self._settings.hooks is not None:
             decision.after_commit.append(partial(self._settings.hooks.mark_reopened, session_id))
 
     def forget_stale_marks(self) -> None:
-        """Remove the marks of sessions that no chat of a Hermes home is in any more."""
+        """Remove the marks of sessions that no chat of a Hermes home is in."""
         if self._settings.is_hermes:
             entries = self._decisions.backend.list_entries().values()
             self.marks.keep_only({entry.session_id for entry in entries})
 
     def is_end_pending(self, old: SessionEntry) -> bool:
-        """Return True if the end of a session that its chat leaves has not begun delivery."""
+        """Return True if no process has begun to deliver the end of a session its chat leaves."""
         # A claim alone does not count: its holder finds the chat gone and calls no hook.
         row = self._get_row(old.session_id)
         is_open = self._is_open(old.session_id, row)
@@ -332,13 +357,18 @@ class SessionEnds:
         return record.get(END_CLAIM.token_name) == self._token
 
     def record_finalize_in_mark(self, boundary: PendingBoundary) -> bool:
-        """Record in a mark that an end is delivered; return False if a watcher has begun it."""
+        """Record the finalize call of a boundary in the mark of a Hermes session.
+
+        The call begins now and counts as delivered. Return False if another delivery of this use
+        has begun.
+        """
 
         def change_mark(mark: DeliveryMark) -> DeliveryMark | None:
             delivered_uses = mark.get("told", [])
             use = boundary.used_at
             is_recorded = use in {mark.get(BEGUN_FIELD), *delivered_uses}
-            # With this boundary's id, a process died between this mark and the entry: not begun.
+            # With this boundary's id: a process died after it stored the mark and before it stored
+            # the begin in the entry, so the hook was not called.
             if is_recorded and mark.get(END_CLAIM.token_name) != boundary.id:
                 return None
             claim = dict(zip(END_CLAIM.names, (boundary.id, boundary.since, use), strict=True))
@@ -350,7 +380,10 @@ class SessionEnds:
         return old_session_id is not None and self.marks.change(old_session_id, change_mark)
 
     def try_record_begin(self, record: Callable[[], bool]) -> bool:
-        """Return whether to call a hook, as recorded; True if the record cannot be written."""
+        """Record the begin of a hook call with `record`; return whether to call the hook.
+
+        If the record cannot be written, report the error and return True.
+        """
         try:
             return record()
         except (SessionError, OSError) as error:
@@ -358,11 +391,14 @@ class SessionEnds:
             return True
 
     def is_session_open(self, session_id: str) -> bool:
-        """Return True if a session is open, or is ended by the transaction of this thread."""
+        """Return True if a session has not ended, or ends in the open transaction."""
         return self._is_open(session_id, self._get_row(session_id))
 
     def _take_claim(self, current: SessionEntry, *, is_open: bool, ends_now: bool = False) -> bool:
-        """Write a claim unless the end was delivered or another live process holds it."""
+        """Write a claim unless the end was delivered or another live process holds it.
+
+        With `ends_now`, the claim of another process is replaced unless its call has begun.
+        """
         now, token, hooks = self._settings.now(), self._token, self._settings.hooks
         holder = END_CLAIM.find_holder(current, now)
         is_free = holder in {None, token} or (ends_now and not has_begun_delivery(current))
@@ -383,12 +419,12 @@ class SessionEnds:
         return True
 
     def _has_delivered_end(self, session_id: str, *, is_open: bool) -> bool:
-        """Return True if this process has delivered the end, for another chat or by session id."""
+        """Return True if this process has finalized a session that is not open."""
         hooks = self._settings.hooks
         return not is_open and hooks is not None and hooks.has_finalized(session_id)
 
     def _is_finally_ended(self, session_id: str, row: SessionRow | None) -> bool:
-        """Return True if a session ended for good, so that its end is delivered by its ender."""
+        """Return True if a session ended for good, so that its ender delivers the end."""
         # Routes in a file do not change in one commit with their sessions: the change that ended
         # this one may have been interrupted before it stored a boundary.
         if not self._decisions.backend.is_transactional or self._is_open(session_id, row):
@@ -408,7 +444,7 @@ class SessionEnds:
         change: Callable[[SessionEntry], bool],
         database_change: DatabaseChange | None = None,
     ) -> bool:
-        """Change the record of an end: in the entry, or in the mark of a Hermes home."""
+        """Change the record of an end in the entry, or in the mark of a Hermes session."""
         decisions = self._decisions
 
         def change_if_current(current: SessionEntry) -> bool:
@@ -427,7 +463,11 @@ class SessionEnds:
     def _change_mark(
         self, entry: SessionEntry, change: Callable[[SessionEntry], bool], *, is_open: bool
     ) -> bool:
-        """Apply a change of an entry to a mark: build the entry, change it, store it as a mark."""
+        """Apply a change of an entry to the mark of its session.
+
+        The change is made on a copy of the entry that holds the values of the mark, and the result
+        is stored as the mark.
+        """
 
         def change_mark(mark: DeliveryMark) -> DeliveryMark | None:
             current = entry.copy()
@@ -442,17 +482,17 @@ class SessionEnds:
 
     @property
     def _token(self) -> str:
-        """The token of the claims of this store."""
+        """The token with which this store claims ends."""
         return format_token(self._nonce)
 
 
 def has_begun_delivery(entry: SessionEntry) -> bool:
-    """Return True if the hook of an end was called for the current use of a session."""
+    """Return True if the finalize call of the current use of a session has begun."""
     return entry.extra.get(BEGUN_FIELD) == get_last_use(entry)
 
 
 def get_last_use(entry: SessionEntry) -> str:
-    """Return the time of the last use, which identifies the use."""
+    """Return the time of the last use of a session, which identifies that use."""
     return entry.updated_at.isoformat()
 
 
@@ -464,7 +504,7 @@ def is_marked_delivered(entry: SessionEntry, mark: DeliveryMark, *, is_open: boo
 
 
 def add_delivered_use(delivered_uses: list[str], use: str | None) -> list[str]:
-    """Return the delivered uses with one more, newest last."""
+    """Return the delivered uses with `use` added, newest last."""
     if use is None or use in delivered_uses:
         return delivered_uses
     return [*delivered_uses, use][-_MAX_MARKED_USES:]
@@ -479,7 +519,7 @@ def _build_mark(entry: SessionEntry, mark: DeliveryMark) -> DeliveryMark:
 
 
 class HookOutbox:
-    """Deliveries of boundaries: store, call, take over from dead processes."""
+    """Stores pending boundaries, delivers them, and takes them over from dead processes."""
 
     def __init__(
         self, settings: StoreSettings, decisions: RouteDecisions, ends: SessionEnds
@@ -491,7 +531,11 @@ class HookOutbox:
     def add_boundary(
         self, decision: RouteDecision, old: SessionEntry, new: SessionEntry, reason: str
     ) -> None:
-        """Add a pending boundary to the entry to be stored, and deliver it after the commit."""
+        """Add a pending boundary to the entry `new`, and schedule its delivery.
+
+        The boundary is stored only if a hook has implementations. The hooks are called after the
+        commit.
+        """
         hooks = self._settings.hooks
         if hooks is None:
             return
@@ -520,7 +564,7 @@ class HookOutbox:
         decision.after_commit.append(deliver)
 
     def schedule_takeovers(self, decision: RouteDecision) -> None:
-        """Deliver the boundaries of dead processes, before any other call of this decision."""
+        """Schedule the delivery of boundaries of dead processes, before other hook calls."""
         if decision.entry is not None:
             decision.after_commit += [
                 partial(self._take_over_boundary, decision.key, decision.entry, boundary)
@@ -528,7 +572,7 @@ class HookOutbox:
             ]
 
     def deliver_pending_hooks(self, session_key: str | None) -> None:
-        """Deliver the hook calls left pending by crashed processes, for all chats or for one."""
+        """Deliver the hook calls left pending by dead processes, for all chats or for one."""
         if not self._has_listeners():
             return
         backend = self._decisions.backend
@@ -568,7 +612,10 @@ class HookOutbox:
             self._deliver_boundary(key, entry, transferred, transferred.old_session_id)
 
     def _list_ownerless_boundaries(self, entry: SessionEntry) -> list[PendingBoundary]:
-        """Return the boundaries whose holder is dead; none if this process has no listeners."""
+        """Return the boundaries whose holder is dead.
+
+        Return none if no hook has implementations in this process.
+        """
         if PENDING_FIELD not in entry.extra or not self._has_listeners():
             return []
         now = self._settings.now()
@@ -579,7 +626,7 @@ class HookOutbox:
         ]
 
     def _begin_delivery(self, key: str, boundary: PendingBoundary, hook: str) -> bool:
-        """Record that a hook is called now; return False if it was called before."""
+        """Record that a hook of a boundary is called now; return False if it was called before."""
         record_begun = record_reset_begun if hook == RESET else record_finalize_begun
 
         def store_begin(decision: RouteDecision) -> bool:

@@ -1,12 +1,13 @@
-"""Reset policies: when a session ends by the clock and when an entry is pruned.
+"""Reset policies: when a session ends by time and when an entry is pruned.
 
-`ResetPolicies` answers for the chats of one store; the functions are pure decisions. Nothing is
-stored here.
+`ResetPolicies` evaluates the policies of the chats of one store; the functions are pure. This
+module stores nothing.
 
-Times are naive local times, as entries store them. Elapsed time is real time, even if the clock was
-changed meanwhile; of an hour that occurs twice the later one counts, so that no session ends early.
-If the hour of a daily reset is skipped, the reset is at the first moment after it; if it occurs
-twice, the reset is at the first, and a message between the two does not reset again.
+Times are naive local times, as entries store them. Durations are measured in real time, even if the
+clock was changed meanwhile. If an hour occurs twice, the later occurrence counts, so that no
+session ends early. If the hour of a daily reset is skipped, the reset is at the first moment after
+it. If that hour occurs twice, the reset is at the first occurrence, and a message between the two
+does not reset again.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ _RESETTING_MODES = ("idle", "daily", "both")
 
 
 class ResetPolicies:
-    """The reset policies of the chats of a store, and the states of their routes."""
+    """Evaluates the reset policies of the chats of a store and the states of their routes."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
 
     def has_active_turn(self, entry: SessionEntry) -> bool:
-        """Return True if a live process runs a turn in the session; a turn counts for six hours."""
+        """Return True if a live process runs a turn in the session.
+
+        A turn counts for at most six hours.
+        """
         return TURN_LEASE.find_holder(entry, self._settings.now()) is not None
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
@@ -42,7 +46,10 @@ class ResetPolicies:
         return self._get_policy(entry).mode in _RESETTING_MODES
 
     def find_expiry_reason(self, entry: SessionEntry) -> str | None:
-        """Return the reason for which the policy ends a session now; None during a turn."""
+        """Return the reason for which the policy ends a session now, or None.
+
+        A session with an active turn does not end.
+        """
         if self.has_active_turn(entry):
             return None
         return find_reset_reason(
@@ -68,7 +75,7 @@ class ResetPolicies:
     def is_ended_elsewhere(self, entry: SessionEntry) -> bool:
         """Return True if another chat's policy ended the session and this chat's would not.
 
-        Several chats can share a session, each with its own clock.
+        Several chats can share a session, each with its own reset policy.
         """
         db = self._settings.db
         row = None if db is None else db.get_session(entry.session_id)
@@ -77,12 +84,15 @@ class ResetPolicies:
         return self.find_expiry_reason(entry) is None
 
     def is_prunable(self, entry: SessionEntry, max_age_days: int) -> bool:
-        """Return True if an entry is old enough to be pruned."""
+        """Return True if an entry is old enough to be removed."""
         settings = self._settings
         return is_prunable(entry, max_age_days, settings.now(), settings.has_active_processes)
 
     def find_route_state(self, entry: SessionEntry) -> RouteState:
-        """Return the state of a route; a route that the next message repairs is not lost."""
+        """Return the state of a route.
+
+        A route that the next message repairs is neither `stale` nor `dangling`.
+        """
         lost = self._find_lost_state(entry)
         if lost is not None:
             return lost
@@ -106,7 +116,7 @@ class ResetPolicies:
         return "stale" if has_ended and not self.is_ended_elsewhere(entry) else None
 
     def _get_policy(self, entry: SessionEntry) -> SessionResetPolicy:
-        """Return the reset policy of the chat."""
+        """Return the reset policy for the platform and type of a chat."""
         platform = entry.platform or get_key_platform(entry.session_key) or None
         return self._settings.config.get_reset_policy(platform, entry.chat_type)
 
@@ -118,10 +128,10 @@ def find_reset_reason(
     *,
     has_active_processes: HasActiveProcesses | None = None,
 ) -> str | None:
-    """Return the reason for which the policy ends a session now: `idle`, `daily` or None.
+    """Return the reason for which a policy ends a session now: `idle`, `daily` or None.
 
-    A session does not end at the boundary itself, at a time in the future, or while a process of
-    the chat is at work.
+    A session does not end exactly at the limit, if its last use is in the future, or while a
+    process of the chat is at work.
     """
     reason = _find_due_reset(entry, policy, now)
     if reason is None or _is_active(entry, has_active_processes):
@@ -149,7 +159,10 @@ def is_prunable(
     now: datetime,
     active: HasActiveProcesses | None = None,
 ) -> bool:
-    """Return True if an entry is old enough to be pruned; 0 days or less prune none."""
+    """Return True if an entry is older than `max_age_days` and not in use.
+
+    A value of None, 0 or less prunes nothing.
+    """
     # The next message of a suspended chat must still find that it is suspended.
     if max_age_days is None or max_age_days <= 0 or entry.suspended:
         return False
@@ -181,7 +194,7 @@ def _find_last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
 
 
 def _measure_elapsed(since: datetime, now: datetime) -> timedelta:
-    """Return the time between two times, with or without zones; a future start counts as now."""
+    """Return the real time between two times; a start in the future counts as now."""
     since, now = to_local_time(since), to_local_time(now)
     try:
         until = now.astimezone(timezone.utc)

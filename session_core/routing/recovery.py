@@ -1,4 +1,4 @@
-"""Recovery of a lost route: the session that a chat continues, and missing folders of routes."""
+"""Recovery of a lost route: which session a chat continues, and missing folders of routes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find_session(
     *,
     kept: bool = False,
 ) -> SessionRow | None:
-    """Return the session that a chat can continue, or None if it starts a new one.
+    """Return the session that a chat can continue, or None if it starts a new session.
 
     The candidates are, in this order:
 
@@ -50,7 +50,8 @@ def find_session(
     - the newest session whose compression was interrupted before its continuation.
 
     A session that ended by compression is replaced by its tip, even if the tip has no session key.
-    A session of a profile other than that of the key or the home belongs to another conversation.
+    A session whose profile is neither the profile of the key nor that of the home belongs to
+    another conversation.
     """
     profiles = {get_key_profile(session_key), profile}
     newest = _find_newest(db, session_key, source)
@@ -79,7 +80,7 @@ def find_session(
 
 
 def is_finally_ended(row: SessionRow | None) -> bool:
-    """Return True if a session ended for good, so that its end is delivered by its ender."""
+    """Return True if a session ended for good, so that its ender delivers the end."""
     return (
         row is not None
         and row["ended_at"] is not None
@@ -88,7 +89,7 @@ def is_finally_ended(row: SessionRow | None) -> bool:
 
 
 def is_ended_by_policy(row: SessionRow) -> bool:
-    """Return True if the reset policy of any of its chats ended a session."""
+    """Return True if the reset policy of one of its chats ended a session."""
     # A user's reset has the same reason; only a watcher marks the row as finalized.
     if row["end_reason"] == "session_reset":
         return bool(row.get("expiry_finalized"))
@@ -98,18 +99,18 @@ def is_ended_by_policy(row: SessionRow) -> bool:
 def parse_start_time(row: SessionRow) -> datetime | None:
     """Return the start time of a session, or None if it is not a valid time."""
     try:
-        return datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- local, as stored
+        return datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- entries store local time
     except (OverflowError, OSError, ValueError, TypeError):
         return None
 
 
 def is_folder_missing(folder: str) -> bool:
-    """Return True if a folder does not exist; a folder that cannot be examined does."""
+    """Return True only if an absolute folder certainly does not exist."""
     # A relative name depends on the working folder of the process that stored it.
-    if not os.path.isabs(folder):  # noqa: PTH117 -- text
+    if not os.path.isabs(folder):  # noqa: PTH117 -- os.path avoids building a Path
         return False
     try:
-        os.stat(folder)  # noqa: PTH116 -- text
+        os.stat(folder)  # noqa: PTH116 -- os.stat avoids building a Path
     except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, ValueError):
@@ -134,7 +135,7 @@ def _has_profile(row: SessionRow, profiles: Collection[str]) -> bool:
 def _iter_since_reset(
     db: StateDatabase, session_key: str, source: SessionSource
 ) -> Iterator[SessionRow]:
-    """Yield sessions that are open, resumable or compressed, newest first, back to a reset."""
+    """Yield open, resumable and compressed sessions, newest first, back to the last reset."""
     ended_as = (*RESUMABLE_REASONS, "compression", *_REQUESTED_REASONS)
     older_than, seen_ids = None, set()
     while True:

@@ -1,8 +1,8 @@
-"""`SessionRouter`: which session a chat is in: the first one, a new one, or one it returns to.
+"""`SessionRouter`: which session a chat is in.
 
 Each public method is one decision. The route and the rows of its sessions change in one
 transaction. A change of session is stored together with the boundary whose hooks are to be called
-(`outbox`).
+(see `outbox`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RoutedMessage:
 
 
 class SessionRouter:
-    """Routing of messages: find, create, reset, switch and repair the session of a chat."""
+    """Finds, creates, resets, switches and repairs the session of a chat."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class SessionRouter:
     def move_to_continuation(
         self, session_key: str, old_session_id: str, new_session_id: str
     ) -> SessionEntry:
-        """Move a route to the session id that a compression has created."""
+        """Move a route to the session that a compression has created."""
 
         def move_route(decision: RouteDecision) -> SessionEntry:
             entry = decision.entry
@@ -135,7 +135,7 @@ class SessionRouter:
             raise Conflict(str(error)) from None
 
     def repair_routes(self) -> list[str]:
-        """Check each route once, as at a start: repair the damage of a crash; return the keys."""
+        """Check each route and repair the damage of a crash; return the repaired keys."""
         repaired_keys: list[str] = []
         try:
             self._decisions.prepare_change()
@@ -211,7 +211,7 @@ class SessionRouter:
         return RoutedMessage(entry, has_session=row is not None)
 
     def _follow_compression(self, entry: SessionEntry) -> SessionRow | None:
-        """Follow a compression that the route has missed; return the row of the session."""
+        """Move an entry to the tip if its session was compressed; return the row of the session."""
         db = self._settings.db
         if db is None:
             return None
@@ -288,7 +288,7 @@ class SessionRouter:
     def _reset_on_request(
         self, decision: RouteDecision, old: SessionEntry, source: SessionSource | None = None
     ) -> SessionEntry:
-        """Start a new session because the user or the caller asked for it."""
+        """Start a new session on request of the user or the caller."""
         entry = self._create_successor(old, source)
         entry.is_fresh_reset = True
         self._store_boundary(
@@ -307,7 +307,7 @@ class SessionRouter:
     def _replace_ended(
         self, decision: RouteDecision, old: SessionEntry, source: SessionSource
     ) -> SessionEntry:
-        """Start a new session because the old one has ended already, which is not a boundary."""
+        """Start a new session after the old session has ended, without reporting a boundary."""
         entry = self._create_successor(old, source)
         # Routes in a file: an interrupted reset has ended the session and called no hook.
         is_in_file = not self._decisions.backend.is_transactional
@@ -369,7 +369,7 @@ class SessionRouter:
 
 
 class _RouteMovedError(Exception):
-    """The chat is in another session by now, which a retry does not change."""
+    """The chat is in another session, which a retry does not change."""
 
 
 def _build_end_change(old: SessionEntry, reason: str) -> DatabaseChange:
@@ -377,6 +377,6 @@ def _build_end_change(old: SessionEntry, reason: str) -> DatabaseChange:
 
 
 def _build_peer_change(entry: SessionEntry) -> DatabaseChange:
-    """Return the change that records a chat in the row of its session."""
+    """Return the database change that records a chat in the row of its session."""
     fields = build_peer_fields(entry)
     return lambda db: db.record_gateway_session_peer(entry.session_id, **fields)

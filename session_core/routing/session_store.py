@@ -1,7 +1,7 @@
 """`SessionStore`: which session each chat is in.
 
-The store makes the parts of this package and passes calls on; DESIGN.md lists the parts and their
-states. Every call reads the table, or the file if there is no database; no entry is cached.
+The store creates the parts of this package and delegates to them; DESIGN.md lists the parts and
+their states. Every call reads the table, or the file if there is no database. No entry is cached.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from session_core.state.protocol import StateDatabase
 class SessionStore:
     """The routes of a home: the session of each chat.
 
-    Without `sessions_dir` they are in the database alone, and no file mirrors them.
+    Without `sessions_dir` the routes are in the database alone, and no file mirrors them.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SessionStore:
 
     @property
     def config(self) -> GatewayConfig:
-        """The configuration; it may be replaced."""
+        """The configuration, which may be replaced."""
         return self.settings.config
 
     @config.setter
@@ -113,7 +113,7 @@ class SessionStore:
 
     @property
     def hooks(self) -> Hooks | None:
-        """The hooks that report changes of sessions; they may be replaced."""
+        """The hooks that report changes of sessions. They may be replaced."""
         return self.settings.hooks
 
     @hooks.setter
@@ -122,7 +122,7 @@ class SessionStore:
 
     @property
     def report(self) -> Reporter:
-        """The function that is called for a fault that stops no change; it may be replaced."""
+        """The function that receives faults which stop no change. It may be replaced."""
         return self.settings.report
 
     @report.setter
@@ -131,7 +131,7 @@ class SessionStore:
 
     @property
     def marks(self) -> DeliveryMarks:
-        """The records of delivered ends of a Hermes home; they may be replaced."""
+        """The records of delivered ends of a Hermes home. They may be replaced."""
         return self.ends.marks
 
     @marks.setter
@@ -145,7 +145,7 @@ class SessionStore:
 
     @property
     def sessions_dir(self) -> Path | None:
-        """The folder of the routes and of the files of some sessions, if there is one."""
+        """The folder of the routes and of the files of some sessions, or None."""
         return self.settings.folder
 
     @property
@@ -156,7 +156,7 @@ class SessionStore:
 
     @property
     def problems(self) -> list[str]:
-        """The entries and files that could not be read or were set aside."""
+        """Descriptions of entries and files that could not be read or were moved away."""
         return self.backend.problems
 
     def get_session_key(self, source: SessionSource) -> str:
@@ -168,38 +168,41 @@ class SessionStore:
         return self.settings.get_session_key(source)
 
     def build_session_fields(self, entry: SessionEntry) -> dict[str, Any]:
-        """Return the fields of a chat for `append_message(create=...)`."""
+        """Return the fields of an entry for `append_message(create=...)`."""
         return routing_entries.build_session_fields(entry)
 
     def build_peer_fields(self, entry: SessionEntry) -> dict[str, Any]:
-        """Return the fields of a chat for `record_gateway_session_peer`."""
+        """Return the fields of an entry for `record_gateway_session_peer`."""
         return routing_entries.build_peer_fields(entry)
 
     # -- reading -----------------------------------------------------------------------------
 
     def get(self, session_key: str) -> SessionEntry | None:
-        """Return a copy of the entry of a key as it is stored now."""
+        """Return a copy of the stored entry of a key, or None."""
         check_key_type(session_key)
         return self.backend.get(session_key)
 
     def load_entries(self) -> dict[str, SessionEntry]:
-        """Return all entries by their keys."""
+        """Return all entries by their session keys."""
         return self.backend.list_entries()
 
     def peek_session_id(self, session_key: str) -> str | None:
-        """Return the id of the session that a chat is in."""
+        """Return the id of a chat's session, or None if the chat has no route."""
         entry = self.get(session_key)
         return None if entry is None else entry.session_id
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
-        """Return the first entry in this session."""
+        """Return the first entry of a chat that is in this session, or None."""
         matches = (
             entry for entry in self.load_entries().values() if entry.session_id == session_id
         )
         return next(matches, None)
 
     def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
-        """Return the entries, most recently used first."""
+        """Return the entries, most recently used first.
+
+        With `active_minutes`, only entries that were used in the last minutes are returned.
+        """
         entries = sorted(
             self.load_entries().values(), key=lambda entry: entry.updated_at, reverse=True
         )
@@ -209,11 +212,17 @@ class SessionStore:
         return [entry for entry in entries if is_recently_used(entry, seconds, now)]
 
     def find_route_state(self, entry: SessionEntry) -> RouteState:
-        """Return the state of a route; `stale` and `dangling` routes lead to no usable session."""
+        """Return the state of a route.
+
+        A `stale` or `dangling` route leads to no usable session.
+        """
         return self.policies.find_route_state(entry)
 
     def find_expiry_reason(self, entry: SessionEntry) -> str | None:
-        """Return the reason for which the policy ends a session now; None during a turn."""
+        """Return the reason for which the policy ends a session now, or None.
+
+        A session with an active turn does not end.
+        """
         return self.policies.find_expiry_reason(entry)
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
@@ -223,12 +232,15 @@ class SessionStore:
     def is_ended_elsewhere(self, entry: SessionEntry) -> bool:
         """Return True if another chat's policy ended the session and this chat's would not.
 
-        Several chats can share a session, each with its own clock.
+        Several chats can share a session, each with its own reset policy.
         """
         return self.policies.is_ended_elsewhere(entry)
 
     def has_active_turn(self, entry: SessionEntry) -> bool:
-        """Return True if a live process runs a turn in the session; a turn counts for six hours."""
+        """Return True if a live process runs a turn in the session.
+
+        A turn counts for at most six hours.
+        """
         return self.policies.has_active_turn(entry)
 
     # -- the session of a chat ---------------------------------------------------------------
@@ -261,9 +273,9 @@ class SessionStore:
     def move_to_continuation(
         self, session_key: str, old_session_id: str, new_session_id: str
     ) -> SessionEntry:
-        """Move a route to the session id that a compression has created.
+        """Move a route to the session that a compression has created.
 
-        If the route has that id already, nothing is written.
+        If the route leads to that session already, nothing is written.
 
         Raises:
             NotFound: the chat has no route.
@@ -272,7 +284,7 @@ class SessionStore:
         return self.router.move_to_continuation(session_key, old_session_id, new_session_id)
 
     def repair_routes(self) -> list[str]:
-        """Check each route once, as at a start: repair the damage of a crash; return the keys.
+        """Check each route and repair the damage of a crash; return the repaired keys.
 
         A route whose session has ended moves to its continuation or to a session that can be
         continued. A route without either is removed, and the next message starts a new session. If
@@ -284,14 +296,14 @@ class SessionStore:
     def transaction(
         self, *session_keys: str, ending: Collection[str] = ()
     ) -> AbstractContextManager[None]:
-        """Run the `with` block as one transaction on sessions and on routes of the chats.
+        """Run the `with` block as one transaction over sessions and the routes of these chats.
 
         The transaction belongs to one task and one thread. Another task of the thread that changes
         routes is refused at once; another thread that changes the same chats waits. The mirror is
         written and hooks are called after the commit. Routes cannot be removed inside. If routes
-        are in a file alone, they and the sessions change one after another. A caller that ends
-        sessions inside by itself names them in `ending`: the first chat that leaves one delivers
-        its end.
+        are in a file alone, the file and the sessions change one after the other. A caller that
+        ends sessions in the block names them in `ending`: the first chat that leaves such a session
+        delivers its end.
 
         Raises:
             InvalidInput: a transaction is open already.
@@ -302,7 +314,9 @@ class SessionStore:
     # -- turns and marks ---------------------------------------------------------------------
 
     def save(self, entry: SessionEntry, *, urgent: bool = False) -> None:
-        """Store an entry that the caller has changed; hook calls delivered since stay delivered.
+        """Store an entry that the caller has changed.
+
+        Hook calls that were delivered since the entry was read stay delivered.
 
         Raises:
             InvalidInput: the key begins with `_`, which marks metadata.
@@ -322,11 +336,11 @@ class SessionStore:
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None
     ) -> SessionEntry | None:
-        """Record that a chat was active, and the length of its prompt."""
+        """Record that a chat was active, and the token count of its last prompt."""
         return self.turns.update_session(session_key, last_prompt_tokens)
 
     def set_model_override(self, session_key: str, override: dict[str, str] | None) -> bool:
-        """Store the model that a chat asked for, or remove it; API keys are never stored.
+        """Store the model that a chat asked for, or remove it. API keys are never stored.
 
         Raises:
             InvalidInput: the override is not a mapping.
@@ -337,7 +351,7 @@ class SessionStore:
         """Record that an agent is at work in the session of a chat; return the token of the turn.
 
         Until the turn ends, no policy of any process ends the session. A later turn replaces this
-        one. Nothing is recorded if the chat is in another session by now.
+        turn. Nothing is recorded if the chat is in another session by now.
         """
         return self.turns.begin_turn(session_key, session_id)
 
@@ -356,15 +370,15 @@ class SessionStore:
     ) -> SessionEntry | None:
         """Record the end of a turn; return None if the chat is in another session by now.
 
-        The marks of a reset are cleared, and a finished turn clears an interruption. With a token,
-        a turn that has replaced this one stays.
+        The flags of a reset are cleared, and a finished turn clears an interruption. With a token,
+        a later turn that has replaced this turn stays recorded.
         """
         return self.turns.end_turn(
             session_key, session_id, last_prompt_tokens, finished=finished, token=token
         )
 
     def suspend_session(self, session_key: str) -> bool:
-        """Make the next message start a new session, whatever the reset policy is."""
+        """Make the next message start a new session, without regard to the reset policy."""
         return self.turns.suspend_session(session_key)
 
     def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
@@ -376,9 +390,9 @@ class SessionStore:
         return self.turns.clear_resume_pending(session_key)
 
     def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
-        """Mark sessions in use just before an unclean stop as interrupted; return how many.
+        """Mark sessions that were in use just before an unclean stop as interrupted.
 
-        Sessions with an agent at work in a live process were not interrupted.
+        Return their number. Sessions with an agent at work in a live process were not interrupted.
         """
         return self.turns.suspend_recently_active(max_age_seconds)
 
@@ -389,45 +403,45 @@ class SessionStore:
         return self.ends.is_end_delivered(entry)
 
     def claim_end(self, session_key: str, session_id: str) -> bool:
-        """Claim the end of a chat's session, whatever its reset policy is.
+        """Claim the end of a chat's session, without regard to its reset policy.
 
-        A claim of another process is replaced unless its hook has begun: the session does end now.
+        The claim of another process is replaced unless its hook call has begun.
         """
         return self.ends.claim_end(session_key, session_id)
 
     def claim_expiry(self, entry: SessionEntry) -> bool:
         """Claim the end of an expired session, so that only one process delivers it.
 
-        Return False if the session is not expired any more, or if another process has a claim:
-        until it finishes or dies, or for an hour.
+        Return False if the session is no longer expired, or if another process holds a claim. A
+        claim lasts until its process finishes or dies, at most one hour.
         """
         return self.ends.claim_expiry(entry)
 
     def begin_end_delivery(self, session_key: str, session_id: str) -> bool:
-        """Record that the hook of an end claimed here is called now, and counts as delivered.
+        """Record that the hook of an end claimed by this store is called now.
 
-        Return False if the hook has begun already, or if the claim was lost. If the record cannot
-        be written, return True: a second call is better than none.
+        The call then counts as delivered. Return False if the hook has begun already or the claim
+        was lost. If the record cannot be written, return True: a second call is better than none.
         """
         return self.ends.begin_end_delivery(session_key, session_id)
 
     def set_end_delivered(self, session_key: str, session_id: str) -> bool:
-        """Record that the end of a chat's session was delivered, on any path."""
+        """Record that the end of a chat's session was delivered, by any process or caller."""
         return self.ends.set_end_delivered(session_key, session_id)
 
     def set_expiry_finalized(
         self, entry: SessionEntry, *, clear_model_override: bool = True
     ) -> bool:
-        """Record, in the route and the session's row, that the hooks of an expired session ran.
+        """Record in the route and in the session's row that an expired session was finalized.
 
-        This requires the claim of this store. If the session is in use again, the claim is removed
-        and the next end is delivered. On a Hermes home the record is a mark: its own watcher would
-        skip its plugins otherwise.
+        This store must hold the claim. If the session is in use again, the claim is removed and the
+        next end is delivered. On a Hermes home the record is a delivery mark, because Hermes' own
+        watcher would otherwise skip its plugins.
         """
         return self.ends.set_expiry_finalized(entry, clear_model_override=clear_model_override)
 
     def deliver_pending_hooks(self, session_key: str | None = None) -> None:
-        """Deliver the hook calls left pending by crashed processes, for all chats or for one.
+        """Deliver the hook calls left pending by dead processes, for all chats or for one.
 
         Raises:
             Denied: a live gateway holds the routes, so the delivery cannot be recorded.
@@ -435,16 +449,16 @@ class SessionStore:
         self.outbox.deliver_pending_hooks(session_key)
 
     def forget_stale_marks(self) -> None:
-        """Remove the marks of sessions that no chat of a Hermes home is in any more."""
+        """Remove the marks of sessions that no chat of a Hermes home is in."""
         self.ends.forget_stale_marks()
 
     # -- removal and closing -----------------------------------------------------------------
 
     def prune_old_entries(self, max_age_days: int | None) -> int:
-        """Remove entries that were not used for this many days; return how many. Acts at once.
+        """Remove entries that were not used for `max_age_days` days; return their number.
 
-        Suspended entries, entries with active processes and entries with pending hook calls stay.
-        The sessions are kept.
+        The change is made at once, without a plan. Suspended entries, entries with active processes
+        and entries with pending hook calls stay. The sessions are kept.
 
         Raises:
             InvalidInput: max_age_days is not a number.
@@ -462,15 +476,16 @@ class SessionStore:
         return len(self.remove(old)) if old else 0
 
     def remove(self, entries: dict[str, SessionEntry]) -> list[str]:
-        """Remove entries from the table and the file; return the removed keys. Acts at once.
+        """Remove entries from the table and the file; return the removed keys.
 
-        An entry that was changed since it was read stays.
+        The change is made at once, without a plan. An entry that was changed since it was read
+        stays.
         """
         self.decisions.prepare_change()
         return self.backend.remove(entries)
 
     def close(self) -> None:
-        """Write the mirror; the caller closes the state database that it opened."""
+        """Write the mirror and close the store. The state database stays open."""
         self.backend.close()
         self.marks.close()
 
@@ -487,7 +502,7 @@ class SessionStore:
 
 
 def check_database(store: SessionStore, db: StateDatabase) -> None:
-    """Raise if the routes of a store are in another database.
+    """Raise `InvalidInput` if the routes of a store are in another database.
 
     Raises:
         InvalidInput: they are in another database.
@@ -500,7 +515,7 @@ def check_database(store: SessionStore, db: StateDatabase) -> None:
 
 
 def _open_backend(settings: StoreSettings) -> SqlBackend | JsonBackend:
-    """Return the table of the database, or the file if the database has no table of routes."""
+    """Return the backend for the table, or for the file if the database has no table of routes."""
     folder, db = settings.folder, settings.db
     if db is not None and db.routes.is_available:
         return SqlBackend(db, folder, mirrored=settings.config.write_sessions_json)
@@ -514,7 +529,7 @@ def _open_backend(settings: StoreSettings) -> SqlBackend | JsonBackend:
 
 
 def _is_same_home(first: StateDatabase, second: StateDatabase) -> bool:
-    """Return True if both are of one home: the same file, or the same id without a file."""
+    """Return True if two databases belong to one home: the same file, or the same home id."""
     if first is second:
         return True
     if first.path is not None and second.path is not None:

@@ -1,4 +1,4 @@
-"""`StoreSettings`: the home, configuration, hooks and clock that the parts of a store share."""
+"""`StoreSettings`: the folder, configuration, hooks and clock that the parts share."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StoreSettings:
 
     @property
     def is_hermes(self) -> bool:
-        """True if a gateway of another program reads the entries with its own watcher."""
+        """True if the gateway of Hermes reads the entries with its own watcher."""
         return self.db is not None and self.db.admin.get_capabilities().foreign_gateway
 
     def get_session_key(self, source: SessionSource) -> str:

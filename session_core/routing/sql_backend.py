@@ -1,12 +1,13 @@
-"""Entries in the table of the state database, one row each, with sessions.json as their mirror.
+"""Storage of entries as rows of the state database, with sessions.json as their mirror.
 
-The table is the truth and is read at every call, so changes of other processes are seen. An entry
-is written only over the text that it was read from; a lost update is a `Conflict`. A removal
-reaches the mirror before the table: a crash in between leaves the old state, and no removed entry
+The table is authoritative and is read at every call, so changes of other processes are seen. An
+entry is written only over the text from which it was read; a lost update is a `Conflict`. A removal
+changes the mirror before the table: a crash in between leaves the old state, and no removed entry
 comes back. A mirror that cannot be written is reported and undoes no change.
 
-Stray entries are adopted into the table. sessions.json alone has them if an older version or
-another machine has written it. The table has them under another folder if the home was moved.
+Stray entries are entries outside the rows of this store, which adopts them. They are in
+sessions.json alone if an older version or another machine has written it, or under another folder
+in the table if the home was moved.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Entries = dict[str, SessionEntry]
 
 
 class SqlBackend:
-    """Entries in the table, with a mirror."""
+    """Stores the entries of a session store in the table, with a mirror."""
 
     is_transactional = True
     """An entry and its session change in one commit."""
@@ -84,7 +85,7 @@ class SqlBackend:
         return [*self._mirror.problems, *self._problems]
 
     def get(self, key: str) -> SessionEntry | None:
-        """Return a copy of the entry of a key as it is stored now."""
+        """Return a copy of the stored entry of a key, or None."""
         if key.startswith("_"):
             return None
         strays = self._get_strays()
@@ -99,7 +100,7 @@ class SqlBackend:
         return entry
 
     def list_entries(self, having: str = "") -> Entries:
-        """Return all entries, or those whose text contains `having`."""
+        """Return all entries by key, or only entries whose text contains `having`."""
         strays = self._get_strays()
         rows = self._db.routes.load_entries(scope=self.scope)
         texts = strays.entries | {k: row for k, row in rows.items() if row != strays.broken.get(k)}
@@ -109,7 +110,7 @@ class SqlBackend:
         return {key: entry for key, entry in parsed if entry is not None}
 
     def prepare_changes(self) -> None:
-        """Adopt stray entries into the table, once; called before any change."""
+        """Adopt stray entries into the table, once before the first change."""
         if self._adopted:
             return
         # A transaction of its own, never part of one that may be rolled back.
@@ -140,7 +141,7 @@ class SqlBackend:
             return self._put_row(key, entry)
 
     def remove(self, entries: Entries) -> list[str]:
-        """Remove entries that are unchanged since they were read; return their keys."""
+        """Remove entries that are unchanged since they were read; return the removed keys."""
         texts = {key: entry.stored or "" for key, entry in entries.items()}
         with self._mirroring:
             count = self._count_change()
@@ -161,7 +162,7 @@ class SqlBackend:
             return removed
 
     def request_mirror_update(self, *, urgent: bool) -> None:
-        """Update the mirror: before this returns if `urgent`, else soon."""
+        """Schedule a write of the mirror, or write it before returning if `urgent`."""
         if not self._mirrored:
             return
         count = self._count_change()
@@ -172,7 +173,7 @@ class SqlBackend:
             self._later.schedule(MIRROR_DELAY_S)
 
     def close(self) -> None:
-        """Write the changes that the mirror lacks."""
+        """Write the changes that the mirror lacks, and stop its retries."""
         self._later.cancel()
         if self._mirrored:
             self._update_mirror(at_end=True)
@@ -194,7 +195,7 @@ class SqlBackend:
         return True
 
     def _get_strays(self) -> StrayEntries:
-        """Return the stray entries; until they are adopted, read the file again after a change."""
+        """Return the stray entries; until they are adopted, read a changed file again."""
         if not self._adopted:
             with self._mirroring:
                 if not self._adopted and self._mirror.get_signature() != self._read_signature:
@@ -234,7 +235,7 @@ class SqlBackend:
             return self._changes
 
     def _update_mirror(self, min_changes: int | None = None, *, at_end: bool = False) -> None:
-        """Write the mirror, unless it holds the first `min_changes` changes already.
+        """Write the mirror, unless it contains the first `min_changes` changes already.
 
         If the write fails, the next change or a scheduled retry writes it.
         """
@@ -261,7 +262,7 @@ class SqlBackend:
                 self._retry.reset()
 
     def _restore_mirror(self) -> None:
-        """Write the entries back to the mirror that could not be removed from the table."""
+        """Write the entries that could not be removed from the table back to the mirror."""
         if self._mirrored:
             self._update_mirror()
 
@@ -280,8 +281,8 @@ class SqlBackend:
     def _iter_members(self, without: Collection[str]) -> Iterator[str]:
         """Yield all entries in pages, so that no snapshot is held while the file is written.
 
-        An entry that another process changes meanwhile may be the old or the new one; that process
-        writes the file next.
+        An entry that another process changes meanwhile may be the old or the new entry; that
+        process writes the file next.
         """
         cursor: str | None = None
         while True:
@@ -292,7 +293,10 @@ class SqlBackend:
                 return
 
     def _list_unreadable(self) -> dict[str, Any]:
-        """Return the values of the file that are not entries; set aside those that rows replace."""
+        """Return the values of the file that are not entries.
+
+        Values whose key has a row now are moved to a separate file.
+        """
         odd = self._mirror.read(with_entries=False).odd | self._strays.unreadable
         replaced = {key: value for key, value in odd.items() if self._has_row(key)}
         if replaced:
@@ -306,7 +310,7 @@ class SqlBackend:
 
 @dataclass(slots=True)
 class StrayEntries:
-    """Entries outside the table, by key, and values that are not entries.
+    """Entries that are not in the rows of this store, and values that are not entries.
 
     `broken` holds the unreadable rows that some of the entries replace, `former` the rows of the
     former folder `scope`.
@@ -319,7 +323,7 @@ class StrayEntries:
     unreadable: dict[str, Any] = field(default_factory=dict)
 
     def forget_unreadable(self, keys: Iterable[str]) -> None:
-        """Remove unreadable values whose keys have an entry now."""
+        """Remove unreadable values whose keys have a readable entry now."""
         for key in keys:
             self.unreadable.pop(key, None)
 
@@ -330,7 +334,7 @@ def find_strays(
     stored: Mapping[str, Any],
     parse: Callable[[str, str], object | None],
 ) -> StrayEntries:
-    """Return entries that the table lacks: those of the former folder, then those of the file."""
+    """Return the entries of the former folder and of the file that the table lacks."""
     strays = StrayEntries()
     rows = db.routes.load_entries(scope=scope)
     if not rows:
@@ -354,7 +358,7 @@ def find_strays(
 def adopt_strays(db: StateDatabase, scope: str, strays: StrayEntries) -> None:
     """Store stray entries in the table, in one transaction.
 
-    The rows of the former folder are removed unless a store may come back there.
+    The rows of the former folder are removed if the home has moved.
     """
     has_moved = bool(strays.former) and _has_moved(db, scope, strays.scope)
     # One transaction, so that a kill leaves the rows of the former folder.
@@ -370,7 +374,7 @@ def adopt_strays(db: StateDatabase, scope: str, strays: StrayEntries) -> None:
 
 
 def can_be_stored(key: str) -> bool:
-    """Return True if a key can be a key of the table; a lone surrogate cannot."""
+    """Return True if the table can store a key, which may not contain a lone surrogate."""
     try:
         key.encode()
     except UnicodeEncodeError:
@@ -379,10 +383,10 @@ def can_be_stored(key: str) -> bool:
 
 
 def _find_former_scope(db: StateDatabase, scope: str) -> str:
-    """Return the missing folder that was written last.
+    """Return the missing folder that was written last, or an empty text.
 
-    If a folder that exists was written later, this home is a copy of that one, and adopts no
-    entries of the folders that the original left before.
+    If an existing folder was written later, this home is a copy of the home of that folder, and
+    adopts no entries of folders that the original left before.
     """
     for other in db.routes.list_scopes():
         if other != scope and is_folder_missing(other):
@@ -393,7 +397,7 @@ def _find_former_scope(db: StateDatabase, scope: str) -> str:
 
 
 def _is_original(db: StateDatabase, scope: str, other: str) -> bool:
-    """Return True if another home has the folder at the same place, and a database of that name."""
+    """Return True if `other` is the folder of another home, which has a database of that name."""
     home_parts, other_folder = _get_home_parts(db, scope), Path(other)
     if not home_parts or db.path is None or other_folder.parts[-len(home_parts) :] != home_parts:
         return False
@@ -401,7 +405,7 @@ def _is_original(db: StateDatabase, scope: str, other: str) -> bool:
 
 
 def _get_home_parts(db: StateDatabase, scope: str) -> tuple[str, ...]:
-    """Return the parts of a folder below the folder of its database, or () if it is elsewhere."""
+    """Return the parts of a folder relative to its database, or () if it is not below it."""
     home, folder = db.folder.resolve() if db.folder else None, PurePath(scope)
     return folder.relative_to(home).parts if home and folder.is_relative_to(home) else ()
 
@@ -409,8 +413,9 @@ def _get_home_parts(db: StateDatabase, scope: str) -> tuple[str, ...]:
 def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
     """Return True if the home was in the former folder and moved here with its database.
 
-    If the folders have another place relative to their database, the home stayed and one of its
-    stores is temporarily missing. Another process that has the database open may see the folder.
+    If the folders have different places relative to their database, the home stayed and one of its
+    stores is temporarily missing. The result is False while another process has the database open,
+    because that process may still see the former folder.
     """
     home_parts, former_folder = _get_home_parts(db, scope), PurePath(former)
     if not home_parts or db.folder is None or former_folder.is_relative_to(db.folder.resolve()):

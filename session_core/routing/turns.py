@@ -1,8 +1,7 @@
-"""`TurnRecords`: the turns that entries record, and the interruptions that a restart leaves.
+"""`TurnRecords`: active and interrupted turns, as entries record them.
 
-A turn is a lease in the entry: until it ends or its process dies, no policy of any process ends
-the session. An interrupted turn leaves `resume_pending`, and the next message continues the
-session.
+A turn is a lease in the entry. Until it ends or its process dies, no policy of any process ends the
+session. An interrupted turn sets `resume_pending`, and the next message continues the session.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TurnRecords:
-    """Turns, interruptions, and the traces of a turn in the entry of its chat."""
+    """Records turns and interruptions in the entries of chats."""
 
     def __init__(
         self, settings: StoreSettings, decisions: RouteDecisions, policies: ResetPolicies
@@ -84,7 +83,7 @@ class TurnRecords:
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None
     ) -> SessionEntry | None:
-        """Record that a chat was active, and the length of its prompt."""
+        """Record that a chat was active, and the token count of its last prompt."""
 
         def record_activity(entry: SessionEntry) -> bool:
             entry.updated_at = self._settings.now()
@@ -111,7 +110,7 @@ class TurnRecords:
     # -- interruptions -----------------------------------------------------------------------
 
     def suspend_session(self, session_key: str) -> bool:
-        """Make the next message start a new session, whatever the reset policy is."""
+        """Make the next message start a new session, without regard to the reset policy."""
 
         def suspend_entry(entry: SessionEntry) -> bool:
             entry.suspended = True
@@ -144,7 +143,10 @@ class TurnRecords:
         return self._decisions.change_entry(session_key, clear_interruption) is not None
 
     def suspend_recently_active(self, max_age_seconds: int) -> int:
-        """Mark sessions in use just before an unclean stop as interrupted; return how many."""
+        """Mark sessions that were in use just before an unclean stop as interrupted.
+
+        Return their number.
+        """
         now = self._settings.now()
         recent = [
             key

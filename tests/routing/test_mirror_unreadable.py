@@ -37,7 +37,7 @@ BROKEN: dict[str, bytes] = {
 @pytest.mark.requirement("copies:broken")
 @pytest.mark.parametrize("with_db", [True, False])
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_broken_file_is_set_aside(
+def test_broken_file_is_renamed(
     make: Any, db: SessionDB, folder: Path, broken: bytes, with_db: bool
 ) -> None:
     path = write_file(folder, broken)
