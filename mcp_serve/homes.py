@@ -22,12 +22,16 @@ from mcp_serve.served_store import (
 )
 from session_core import (
     Corrupt,
+    Home,
     InvalidInput,
     NotFound,
     SessionDB,
     SessionError,
-    find_home,
+    StateDatabase,
+    find_gateway,
+    list_holders,
 )
+from session_core.state import DatabaseAddress, open_postgres
 from session_core.types import (
     MessageRow,
     MessageWindow,
@@ -38,9 +42,11 @@ from session_core.types import (
 )
 
 if TYPE_CHECKING:
+    from mcp_serve.http.auth import TokenFolder
     from session_core import Compressor, Ledger, Maintenance, SessionStore, StateFolder
     from session_core.ledger import AuditEntry, Batch
     from session_core.state import StoreSearch
+    from session_core.types import Gateway, Holder
 
 T = TypeVar("T")
 
@@ -73,12 +79,12 @@ class ServedHome:
 
     Answers show it (`store_name`) only if several stores are served.
 
-    `path` is the folder of the home or its database file.
+    `place` is the folder of the home, its database file, or an address.
     """
 
     def __init__(
         self,
-        path: Path,
+        place: Path | DatabaseAddress,
         *,
         name: str = "own",
         is_one_of_several: bool = False,
@@ -88,7 +94,7 @@ class ServedHome:
         load_extension: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path = path
+        self.place = place
         self.name = name
         self.store_name: str | None = name if is_one_of_several else None
         self.names: Sequence[str] = (name,)
@@ -100,7 +106,8 @@ class ServedHome:
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
         self.now: Callable[[], float] = clock
         self.lock = threading.RLock()
-        self.db_path = find_home(path).db_path
+        self.db_path = Home(place, "").db_path
+        """The database file, which need not exist; None for an address."""
         self._file = _get_file_id(self.db_path)
 
     def is_replaced(self) -> bool:
@@ -110,13 +117,31 @@ class ServedHome:
             self._file = file_id
         return file_id not in (None, self._file)
 
+    def explain_absence(self) -> str | None:
+        """Return why the database has no such home, None if it has; a file is not looked at."""
+        if not isinstance(self.place, DatabaseAddress) or self.db.admin.get_home_id() is not None:
+            return None
+        return f"the database has no home {self.place.name!r}"
+
+    def find_gateway(self) -> Gateway | None:
+        """Return the live gateway of a Hermes home."""
+        return None if self.db_path is None else find_gateway(self.db_path.parent)
+
+    def list_holders(self) -> Sequence[Holder]:
+        """Return the other programs that use the home."""
+        return self.db.admin.list_holders() if self.db_path is None else list_holders(self.db_path)
+
     @_locked_property
-    def db(self) -> SessionDB:
+    def db(self) -> StateDatabase:
         """The database; it is opened on first use.
 
         Raises:
+            Busy: the server of an address does not answer.
             Corrupt: the file cannot be a database.
+            Denied: the server of an address refuses the connection.
         """
+        if isinstance(self.place, DatabaseAddress):
+            return open_postgres(self.place.address, read_only=self.read_only)
         try:
             return SessionDB(
                 self.db_path,
@@ -132,17 +157,29 @@ class ServedHome:
         """The session store, with the configuration of the home."""
         from session_core import SessionStore  # noqa: PLC0415 -- lists do not need it
 
+        if self.db_path is None:
+            return SessionStore(db=self.db)
         return SessionStore.open(self.db_path.parent, self.db)
 
     @_locked_property
     def folder(self) -> StateFolder:
-        """The state folder of the home."""
+        """The state folder of the home; a home with an address keeps its content there."""
         from session_core import StateFolder  # noqa: PLC0415 -- lists do not need it
+        from session_core.ledger import find_virtual_folder  # noqa: PLC0415 -- as above
 
+        if self.db_path is None:
+            return find_virtual_folder(self.db)
         folder = StateFolder(self.db_path)
         with suppress(SessionError):  # doctor shows the folder of a damaged home too
             folder.load_home_name(self.db)
         return folder
+
+    @property
+    def token_folder(self) -> TokenFolder:
+        """The folder with the token; a home with an address has one on each machine."""
+        from session_core.ledger import MachineFolder  # noqa: PLC0415 -- lists do not need it
+
+        return MachineFolder(str(self.place)) if self.db_path is None else self.folder
 
     @_locked_property
     def ledger(self) -> Ledger:
@@ -336,8 +373,10 @@ class ServedHome:
                 opened[name].close()
 
 
-def _get_file_id(path: Path) -> tuple[int, int] | None:
+def _get_file_id(path: Path | None) -> tuple[int, int] | None:
     """Return device and inode of a file, or None if there is none."""
+    if path is None:
+        return None
     try:
         status = path.stat()
     except OSError:

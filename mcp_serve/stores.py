@@ -10,14 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core import Conflict, InvalidInput, NotFound, SessionError, find_home, list_homes
+from session_core import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    SessionError,
+    find_home,
+    list_homes,
+)
 from session_core.transcripts import list_transcript_stores
 
 if TYPE_CHECKING:
     from mcp_serve.homes import ServedHome
+    from mcp_serve.http.auth import TokenFolder
     from mcp_serve.served_store import ServedStore
     from mcp_serve.transcripts import ServedTranscripts, TranscriptIndex
-    from session_core import StateFolder
+    from session_core.state import DatabaseAddress
 
 # Replaced homes stay open for calls that still use them; more replacements during one call are
 # unlikely.
@@ -67,8 +75,8 @@ class ServedStores:
         for name in names:
             if name not in existing and name not in transcripts:
                 valid = ", ".join([*existing, *transcripts])
-                raise NotFound(f"no store {name!r} in {home.path}; existing: {valid}")
-        self._paths = {name: existing[name] for name in names if name in existing}
+                raise NotFound(f"no store {name!r} in {home.place}; existing: {valid}")
+        self._places = {name: existing[name] for name in names if name in existing}
         self._transcripts = [name for name in dict.fromkeys(names) if name not in existing]
         self._index: TranscriptIndex | None = None
         self._views: dict[str | None, ServedTranscripts] = {}
@@ -93,21 +101,19 @@ class ServedStores:
     @property
     def names(self) -> list[str]:
         """The names of the stores; the first home is the default of a change."""
-        return [*self._paths, *self._transcripts]
+        return [*self._places, *self._transcripts]
 
     @property
-    def state_folder(self) -> StateFolder:
-        """The state folder of the first home, or of the home that would be served."""
-        if self._paths:
-            return self.get_home().folder
-        from session_core import StateFolder  # noqa: PLC0415 -- loaded after the first answer
-
-        return StateFolder(find_home(self.options.home).db_path)
+    def token_folder(self) -> TokenFolder:
+        """The folder with the token of the first home, or of the home that would be served."""
+        if self._places:
+            return self.get_home().token_folder
+        return self._open_home("", find_home(self.options.home).place).token_folder
 
     @property
     def home_names(self) -> list[str]:
         """The names of the homes."""
-        return list(self._paths)
+        return list(self._places)
 
     @property
     def transcript_names(self) -> list[str]:
@@ -126,19 +132,19 @@ class ServedStores:
             shown = redact(store)  # redact first: a cut secret is not recognised
             raise InvalidInput(f"store {shown!r:.80} is not served; valid: {', '.join(self.names)}")
 
-    def get_path(self, store: str | None = None) -> Path:
-        """Return the folder of a home.
+    def get_place(self, store: str | None = None) -> Path | DatabaseAddress:
+        """Return the folder, the database file or the address of a home.
 
         Raises:
             InvalidInput: the home is not served.
         """
-        name = store or next(iter(self._paths), None)
+        name = store or next(iter(self._places), None)
         if name is None:
             raise InvalidInput(f"no home is served; stores: {', '.join(self.names)}")
         self.check_name(name)
-        if name not in self._paths:
-            raise InvalidInput(f"{name} is no home; homes: {', '.join(self._paths) or 'none'}")
-        return self._paths[name]
+        if name not in self._places:
+            raise InvalidInput(f"{name} is no home; homes: {', '.join(self._places) or 'none'}")
+        return self._places[name]
 
     def get_home(self, store: str | None = None) -> ServedHome:
         """Return a home, reopened if its database was replaced.
@@ -146,18 +152,18 @@ class ServedStores:
         Raises:
             InvalidInput: the home is not served.
         """
-        path = self.get_path(store)
+        place = self.get_place(store)
         name = store or self.home_names[0]
         with self._lock:
             home = self._homes.get(name)
             if home is None or home.is_replaced():
                 self._retire_home(name)
-                home = self._homes[name] = self._open_home(name, path)
+                home = self._homes[name] = self._open_home(name, place)
         return home
 
     def get_homes(self) -> list[ServedHome]:
         """Return all served homes."""
-        return [self.get_home(name) for name in self._paths]
+        return [self.get_home(name) for name in self._places]
 
     def get_store(self, store: str | None = None) -> ServedStore:
         """Return a store; without a name, the first home, else all transcripts.
@@ -166,9 +172,9 @@ class ServedStores:
             InvalidInput: the store is not served.
         """
         if store is None:
-            return self.get_home() if self._paths else self.get_transcripts(None)
+            return self.get_home() if self._places else self.get_transcripts(None)
         self.check_name(store)
-        return self.get_home(store) if store in self._paths else self.get_transcripts(store)
+        return self.get_home(store) if store in self._places else self.get_transcripts(store)
 
     def get_stores(self) -> list[ServedStore]:
         """Return all homes, and all transcript stores as one."""
@@ -214,7 +220,7 @@ class ServedStores:
         """Return the store that holds a plan or batch, or None."""
         if len(self.names) == 1:
             return None
-        found = next((name for name in self._paths if self._has_handle(name, plan, batch)), None)
+        found = next((name for name in self._places if self._has_handle(name, plan, batch)), None)
         return self._find_label_store(batch) if found is None and batch is not None else found
 
     def _find_label_store(self, batch: str) -> str | None:
@@ -240,11 +246,11 @@ class ServedStores:
             return False
         return True
 
-    def _open_home(self, name: str, path: Path) -> ServedHome:
+    def _open_home(self, name: str, place: Path | DatabaseAddress) -> ServedHome:
         from mcp_serve.homes import ServedHome  # noqa: PLC0415 -- loaded after the first answer
 
         return ServedHome(
-            path,
+            place,
             name=name,
             is_one_of_several=len(self.names) > 1,
             read_only=self.options.read_only,

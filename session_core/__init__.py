@@ -37,7 +37,12 @@ __all__, __getattr__, __dir__ = export_names(
             "TitleTaken",
             "Unsupported",
         ),
-        "home": ("Home", "find_active_profile", "find_home", "list_homes"),
+        "home": (
+            "Home",
+            "find_active_profile",
+            "find_home",
+            "list_homes",
+        ),
         "hooks": ("Hooks", "hookimpl"),
         "ledger.ledger": ("Ledger",),
         "ledger.state_folder": ("StateFolder",),

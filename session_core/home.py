@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from session_core.errors import Unsupported
@@ -15,6 +15,15 @@ DATABASE_NAME = "state.db"
 
 # A drive of Windows has one letter.
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+
+DATABASE_SCHEMES = ("postgresql", "postgres")
+DEFAULT_HOME_NAME = "main"
+"""The home of an address that names none."""
+
+# The options of an address that are neither secrets nor may hold one.
+_SHOWN_OPTIONS = ("service", "host", "hostaddr", "port", "dbname", "user", "home", "schema")
+_SECRET_OPTIONS = ("password", "sslpassword")
+_HOST = re.compile(r"(?:[\w.\-%]*|\[[\da-fA-F:.%\w]+\])(?::\d*)?")
 
 _FILE_SUFFIX = ".db"
 _MAX_NAME_LENGTH = 200
@@ -39,7 +48,7 @@ def is_hermes_home(folder: Path) -> bool:
 def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> bool:
     """Return True for the folder of the installed Hermes or of one of its profiles."""
     env = os.environ if environ is None else environ
-    named = [_make_absolute(env["HERMES_HOME"])] if env.get("HERMES_HOME") else []
+    named = [make_absolute(env["HERMES_HOME"])] if env.get("HERMES_HOME") else []
     roots = {os.path.realpath(root) for root in (*named, _find_default_hermes_home(env))}
     real = Path(os.path.realpath(folder))
     is_profile = real.parent.name == "profiles" and str(real.parent.parent) in roots
@@ -47,20 +56,84 @@ def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """The folder of a state database and a session store, and how it was found.
+class DatabaseAddress:
+    """The address of a home in a database server; as text it has no password."""
 
-    If the database has another name, `path` is that file, which ends in `.db`.
+    address: str = field(repr=False)
+    """The whole address, for the driver only: it may have a password."""
+
+    @property
+    def name(self) -> str:
+        """The name of the home, which is also the name of its store."""
+        return dict(self._list_options()).get("home") or DEFAULT_HOME_NAME
+
+    @property
+    def can_be_shown(self) -> bool:
+        """Whether the address surely has no password, so that it may be shown whole."""
+        has_secret = any(name in _SECRET_OPTIONS for name, _ in self._list_options())
+        return self._is_clear() and ":" not in self._split()[1] and not has_secret
+
+    def __str__(self) -> str:
+        """Return the address without passwords, and without options that could hold one."""
+        from urllib.parse import urlencode  # noqa: PLC0415 -- behind the first answer
+
+        scheme, user, hosts, database = self._split()
+        if not self._is_clear():
+            return f"{scheme}://…"
+        user = user.partition(":")[0] + "@" if user else ""
+        shown = [(name, value) for name, value in self._list_options() if name in _SHOWN_OPTIONS]
+        options = f"?{urlencode(shown, safe='/,:')}" if shown else ""
+        return f"{scheme}://{user}{hosts}{database}{options}"
+
+    def _is_clear(self) -> bool:
+        """Return False if a password that is not escaped may look like another part."""
+        _, _, hosts, database = self._split()
+        query = self.address.partition("?")[2]
+        is_split = not any(char in hosts + database + query for char in "@#")
+        return is_split and all(map(_HOST.fullmatch, hosts.split(",")))
+
+    def _split(self) -> tuple[str, str, str, str]:
+        """Return the scheme, the user with a password, the hosts, and the path of the database."""
+        scheme, _, rest = self.address.partition("://")
+        authority, slash, database = rest.partition("?")[0].partition("/")
+        user, _, hosts = authority.rpartition("@")
+        return scheme, user, hosts, slash + database
+
+    def _list_options(self) -> list[tuple[str, str]]:
+        from urllib.parse import parse_qsl  # noqa: PLC0415 -- behind the first answer
+
+        return parse_qsl(self.address.partition("?")[2], keep_blank_values=True)
+
+
+HomePlace = Path | DatabaseAddress
+"""Where a home is: its folder, its database file, or an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The place of a state database and a session store, and how it was found.
+
+    `place` is a folder, a file that ends in `.db`, or the address of a home in a database server.
     """
 
-    path: Path
+    place: HomePlace
     found_by: str
 
     @property
-    def db_path(self) -> Path:
-        """The path of the state database, which need not exist."""
-        is_file = self.path.suffix == _FILE_SUFFIX and not self.path.is_dir()
-        return self.path if is_file else self.path / DATABASE_NAME
+    def path(self) -> Path | None:
+        """The folder or file; None for an address."""
+        return None if isinstance(self.place, DatabaseAddress) else self.place
+
+    @property
+    def db_path(self) -> Path | None:
+        """The path of the state database, which need not exist; None for an address."""
+        return None if self.path is None else get_database_path(self.path)
+
+
+def get_database_path(home: Path) -> Path:
+    """Return the state database of a folder, or a file that ends in `.db` itself."""
+    is_file = home.suffix == _FILE_SUFFIX and not home.is_dir()
+    return home if is_file else home / DATABASE_NAME
 
 
 def is_same_file(first: Path, second: Path) -> bool:
@@ -77,16 +150,14 @@ def find_home(
     """Return the home to serve; an explicit path is used literally.
 
     Raises:
-        Unsupported: the home is named by an address, which is not a path.
+        Unsupported: an address has a scheme that no engine opens.
     """
     env = os.environ if environ is None else environ
     if explicit is not None:
-        _require_path(explicit, "--home")
-        return Home(_make_absolute(explicit), "--home")
+        return Home(_parse_place(explicit, "--home"), "--home")
     for name in ("MCP_SESSIONS_HOME", "HERMES_HOME"):
         if env.get(name):
-            _require_path(env[name], name)
-            return Home(_make_absolute(env[name]), name)
+            return Home(_parse_place(env[name], name), name)
     # An installed Hermes is preferred to a new home of our own.
     default = _find_default_hermes_home(env)
     if _is_installed(default):
@@ -100,54 +171,61 @@ def find_scheme(text: str) -> str | None:
     return None if match is None else match[1].lower()
 
 
-def _require_path(home: str | os.PathLike[str], named_by: str) -> None:
+def _parse_place(home: str | os.PathLike[str], named_by: str) -> HomePlace:
     scheme = find_scheme(home) if isinstance(home, str) else None
+    if isinstance(home, str) and scheme in DATABASE_SCHEMES and named_by != "HERMES_HOME":
+        return DatabaseAddress(home)
     if scheme is not None:
         # The address itself may hold a password.
         raise Unsupported(
-            f"{named_by} is an address that begins with {scheme}://, but must be a folder or a "
-            "file that ends in .db; the library opens addresses with session_core.open_home"
+            f"{named_by} is an address that begins with {scheme}://; name a folder, a file that "
+            "ends in .db, or, except for Hermes, a postgresql:// address"
         )
+    return make_absolute(home)
 
 
 def find_state_root(environ: Mapping[str, str] | None = None) -> Path:
     """Return the folder for state about homes; it need not exist."""
     env = os.environ if environ is None else environ
     if env.get("MCP_SESSIONS_STATE"):
-        return _make_absolute(env["MCP_SESSIONS_STATE"])
+        return make_absolute(env["MCP_SESSIONS_STATE"])
     # Platforms with one folder for everything use the plain name for our own home.
     shared = sys.platform in ("win32", "darwin")
     name = "mcp-sessions-state" if shared else "mcp-sessions"
     return _find_platform_folder(env, "XDG_STATE_HOME", "state") / name
 
 
-def list_homes(home: Home, environ: Mapping[str, str] | None = None) -> dict[str, Path]:
+def list_homes(home: Home, environ: Mapping[str, str] | None = None) -> dict[str, HomePlace]:
     """Return the homes that can be served by store name, the given one first.
 
-    `hermes` is a Hermes home, `hermes:NAME` one of its profiles, `own` a home of our own. Homes at
-    their usual places are included unless `--home` named another one.
+    `hermes` is a Hermes home, `hermes:NAME` one of its profiles, `own` a home of our own. The name
+    of a home with an address is in the address. Homes at their usual places are included unless
+    `--home` named another one.
     """
     env = os.environ if environ is None else environ
     homes = _name_home(home, env)
     if home.found_by != "--home":
         default, own = _find_default_hermes_home(env), _find_own_home(env)
         if "hermes" not in homes and _is_installed(default):
-            homes |= _name_home(Home(default, _HERMES_FOUND), env)
+            homes |= _name_home(Home(default, _HERMES_FOUND), env) | homes
         if _has_file(own / DATABASE_NAME):
             homes.setdefault("own", own)
     return homes
 
 
-def _name_home(home: Home, env: Mapping[str, str]) -> dict[str, Path]:
+def _name_home(home: Home, env: Mapping[str, str]) -> dict[str, HomePlace]:
     """Return a home and, if it is one of Hermes, its profiles, by store name."""
+    if isinstance(home.place, DatabaseAddress):
+        return {home.place.name: home.place}
     # The kind of a database is known only when it is opened, so a folder is judged by its place
     # and its other files.
-    folder = home.db_path.parent
-    profiles = _list_profiles(home.path)
+    folder = get_database_path(home.place).parent
+    profiles = _list_profiles(home.place)
     is_found = home.found_by in ("HERMES_HOME", _HERMES_FOUND)
     if is_found or profiles or is_hermes_folder(folder, env) or is_hermes_home(folder):
-        return {"hermes": home.path} | {f"hermes:{path.name}": path for path in profiles}
-    return {"own": home.path}
+        named: dict[str, HomePlace] = {f"hermes:{path.name}": path for path in profiles}
+        return {"hermes": home.place, **named}
+    return {"own": home.place}
 
 
 def _list_profiles(root: Path) -> list[Path]:
@@ -196,7 +274,8 @@ def _has_file(path: Path) -> bool:
     return True
 
 
-def _make_absolute(path: str | os.PathLike[str]) -> Path:
+def make_absolute(path: str | os.PathLike[str]) -> Path:
+    """Return a path with `~` expanded; links are not resolved."""
     return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111 -- no symlink is resolved
 
 

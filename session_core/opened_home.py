@@ -18,7 +18,12 @@ from session_core.aio import get_worker_threads
 from session_core.compression.compressor import AsyncCompressor, Compressor
 from session_core.config import GatewayConfig
 from session_core.errors import InvalidInput, Unsupported
-from session_core.home import find_home, find_scheme, is_hermes_folder
+from session_core.home import (
+    find_scheme,
+    get_database_path,
+    is_hermes_folder,
+    make_absolute,
+)
 from session_core.hooks import Hooks
 from session_core.ledger.hermes_delivery_marks import persist_marks
 from session_core.ledger.home_tables import find_virtual_folder
@@ -299,7 +304,7 @@ def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
             f"addresses that begin with {scheme}:// cannot be opened; "
             "pass a folder, a file that ends in .db, or a postgresql:// address"
         )
-    return find_home(path_or_url).db_path
+    return get_database_path(make_absolute(path_or_url))
 
 
 def _get_path_text(path: object) -> str:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import psycopg
 
@@ -92,6 +93,11 @@ def prepare_database(address: str) -> str:
         connection.execute(f"CREATE ROLE {RUNTIME_ROLE} LOGIN")
     migrate_schema(address, grant_to=RUNTIME_ROLE)
     return address.replace(f"//{_OWNER}@", f"//{RUNTIME_ROLE}@")
+
+
+def get_folder() -> Path:
+    """Return the folder of the server of this process, with its socket and its data."""
+    return Path(parse_qs(get_address().partition("?")[2])["host"][0])
 
 
 def start_server(locale: str = "C", **settings: str) -> PostgresServer:

@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from session_core import Unsupported, find_active_profile, find_home, list_homes
-from session_core.home import Home, is_hermes_home
+from session_core import (
+    Unsupported,
+    find_active_profile,
+    find_home,
+    list_homes,
+)
+from session_core.home import DatabaseAddress, Home, is_hermes_home
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="homes of other platforms")
 
@@ -36,13 +41,52 @@ def test_named_home_overrides_every_default(tmp_path: Path) -> None:
     assert find_home(None, environ).path == tmp_path / ".hermes"
 
 
-@pytest.mark.parametrize("address", ["postgresql://u:secret@h/d?home=x", "Postgres://u:secret@h"])
-def test_address_is_refused_without_password(address: str) -> None:
+@pytest.mark.requirement("faces:found")
+def test_address_names_its_store(tmp_path: Path) -> None:
+    make_hermes_home(tmp_path / ".hermes")
+    for address, name in (("postgresql://u@h/d?home=a%20b", "a b"), ("postgres://h", "main")):
+        home = find_home(address, {})
+        assert (home.path, home.db_path) == (None, None)
+        assert list_homes(home, {"HOME": str(tmp_path)}) == {name: DatabaseAddress(address)}
+        environ = {"MCP_SESSIONS_HOME": address, "HOME": str(tmp_path)}
+        assert list(list_homes(find_home(None, environ), environ)) == [name, "hermes"]
+    assert find_home("c:/mine", {}).place == Path.cwd() / "c:" / "mine"
+
+
+@pytest.mark.parametrize("address", ["mysql://u:secret@h/d", "file:///u:secret@h"])
+def test_other_scheme_is_refused_without_password(address: str) -> None:
     for explicit, environ in ((address, {}), (None, {"MCP_SESSIONS_HOME": address})):
-        with pytest.raises(Unsupported, match="open_home") as caught:
+        with pytest.raises(Unsupported, match="postgresql://") as caught:
             find_home(explicit, environ)
         assert "secret" not in str(caught.value)
-    assert find_home("c:/mine", {}).path.name == "mine"
+    with pytest.raises(Unsupported):
+        find_home(None, {"HERMES_HOME": "postgresql://h"})
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://u:secret@h:1,[::1]:2/d?home=x", "postgresql://u@h:1,[::1]:2/d?home=x"),
+        ("postgresql://u:secr@et@h/d", "postgresql://u@h/d"),
+        ("postgresql://h?password=secret&host=/run&user=u", "postgresql://h?host=/run&user=u"),
+        ("postgresql://h?sslpassword=secret&home=%C3%A4", "postgresql://h?home=%C3%A4"),
+        ("postgresql://u:se/cret@h/d", "postgresql://…"),
+        ("postgresql://u:12?secret@h/d", "postgresql://…"),
+        ("postgresql://u:se#cret@h/d", "postgresql://u@h/d"),
+        ("postgresql://u:x@h#secret/d", "postgresql://…"),
+        ("postgresql://secret secret/d", "postgresql://…"),
+    ],
+)
+def test_address_as_text_has_no_password(address: str, shown: str) -> None:
+    place = DatabaseAddress(address)
+    assert (str(place), place.can_be_shown) == (shown, False)
+    assert "secret" not in repr(place)
+
+
+@pytest.mark.parametrize("address", ["postgresql://u@h:1/d?home=x", "postgres://?service=fleet"])
+def test_address_without_password_is_shown(address: str) -> None:
+    place = DatabaseAddress(address)
+    assert (str(place), place.can_be_shown) == (address, True)
 
 
 @pytest.mark.requirement("faces:found")

@@ -115,7 +115,7 @@ def _show_preface(out: Terminal) -> None:
     driver, real = choose_driver(), find_home()
     fixed = "" if driver.fixed else "; before 3.51.3, which fixed a rare WAL race"
     out.write_block("SQLite      ", f"{driver.name} {driver.version}{fixed}")
-    out.write_block("Real home   ", f"{real.path} ({real.found_by}; the demo leaves it alone)")
+    out.write_block("Real home   ", f"{real.place} ({real.found_by}; the demo leaves it alone)")
 
 
 def _serve_home(home: SampleHome, out: Terminal) -> int:

@@ -41,12 +41,11 @@ from session_core import (
     Denied,
     SessionError,
     find_active_profile,
-    find_gateway,
     find_home,
-    list_holders,
     list_homes,
 )
 from session_core.maintenance import HealthReport
+from session_core.state import DatabaseAddress
 
 EXAMPLES = """\
 examples:
@@ -96,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         from mcp_serve.http.auth import load_token  # noqa: PLC0415
 
         choose_driver()
-        token = load_token(served.state_folder)
+        token = load_token(served.token_folder)
         served.close()
         if options.json:
             print_json({"token": token})
@@ -123,8 +122,8 @@ def _run_checks(served: ServedStores, options: argparse.Namespace) -> Iterator[C
     yield check_sqlite()
     configured: list[ConfiguredClient] = []
     yield from check_clients(Path.cwd(), configured)
-    homes = [served.get_path(name) for name in served.home_names]
-    yield from check_handshakes(configured, homes, options.timeout)
+    homes = [str(served.get_place(name)) for name in served.home_names]
+    yield from check_handshakes(served, configured, homes, options.timeout)
 
 
 def _print_checks(checks: Iterator[Check]) -> list[Check]:
@@ -257,16 +256,11 @@ def _parse_entry(by: str, label: str, entry: dict[str, Any]) -> ConfiguredClient
 
 
 def check_handshakes(
-    configured: list[ConfiguredClient], homes: list[Path], timeout_s: float
+    served: ServedStores, configured: list[ConfiguredClient], homes: list[str], timeout_s: float
 ) -> list[Check]:
     """Start each distinct configured command concurrently; return the checks of their answers."""
     starts: dict[tuple[Any, Any], list[ConfiguredClient]] = {}
-    ours = (
-        *config_files.find_command(shared=False),
-        "serve",
-        *(("--home", str(homes[0])) if homes else ()),
-    )
-    for client in configured or [ConfiguredClient("", "this command", ours)]:
+    for client in configured or [_describe_own_server(served)]:
         starts.setdefault((client.command, client.env), []).append(client)
     checks: dict[int, Check] = {}
 
@@ -282,8 +276,20 @@ def check_handshakes(
     return [checks[at] for at in sorted(checks)]
 
 
+def _describe_own_server(served: ServedStores) -> ConfiguredClient:
+    """Return this command as a client would start it; an address is never an argument."""
+    command = (*config_files.find_command(shared=False), "serve")
+    place = served.get_place() if served.home_names else None
+    if isinstance(place, DatabaseAddress):
+        shell = tuple(pair for pair in os.environ.items() if pair[0].startswith("PG"))
+        env = (*shell, ("MCP_SESSIONS_HOME", place.address))
+        return ConfiguredClient("", "this command", command, env)
+    home = () if place is None else ("--home", str(place))
+    return ConfiguredClient("", "this command", (*command, *home))
+
+
 async def _check_handshake(
-    clients: list[ConfiguredClient], homes: list[Path], timeout_s: float
+    clients: list[ConfiguredClient], homes: list[str], timeout_s: float
 ) -> Check:
     first = clients[0]
     labels = ", ".join(client.label for client in clients)
@@ -308,7 +314,7 @@ async def _check_handshake(
     took = time.perf_counter() - began
     text = f"{labels}: {answer['tools']} tools in {took:.1f} s from {answer['home']}"
     more |= {"seconds": round(took, 3), **answer}
-    if homes and Path(answer["home"]) not in homes:
+    if homes and answer["home"] not in homes:
         is_named = "--home" in first.command
         reason = (
             "its entry names that home"
@@ -395,11 +401,12 @@ def _check_location(served: ServedStores) -> Check:
     found = find_home(served.options.home)
     names = list_homes(found)
     hint = f"; stores: {', '.join(names)}" if len(names) > 1 else ""
-    active = shorten_text(to_plain_line(find_active_profile(found.path) or ""))
+    profile = None if found.path is None else find_active_profile(found.path)
+    active = shorten_text(to_plain_line(profile or ""))
     if active not in ("", "default"):
         hint += f"; the active profile of Hermes is {active}; serve it with --store hermes:{active}"
-    said = f"{found.path} ({found.found_by}){hint}"
-    more = {"path": str(found.path), "found_by": found.found_by}
+    said = f"{found.place} ({found.found_by}){hint}"
+    more = {"path": str(found.place), "found_by": found.found_by}
     more |= {"active_profile": active} if active else {}
     return Check("home", "ok", said, more=more)
 
@@ -437,7 +444,7 @@ def _check_home(
 ) -> Iterator[Check]:
     about = f"sessions{label}"
     try:
-        missing = missing_home.find_missing_reason(home.path)
+        missing = missing_home.find_missing_reason(home)
         home.db.list_sessions(limit=1)
         health = None if missing else home.maintenance.health()
     except (SessionError, OSError) as error:
@@ -457,11 +464,9 @@ def _check_home(
 def _check_missing_home(
     home: ServedHome, about: str, missing: str | None, *, is_wrong: bool
 ) -> Check:
-    state: State = (
-        "failure" if is_wrong or missing_home.has_empty_database(home.path) else "warning"
-    )
-    said = f"there is no home in {home.path}: {missing}"
-    return Check(about, state, said, missing_home.suggest_remedy(home.path), {"code": _NO_HOME})
+    state: State = "failure" if is_wrong or missing_home.has_empty_database(home) else "warning"
+    said = f"there is no home in {home.place}: {missing}"
+    return Check(about, state, said, missing_home.suggest_remedy(home), {"code": _NO_HOME})
 
 
 def _check_health(home: ServedHome, about: str, health: HealthReport) -> Iterator[Check]:
@@ -482,19 +487,21 @@ def _check_health(home: ServedHome, about: str, health: HealthReport) -> Iterato
 
 
 def _advise_on_error(home: ServedHome, error: Exception) -> str:
+    if not isinstance(home.place, Path):
+        return "check the address, the password file and the server"
     if isinstance(error, Denied):
-        return f"make it readable: ls -la {home.path}"
+        return f"make it readable: ls -la {home.place}"
     if isinstance(error, Corrupt):
         return (
-            f"stop the programs that write to it, copy {home.path}, then restore a backup "
+            f"stop the programs that write to it, copy {home.place}, then restore a backup "
             "or run `sqlite3 state.db .recover`"
         )
     return "try again; if it still fails, close the other programs that use the database"
 
 
 def _check_gateway(home: ServedHome, label: str) -> Check:
-    about, live = f"gateway{label}", find_gateway(home.db_path.parent)
-    others = ", ".join(f"{each.name or '?'} ({each.pid})" for each in list_holders(home.db_path))
+    about, live = f"gateway{label}", home.find_gateway()
+    others = ", ".join(f"{each.name or '?'} ({each.pid})" for each in home.list_holders())
     beside = f"; database open in {others}" if others else ""
     if live is None:
         return Check(about, "ok", f"not running{beside}", more={"live": False})
@@ -505,16 +512,24 @@ def _check_gateway(home: ServedHome, label: str) -> Check:
 def _check_state_folder(home: ServedHome, label: str) -> Iterator[Check]:
     about = f"state folder{label}"
     try:
+        given = auth.find_token(home.token_folder)
+        if home.db_path is None:
+            yield Check(about, "ok", "in the database, with the home")
+            yield _check_token(label, given)
+            return
         found = home.folder.find()
-        given = auth.find_token(home.folder)
         home.folder.check_place()
         place, is_beside = home.folder.place, home.folder.is_adjacent
     except SessionError as error:
         yield Check(about, "failure", str(error), _STATE_ADVICE)
         return
     yield _check_folder_access(about, found, place, is_beside=is_beside)
-    said = "set; mcp-sessions doctor --token prints it" if given else "none yet"
-    yield Check(f"token{label}", "ok", f"{said}; serve --http creates one" if not given else said)
+    yield _check_token(label, given)
+
+
+def _check_token(label: str, token: str | None) -> Check:
+    said = "set; mcp-sessions doctor --token prints it" if token else "none yet"
+    return Check(f"token{label}", "ok", said if token else f"{said}; serve --http creates one")
 
 
 def _check_folder_access(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:

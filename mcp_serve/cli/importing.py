@@ -23,6 +23,7 @@ from mcp_serve.cli.plan_command import ask_confirmation, format_declined
 from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_number
 from mcp_serve.cli.tool_calls import ToolCaller
+from mcp_serve.homes import ServedHome
 from session_core import Conflict
 from session_core.maintenance import ImportPreview, ImportResult
 
@@ -82,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
             )
         is_silent = options.json or options.quiet
         if not (is_silent and (options.yes or options.plan_only)):
-            _show_preview(out, found, options.limit, tools.home.path)
+            _show_preview(out, found, options.limit, tools.home)
         if options.plan_only or not found.sessions:
             if found.sessions and not is_silent:
                 out.write_line("\nNothing was changed. Import with")
@@ -123,7 +124,7 @@ def _print_preview(options: argparse.Namespace, outcome: str, found: ImportPrevi
         print_json({"outcome": outcome, **zeros, **fields, "items": items})
 
 
-def _show_preview(out: Terminal, found: ImportPreview, limit: int, home: Path) -> None:
+def _show_preview(out: Terminal, found: ImportPreview, limit: int, home: ServedHome) -> None:
     if not found.sessions:
         out.write_line("There is nothing to import.", "bold")
     else:
@@ -138,7 +139,7 @@ def _show_preview(out: Terminal, found: ImportPreview, limit: int, home: Path) -
         _show_more(out, len(found.sessions) - len(shown))
     _show_left_out(out, found, limit)
     if found.sessions and (missing := missing_home.find_missing_reason(home)):
-        out.write_line(f"The import creates a home in {home}: {missing}.")
+        out.write_line(f"The import creates a home in {home.place}: {missing}.")
 
 
 def _show_result(options: argparse.Namespace, out: Terminal, done: ImportResult) -> None:

@@ -107,11 +107,16 @@ def _offer_keeping(out: Terminal, served: ServedStores, options: argparse.Namesp
 
 def _warn_missing_home(served: ServedStores) -> None:
     """Warn if the named home does not exist yet; the client is configured all the same."""
-    missing = missing_home.explain_wrong_name(served)
+    try:
+        missing = missing_home.explain_wrong_name(served)
+    except SessionError as error:
+        Terminal(sys.stderr).write_block("", f"Note: the home cannot be read now: {error}.")
+        return
     if missing is not None:
-        path = served.get_path()
+        home = served.get_home()
         note = (
-            f"Note: there is no home in {path} yet: {missing}; {missing_home.suggest_remedy(path)}."
+            f"Note: there is no home in {home.place} yet: {missing}; "
+            f"{missing_home.suggest_remedy(home)}."
         )
         Terminal(sys.stderr).write_block("", note)
 

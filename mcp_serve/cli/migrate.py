@@ -16,8 +16,7 @@ Creates or updates the tables, with a role that may create them. --grant lets
 another role use the homes, which owns nothing: agents connect with it. Later
 migrations keep its rights, and row security binds it to one home. Passwords
 come from PGPASSFILE, a service file or the environment. A home in a folder
-needs no migration. The other verbs do not open addresses yet; the library
-does, with open_home.
+needs no migration.
 
 examples:
   mcp-sessions migrate --home 'postgresql://user@host/database'

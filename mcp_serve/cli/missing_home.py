@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
+from mcp_serve.homes import ServedHome
 from mcp_serve.stores import ServedStores
 from session_core import NotFound, SessionDB, find_home
 
@@ -18,6 +19,10 @@ _BEGIN_ADVICE = (
 )
 """Ways to create a home; a home of our own begins with the first write."""
 
+_ADDRESS_ADVICE = (
+    "check home=NAME in the address, or let an agent or `mcp-sessions import FILE` make the home"
+)
+
 
 def require_store(served: ServedStores, *, home: bool = False) -> None:
     """Refuse to go on if there is no store; with `home`, if there is no home.
@@ -28,16 +33,16 @@ def require_store(served: ServedStores, *, home: bool = False) -> None:
     """
     why = explain_wrong_name(served) if served.home_names else None
     if why is not None:
-        path = served.get_path()
+        first = served.get_home()
         raise NotFound(
-            f"there is no home in {path} ({find_naming_source(served)}): {why}; "
-            f"{suggest_remedy(path)}",
-            nearest=tuple(map(str, _find_similar_homes(path))),
+            f"there is no home in {first.place} ({find_naming_source(served)}): {why}; "
+            f"{suggest_remedy(first)}",
+            nearest=tuple(map(str, _find_similar_homes(first))),
         )
     if not served.home_names or (served.transcript_names and not home):
         return
-    paths = [served.get_path(name) for name in served.home_names]
-    missing = [find_missing_reason(path) for path in paths]
+    homes = served.get_homes()
+    missing = [find_missing_reason(each) for each in homes]
     if all(missing):
         others = (
             "; transcripts of other agents are never changed"
@@ -45,7 +50,8 @@ def require_store(served: ServedStores, *, home: bool = False) -> None:
             else ", and no transcripts of other agents"
         )
         raise NotFound(
-            f"there is no home yet in {paths[0]} ({missing[0]}){others}; {suggest_remedy(paths[0])}"
+            f"there is no home yet in {homes[0].place} ({missing[0]}){others}; "
+            f"{suggest_remedy(homes[0])}"
         )
 
 
@@ -55,11 +61,11 @@ def explain_wrong_name(served: ServedStores) -> str | None:
     An empty database file is an error even at the default path.
     """
     is_named = find_home(served.options.home).found_by in _NAMING_SOURCES or served.options.stores
-    paths = [served.get_path(name) for name in served.home_names]
-    reasons = [find_missing_reason(path) for path in paths]
+    homes = served.get_homes()
+    reasons = [find_missing_reason(each) for each in homes]
     return (
         reasons[0]
-        if reasons and all(reasons) and (is_named or has_empty_database(paths[0]))
+        if reasons and all(reasons) and (is_named or has_empty_database(homes[0]))
         else None
     )
 
@@ -68,15 +74,17 @@ def list_needless_homes(served: ServedStores) -> list[str]:
     """Return the homes that do not exist and that nothing has named, next to transcripts."""
     if not served.transcript_names or explain_wrong_name(served) is not None:
         return []
-    return [name for name in served.home_names if find_missing_reason(served.get_path(name))]
+    return [name for name in served.home_names if find_missing_reason(served.get_home(name))]
 
 
-def find_missing_reason(path: Path) -> str | None:
-    """Return why a path is not a home, None if it is one."""
-    database = find_home(path).db_path
+def find_missing_reason(home: ServedHome) -> str | None:
+    """Return why a place has no home, None if it has one."""
+    path, database = home.place, home.db_path
+    if database is None or not isinstance(path, Path):
+        return home.explain_absence()
     if _is_file(path) and path != database:
         return f"it is a file; a home is a folder with a {_DATABASE_NAME}"
-    if has_empty_database(path):
+    if has_empty_database(home):
         return f"its {database.name} is empty"
     if _is_present(database) or _is_hermes_home(database):
         return None
@@ -90,20 +98,25 @@ def _is_hermes_home(database: Path) -> bool:
         return db.kind == "absent"
 
 
-def suggest_remedy(path: Path) -> str:
-    """Return advice for a path that is not a home."""
-    if _is_file(path) and path != find_home(path).db_path:
+def suggest_remedy(home: ServedHome) -> str:
+    """Return advice for a place that has no home."""
+    if not isinstance(home.place, Path):
+        return _ADDRESS_ADVICE
+    if _is_file(home.place) and home.place != home.db_path:
         return "name a folder with --home"
-    if has_empty_database(path):
+    if has_empty_database(home):
         return "restore a backup, or remove the file to start anew"
     return _BEGIN_ADVICE
 
 
-def has_empty_database(path: Path) -> bool:
+def has_empty_database(home: ServedHome) -> bool:
     """Return True if the database file of a home exists with zero bytes."""
-    database = find_home(path).db_path
+    return home.db_path is not None and _is_empty_file(home.db_path)
+
+
+def _is_empty_file(path: Path) -> bool:
     try:
-        return database.is_file() and not database.stat().st_size
+        return path.is_file() and not path.stat().st_size
     except OSError:  # not permitted; opening the database reports it
         return False
 
@@ -111,11 +124,14 @@ def has_empty_database(path: Path) -> bool:
 def find_naming_source(served: ServedStores) -> str:
     """Return the option, variable or default that chose the home or its first store."""
     home = find_home(served.options.home)
-    return home.found_by if served.get_path() == home.path else f"--store {served.names[0]}"
+    return home.found_by if served.get_place() == home.place else f"--store {served.names[0]}"
 
 
-def _find_similar_homes(path: Path) -> Iterator[Path]:
+def _find_similar_homes(home: ServedHome) -> Iterator[Path]:
     """Yield homes above, inside and next to a folder that may have been meant."""
+    path = home.place
+    if not isinstance(path, Path):
+        return iter(())
     siblings = {each.name: each for each in _list_folders(path.parent)}
     close = difflib.get_close_matches(path.name, siblings)
     meant = (path.parent, *_list_folders(path), *(siblings[name] for name in close))
@@ -123,7 +139,7 @@ def _find_similar_homes(path: Path) -> Iterator[Path]:
 
 
 def _has_database(path: Path) -> bool:
-    return _is_file(path / _DATABASE_NAME) and not has_empty_database(path)
+    return _is_file(path / _DATABASE_NAME) and not _is_empty_file(path / _DATABASE_NAME)
 
 
 def _is_file(path: Path) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_serve.cli.argument_parser import make_integer_parser, parse_text
 from mcp_serve.cli.command_errors import DONE
+from session_core import find_home
 
 if TYPE_CHECKING:
     from session_core.types import Driver
@@ -25,7 +27,7 @@ def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -
         "--home",
         type=parse_text,
         default=None if before else unset,
-        help="folder of the home, or its database file (ending in .db)",
+        help="folder of the home, its database file (ending in .db), or postgresql://… address",
     )
     parser.add_argument(
         "--store",
@@ -99,11 +101,17 @@ def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "l
 
 def format_command(options: argparse.Namespace, *words: str) -> str:
     """Return a command line for the same home, quoted for a shell."""
-    home = ["--home", options.home] if options.home else []
+    home = ["--home", hide_password(options.home)] if options.home else []
     stores = [word for name in options.store for word in ("--store", name)]
     loads = getattr(options, "load_extension", False) and words[0] in _EXTENSION_VERBS
     extension = ["--load-extension"] if loads else []
     return shlex.join(["mcp-sessions", *home, *stores, *words, *extension])
+
+
+def hide_password(home: str) -> str:
+    """Return the option `--home`, without the password of an address."""
+    place = find_home(home).place
+    return home if isinstance(place, Path) or place.can_be_shown else str(place)
 
 
 def choose_driver() -> Driver:

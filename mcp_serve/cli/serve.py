@@ -151,7 +151,7 @@ def _serve_http(served: ServedStores, options: argparse.Namespace) -> None:
     from mcp_serve.sdk.factory import make_stream_closer  # noqa: PLC0415
 
     _choose_driver()
-    token = None if options.no_token else load_token(served.state_folder)
+    token = None if options.no_token else load_token(served.token_folder)
     host, port = options.host or _HOST, _PORT if options.port is None else options.port
     opened = auth.AccessRules.from_address(host, options.allow_host, options.allow_origin, token)
     listening = app.open_listener(host, port)

@@ -75,12 +75,13 @@ class _Watcher:
 
     async def follow_stores(self) -> None:
         """Follow the stores until an error."""
+        served = self._tools.served
+        homes = [str(served.get_place(name)) for name in served.home_names]
+        where = ", ".join([*homes, *served.transcript_names])
+        # A server that does not answer is reported here, and waited for later.
+        missing = [find_missing_reason(home) for home in served.get_homes()]
         start = {"timeout_s": 0, "session": self._options.session}
         cursor = (await self._poll_events(start))["cursor"]
-        served = self._tools.served
-        homes = [str(served.get_path(name)) for name in served.home_names]
-        where = ", ".join([*homes, *served.transcript_names])
-        missing = [find_missing_reason(served.get_path(name)) for name in served.home_names]
         if missing and all(missing) and not served.transcript_names:
             Terminal(sys.stderr).write_line(
                 f"There is no home yet in {homes[0]} ({missing[0]}). Waiting until it is made; "

@@ -7,12 +7,12 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from mcp_serve import render
 from mcp_serve.cli import missing_home, transcript_summary
-from mcp_serve.cli.options import choose_driver
+from mcp_serve.cli.options import choose_driver, hide_password
 from mcp_serve.cli.terminal import Terminal, format_elapsed
+from mcp_serve.homes import ServedHome
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores, ServerOptions
@@ -61,10 +61,10 @@ def _show_home(out: Terminal, served: ServedStores) -> bool:
 
     A home of our own that nothing needs is left out.
     """
-    path = served.get_path()
+    place = served.get_place()
     if missing_home.list_needless_homes(served):
         return False
-    out.write_unwrapped(f"Sessions in {path} ({missing_home.find_naming_source(served)})")
+    out.write_unwrapped(f"Sessions in {place} ({missing_home.find_naming_source(served)})")
     try:
         home = served.get_home()
         newest = [
@@ -76,7 +76,7 @@ def _show_home(out: Terminal, served: ServedStores) -> bool:
         out.write_unwrapped(f"  cannot be read: {error}")
     else:
         if not newest:
-            out.write_block("  ", _describe_empty_home(path))
+            out.write_block("  ", _describe_empty_home(served.get_home()))
     if newest:
         out.write_line(f"  {'active':>7}  title")
     for line in newest:
@@ -86,16 +86,16 @@ def _show_home(out: Terminal, served: ServedStores) -> bool:
 
 def _list_next_commands(home: str | None, *, has_sessions: bool) -> Iterator[tuple[str, str]]:
     """Yield commands with descriptions; those that need it repeat the named home."""
-    where = "" if home is None else f" --home {shlex.quote(home)}"
+    where = "" if home is None else f" --home {shlex.quote(hide_password(home))}"
     for verb, words, does in _READING_COMMANDS if has_sessions else ():
         yield f"mcp-sessions {verb}{where}{words}", does
     for command, does in _NEXT_COMMANDS:
         yield command + (where if command.endswith("install") else ""), does
 
 
-def _describe_empty_home(path: Path) -> str:
-    missing = missing_home.find_missing_reason(path)
-    return f"none yet: {missing}; {missing_home.suggest_remedy(path)}" if missing else "none yet"
+def _describe_empty_home(home: ServedHome) -> str:
+    missing = missing_home.find_missing_reason(home)
+    return f"none yet: {missing}; {missing_home.suggest_remedy(home)}" if missing else "none yet"
 
 
 def _format_session(store: ServedStore, summary: Summary) -> str:

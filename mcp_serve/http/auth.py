@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from starlette.requests import ClientDisconnect
@@ -21,7 +21,7 @@ from starlette.responses import PlainTextResponse
 
 from mcp_serve.atomic_files import read_file, write_new_file
 from mcp_serve.sdk.disconnect import LEFT_KEY
-from session_core import Denied, InvalidInput, SessionError, StateFolder
+from session_core import Denied, InvalidInput, SessionError
 
 TOKEN_VARIABLE = "MCP_SESSIONS_TOKEN"  # noqa: S105 -- its name
 
@@ -31,7 +31,18 @@ _MIN_TOKEN_CHARS = 16
 _FILE_MODE = 0o600
 
 
-def load_token(folder: StateFolder) -> str:
+class TokenFolder(Protocol):
+    """A folder that may have a token."""
+
+    def find(self) -> Path | None:
+        """Return the folder, or None if there is none."""
+
+    def make(self) -> Path:
+        """Create the folder, private to its owner, and return it."""
+        ...
+
+
+def load_token(folder: TokenFolder) -> str:
     """Return the token of a home, creating its file if there is none.
 
     Raises:
@@ -40,7 +51,7 @@ def load_token(folder: StateFolder) -> str:
     return find_token(folder) or _create_token(_get_folder(folder) / _TOKEN_FILE)
 
 
-def find_token(folder: StateFolder) -> str | None:
+def find_token(folder: TokenFolder) -> str | None:
     """Return the token of a home, or None; creates nothing.
 
     Raises:
@@ -53,7 +64,7 @@ def find_token(folder: StateFolder) -> str | None:
     return _read_token(path / _TOKEN_FILE) if path else None
 
 
-def _get_folder(folder: StateFolder) -> Path:
+def _get_folder(folder: TokenFolder) -> Path:
     try:
         return folder.make()
     except SessionError as error:

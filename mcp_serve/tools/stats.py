@@ -14,7 +14,7 @@ from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
-from session_core import StorageError, describe_sqlite, find_gateway
+from session_core import Busy, Denied, SessionError, StorageError, Unsupported, describe_sqlite
 from session_core.maintenance import HealthReport
 from session_core.transcripts import KeepStatus, StoreCoverage
 
@@ -83,8 +83,11 @@ def examine_home(
     report, stop = (None, None) if work is None else (work.report_progress, work.is_cancelled)
     try:
         health = home.maintenance.health(deep=arguments.deep, progress=report, stop=stop)
-    except StorageError as error:
-        # A damaged home is reported, so that the other stores are still shown.
+    except (StorageError, Busy, Denied, Unsupported) as error:
+        if home.db_path is not None and not isinstance(error, StorageError):
+            raise
+        # A damaged home, and a server that does not answer, are reported, so that the other stores
+        # are still shown.
         return _render_unreadable(home, error), None
     return _render_report(home, health), health
 
@@ -144,7 +147,7 @@ def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
     census = health.sessions
     sizes = _render_sizes(health)
     return {
-        "home": str(home.path),
+        "home": str(home.place),
         "stores": [_render_store(home, census.total, census.messages, sizes["db"])],
         "sessions": {
             "total": census.total,
@@ -166,11 +169,11 @@ def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
     }
 
 
-def _render_unreadable(home: ServedHome, error: StorageError) -> dict[str, Any]:
+def _render_unreadable(home: ServedHome, error: SessionError) -> dict[str, Any]:
     """Return the report on a home that cannot be read: its fault and no figures."""
     zeros: dict[str, Any] = dict.fromkeys(("total", "open", "ended", "archived"), 0)
     return {
-        "home": str(home.path),
+        "home": str(home.place),
         "stores": [_render_store(home, 0, 0, 0)],
         "sessions": zeros | {"by_source": {}},
         "messages": 0,
@@ -179,8 +182,8 @@ def _render_unreadable(home: ServedHome, error: StorageError) -> dict[str, Any]:
         "tokens": {},
         "cost": 0.0,
         "findings": [_make_finding(home, "unreadable", str(error))],
-        "sqlite": f"SQLite {describe_sqlite().version}",
-        "gateway_live": find_gateway(home.db_path.parent) is not None,
+        "sqlite": describe_engine(home),
+        "gateway_live": home.find_gateway() is not None,
         "estimated": True,
     }
 
@@ -227,10 +230,18 @@ def _render_what(home: ServedHome, what: str) -> str:
 
 def _find_missing_database(home: ServedHome) -> list[dict[str, Any]]:
     """Return a finding if the home has no database yet."""
+    if home.db_path is None:
+        absence = home.explain_absence()
+        return [] if absence is None else [_make_finding(home, "no_database", absence)]
     if home.db_path.exists() or (home.name == "own" and home.store_name is not None):
         return []
     what = f"{home.db_path} does not exist yet; start the agent once, or serve another --home"
     return [_make_finding(home, "no_database", what)]
+
+
+def describe_engine(home: ServedHome) -> str:
+    """Return the engine of a home that cannot be read."""
+    return "PostgreSQL" if home.db_path is None else f"SQLite {describe_sqlite().version}"
 
 
 def _make_finding(home: ServedHome, code: str, what: str) -> dict[str, Any]:

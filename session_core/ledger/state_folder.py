@@ -131,7 +131,7 @@ class StateFolder:
         expected, existing = self._locate_folder()
         with translate_os_errors(expected.folder.parent):
             folder = existing.folder if existing else _choose_free_folder(expected)
-            _make_folder(folder)
+            make_folder(folder)
             for path in (
                 folder,
                 *([folder.parent] if folder.parent.name == STATE_FOLDER_NAME else []),
@@ -344,7 +344,7 @@ def _make_label(db_path: Path, *marks: object) -> str:
     return f"{stem}-{hashlib.sha256(text).hexdigest()[:12]}"
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Create a folder and its missing parents, each durable in its own parent."""
     missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
     for path in reversed(missing):

@@ -5,7 +5,7 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
-        "engines": ("migrate_home",),
+        "engines": ("DatabaseAddress", "migrate_home", "open_postgres"),
         "merged_search": ("MergedHit", "MergedPosition", "MergedSearch"),
         "protocol": (
             "MetaStorage",

@@ -1,4 +1,6 @@
+from session_core.home import DatabaseAddress as DatabaseAddress
 from session_core.state.engines import migrate_home as migrate_home
+from session_core.state.engines import open_postgres as open_postgres
 from session_core.state.merged_search import MergedHit as MergedHit
 from session_core.state.merged_search import MergedPosition as MergedPosition
 from session_core.state.merged_search import MergedSearch as MergedSearch

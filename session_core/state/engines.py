@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from session_core.errors import InvalidInput, Unsupported
-from session_core.home import find_scheme
+from session_core.home import DATABASE_SCHEMES, DatabaseAddress, find_scheme
+from session_core.state.protocol import StateDatabase
 
-if TYPE_CHECKING:
-    from session_core.state.protocol import StateDatabase
+__all__ = ["DatabaseAddress", "is_postgres_address", "migrate_home", "open_postgres"]
 
-_POSTGRES_SCHEMES = ("postgresql", "postgres")
 _MODULES = ("psycopg", "psycopg_pool")
 
 
 def is_postgres_address(text: object) -> bool:
     """Return True if a text is the address of a home in PostgreSQL."""
-    return isinstance(text, str) and find_scheme(text) in _POSTGRES_SCHEMES
+    return isinstance(text, str) and find_scheme(text) in DATABASE_SCHEMES
 
 
 def open_postgres(address: str, **options: Any) -> StateDatabase:

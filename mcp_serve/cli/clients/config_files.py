@@ -18,7 +18,15 @@ from mcp_serve.atomic_files import read_file, write_atomic
 from mcp_serve.cli.clients import formats
 from mcp_serve.cli.clients.jsonc import MalformedConfiguration
 from mcp_serve.cli.clients.supported_clients import ClientProgram
-from session_core import Conflict, Denied, SessionError, Unsupported, find_home
+from session_core import (
+    Conflict,
+    Denied,
+    Home,
+    SessionError,
+    Unsupported,
+    find_home,
+)
+from session_core.state import DatabaseAddress
 
 _COPY_SUFFIX = ".before-mcp-sessions"
 _NEW_FILE_MODE = 0o600
@@ -308,7 +316,7 @@ def build_arguments(options: argparse.Namespace) -> list[str]:
     arguments = ["serve"]
     home = find_home(options.home)
     if options.home or (home.found_by in HOME_VARIABLES and not options.project):
-        arguments += ["--home", str(home.path)]
+        arguments += ["--home", _get_home_argument(home)]
     for store in options.store:
         arguments += ["--store", store]
     if options.all_profiles:
@@ -316,6 +324,23 @@ def build_arguments(options: argparse.Namespace) -> list[str]:
     if options.read_only:
         arguments.append("--read-only")
     return arguments
+
+
+def _get_home_argument(home: Home) -> str:
+    """Return the path or the address of a home for a command line.
+
+    Raises:
+        Unsupported: the address may have a password, which the file would hold.
+    """
+    if not isinstance(home.place, DatabaseAddress):
+        return str(home.place)
+    if not home.place.can_be_shown:
+        raise Unsupported(
+            "the address has a password, which would stand in the configuration of the client; "
+            "put it into a password file or a service file, and name the home with "
+            "'postgresql://?service=NAME'"
+        )
+    return home.place.address
 
 
 def is_our_entry(entry: Any) -> bool:

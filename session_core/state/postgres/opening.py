@@ -22,9 +22,9 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
+from session_core.home import DEFAULT_HOME_NAME
 
 DEFAULT_SCHEMA = "mcp_sessions"
-DEFAULT_HOME = "main"
 LEAST_VERSION = 150_000
 """PostgreSQL 15: views that check the rights of their caller."""
 
@@ -63,7 +63,7 @@ class HomeAddress:
 
     # It may have a password.
     conninfo: str = field(repr=False)
-    home: str = DEFAULT_HOME
+    home: str = DEFAULT_HOME_NAME
     schema: str = DEFAULT_SCHEMA
     migrates: bool = False
     """Whether a program that opens it for writing may apply pending migrations."""
@@ -88,7 +88,7 @@ def parse_address(address: str) -> HomeAddress:
         raise InvalidInput("the address of a home must begin with postgresql://")
     server, _, query = address.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
-    home = options.pop("home", DEFAULT_HOME)
+    home = options.pop("home", DEFAULT_HOME_NAME)
     schema = options.pop("schema", DEFAULT_SCHEMA)
     if not home or "\0" in home:
         raise InvalidInput("the name of a home must not be empty; give home=NAME")
@@ -128,11 +128,14 @@ def prepare_schema(address: str, *, read_only: bool = False) -> None:
         Busy: the server does not answer.
         Denied: the server refuses the connection.
         StorageError: the schema lacks migrations.
-        Unsupported: the server is older than PostgreSQL 15.
+        Unsupported: the server is older than PostgreSQL 15, or a newer version of this program has
+            migrated the schema.
     """
     place = parse_address(address)
     with _connect(place) as connection:
-        pending = list_pending(_read_applied(connection, place.schema))
+        applied = _read_applied(connection, place.schema)
+    _refuse_newer(place.schema, applied)
+    pending = list_pending(applied)
     if pending and place.migrates and not read_only:
         migrate_schema(address)
     elif pending:
@@ -140,6 +143,16 @@ def prepare_schema(address: str, *, read_only: bool = False) -> None:
         raise StorageError(
             f"the schema {place.schema} lacks migrations: {names}; "
             "run `mcp-sessions migrate` with the address, or add migrate=yes to it"
+        )
+
+
+def _refuse_newer(schema: str, applied: Sequence[int]) -> None:
+    newest = max(migration.number for migration in list_migrations())
+    unknown = [number for number in applied if number > newest]
+    if unknown:
+        raise Unsupported(
+            f"the schema {schema} has the migration {max(unknown):04}, and this version of "
+            f"mcp-sessions knows them up to {newest:04}; install a newer mcp-sessions"
         )
 
 
@@ -153,13 +166,15 @@ def migrate_schema(address: str, *, grant_to: str | None = None) -> list[Migrati
         Busy: the server does not answer.
         Denied: the server refuses the connection, or the role may not create objects.
         InvalidInput: the role to grant to does not exist, or row security does not bind it.
-        Unsupported: the server is older than PostgreSQL 15.
+        Unsupported: the server is older than PostgreSQL 15, or a newer version of this program has
+            migrated the schema.
     """
     place = parse_address(address)
     applied = []
     with _connect(place) as connection:
         if grant_to is not None:
             _check_runtime_role(connection, grant_to)
+        _refuse_newer(place.schema, _read_applied(connection, place.schema))
         try:
             for migration in list_migrations():
                 with connection.transaction():
@@ -226,7 +241,8 @@ def _connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
 
 def _make_connect_error(error: psycopg.Error) -> SessionError:
     # The driver has no class for a refusal; its text repeats the server's severity.
-    if "FATAL" in str(error):
+    is_password_missing = error.pgconn is not None and error.pgconn.needs_password
+    if is_password_missing or "FATAL" in str(error):
         return Denied(
             "the server refused the connection; check the user, the password and the database"
         )

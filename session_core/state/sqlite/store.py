@@ -159,7 +159,12 @@ class SqliteStore:
         self._closer = weakref.finalize(self, self.pool.close, _EXIT_WAIT_S)
 
     def _choose_path(self, db_path: str | os.PathLike[str] | None) -> Path:
-        return _check_path(home.find_home().db_path if db_path is None else db_path)
+        if db_path is not None:
+            return _check_path(db_path)
+        default = home.find_home()
+        if default.db_path is None:
+            raise Unsupported(f"{default.found_by} is an address; open it with open_home")
+        return _check_path(default.db_path)
 
     def _make_pool(self, _: float) -> ConnectionPool:
         return ConnectionPool()

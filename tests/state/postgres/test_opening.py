@@ -8,7 +8,7 @@ import sys
 import psycopg
 import pytest
 
-from session_core import InvalidInput, SessionDB, StorageError
+from session_core import InvalidInput, SessionDB, StorageError, Unsupported
 from session_core.state.postgres import opening
 from session_core.state.postgres.opening import HomeAddress, migrate_schema, parse_address
 from session_core.state.postgres.session_db import PostgresDB
@@ -66,6 +66,16 @@ def test_migration_is_applied_once() -> None:
     with psycopg.connect(postgres_server.get_owner_address()) as connection:
         rows = connection.execute("SELECT number FROM once.migrations ORDER BY number").fetchall()
     assert [row[0] for row in rows] == numbers
+
+
+def test_schema_of_newer_program_is_refused() -> None:
+    address = f"{postgres_server.get_owner_address()}&schema=newer"
+    migrate_schema(address)
+    with psycopg.connect(postgres_server.get_owner_address()) as connection:
+        connection.execute("INSERT INTO newer.migrations VALUES (999, 'later')")
+    for refused in (opening.prepare_schema, migrate_schema):
+        with pytest.raises(Unsupported, match=r"0999.*install a newer mcp-sessions"):
+            refused(address)
 
 
 def test_failed_migration_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
