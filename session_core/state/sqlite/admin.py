@@ -55,19 +55,19 @@ _TOKEN_COLUMNS = {
 
 
 class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
-    """Upkeep and reports of one home."""
+    """Upkeep and reports of a home."""
 
     @property
     def immutable(self) -> bool:
-        """Whether the file is read as immutable, on a read-only mount."""
+        """True if the file is read as immutable, on a read-only mount."""
         return self._store.immutable
 
     def get_home_id(self) -> str | None:
-        """Return the id that a home of our own got at its creation; other homes have none."""
+        """Return the id of a home of our own, or None for a Hermes home."""
         return self._read(lambda handle: sessions.find_meta(handle, opening.HOME_ID_KEY))
 
     def get_ledger_tables(self) -> None:
-        """Return the tables of the ledger if the database has them; None if it has files."""
+        """Return None, since the ledger of a SQLite home has its own files."""
 
     def get_capabilities(self) -> Capabilities:
         """Return the features of this home that not every home has.
@@ -89,7 +89,7 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
         return self._store.list_holders()
 
     def list_claims(self) -> list[Claim]:
-        """Return the claims that processes have stored in the database, also old ones."""
+        """Return the claims that processes have stored in the database, including old claims."""
         return self._read(lambda handle: list(iter_claims(handle)))
 
     def read_health_facts(self) -> HomeFacts:
@@ -122,7 +122,7 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
         return self._read(lambda handle: usage.list_model_usage(handle, session_id))
 
     def recount_session(self, session_id: str) -> bool:
-        """Recompute the counters of a session; return whether they had drifted.
+        """Recompute the counters of a session and return True if they had drifted.
 
         Raises:
             NotFound: the session does not exist.
@@ -155,7 +155,7 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
     def check_integrity(
         self, *, deep: bool = False, step: StepCallback | None = None
     ) -> list[Finding]:
-        """Return the problems of the file; `deep` also checks the search indexes, on a copy."""
+        """Return the problems of the file. With `deep`, also check the search indexes on a copy."""
         self._store.check_open()
         if self._store.is_in_memory:
             return self._read(lambda handle: integrity.check_copy(handle, deep=deep, step=step))
@@ -174,7 +174,7 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
     ) -> Sizes:
         """Return bytes by table: quick estimates, or exact counts from a child process.
 
-        Without `tables`, the sizes are those of the file and of the dead part of its indexes only.
+        Without `tables`, only measure the file and the dead part of its indexes.
         """
         estimated = self._read(
             lambda handle: sizes.estimate_sizes(handle, self._store.path, tables=tables or exact)
@@ -189,7 +189,10 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
 
 
 def read_facts(handle: Connection, now: float, *, engine: str, fault: str | None) -> HomeFacts:
-    """Return the problems and totals of the home, with a known defect of its engine."""
+    """Return the problems and totals of the home.
+
+    `fault` describes a known defect of the engine.
+    """
     tokens, cost = _sum_usage(handle)
     return HomeFacts(
         orphans=tuple(_count_orphans(handle)),
@@ -329,7 +332,10 @@ def _count_live(handle: Connection, session_id: str) -> tuple[int, int]:
 def recount_if_unchanged(
     handle: Connection, session_id: str, counted: tuple[int, int, int]
 ) -> bool | None:
-    """Store the counters; return None if the rows have changed since they were counted."""
+    """Store the counters and return True if they had drifted.
+
+    Return None if the rows have changed since they were counted.
+    """
     rows = handle.fetch_tuples(SQL["get_counters"], (session_id,))
     if not rows:
         raise sessions.make_not_found(handle, session_id)
@@ -439,7 +445,7 @@ def _count_messages(handle: Connection) -> dict[str, _MessageCounts]:
 
 
 def _is_usable_id(handle: Connection, session_id: Any) -> bool:
-    """Whether an id is text and equal to its stored bytes."""
+    """Return True if an id is text and equal to its stored bytes."""
     if not isinstance(session_id, str):
         return False
     if _REPLACEMENT_CHARACTER not in session_id:

@@ -1,7 +1,7 @@
-"""Values of applications: key-value pairs (`db.meta`), and state (`db.state`).
+"""Values of applications: key-value pairs (`db.meta`) and state (`db.state`).
 
-Keys of `db.meta` have a prefix in `state_meta`, so that they never meet those of Hermes or ours.
-State is one row for each key; `own_schema.sql` makes its tables.
+Keys of `db.meta` have a prefix in `state_meta`, so that they differ from the keys of Hermes and of
+this library. State is one row for each key, in tables of `own_schema.sql`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 class SqliteMeta(SqliteOperations):
-    """Key-value pairs of applications, apart from those of Hermes and ours."""
+    """Key-value pairs of applications, separate from the keys of Hermes and of this library."""
 
     def get_value(self, key: str) -> str | None:
         """Return the value of a key, or None."""
@@ -48,13 +48,13 @@ class SqliteMeta(SqliteOperations):
         self._write(partial(_put_value, key=_to_stored_key(key), value=value))
 
     def delete_value(self, key: str) -> bool:
-        """Delete a value; return whether it existed."""
+        """Delete a value and return True if it existed."""
         return self._write(partial(_put_value, key=_to_stored_key(key), value=None))
 
     def compare_and_set(self, key: str, value: str | None, *, expect: str | None) -> bool:
-        """Store a value if the present one is `expect`; return whether it was stored.
+        """Store a value if the present value is `expect`, and return True if it was stored.
 
-        None stands for a missing key, so a value of None deletes it.
+        None stands for a missing key, so a `value` of None deletes it.
         """
         validation.check_text("value", value)
         validation.check_text("expect", expect)
@@ -74,7 +74,7 @@ class SqliteMeta(SqliteOperations):
     ) -> dict[str, str]:
         """Return the values whose keys begin with `prefix`, in the order of code points.
 
-        `after` continues behind a key.
+        The list begins after the key `after`, if it is given.
         """
         validation.check_text("prefix", prefix, needed=True)
         validation.check_text("after", after)
@@ -103,7 +103,7 @@ def _to_stored_key(key: str) -> str:
 
 
 def _put_value(handle: Connection, key: str, value: str | None) -> bool:
-    """Store or delete a value; return whether a row changed."""
+    """Store or delete a value and return True if a row changed."""
     if value is None:
         return sessions.change_meta(handle, sessions.SQL["delete_meta"], (key,))
     return sessions.change_meta(handle, sessions.SQL["set_meta"], (key, value))
@@ -113,7 +113,7 @@ class SqliteState(SqliteOperations):
     """State of sessions, users and applications: JSON values by key."""
 
     def read_session_state(self, session_id: str) -> dict[str, Any]:
-        """Return the state of a session by key; empty if there is none.
+        """Return the state of a session by key, or an empty mapping.
 
         Raises:
             Unsupported: this home has no place for state.
@@ -124,9 +124,10 @@ class SqliteState(SqliteOperations):
     def change_session_state(
         self, session_id: str, changes: Mapping[str, Any], *, remove: Collection[str] = ()
     ) -> None:
-        """Set keys of the state of a session and remove others; the rest stays.
+        """Set keys of the state of a session and remove others.
 
-        The state goes with the session: it is deleted, restored, exported and copied with it.
+        Other keys keep their values. The state is deleted, restored, exported and copied with the
+        session.
 
         Raises:
             NotFound: the session does not exist.
@@ -154,7 +155,9 @@ class SqliteState(SqliteOperations):
     def change_user_state(
         self, app: str, user_id: str, changes: Mapping[str, Any], *, remove: Collection[str] = ()
     ) -> None:
-        """Set keys of the state of a user and remove others; it outlives all sessions.
+        """Set keys of the state of a user and remove others.
+
+        The state outlives all sessions.
 
         Raises:
             InvalidInput: a value has no JSON form.
@@ -173,7 +176,9 @@ class SqliteState(SqliteOperations):
     def change_app_state(
         self, app: str, changes: Mapping[str, Any], *, remove: Collection[str] = ()
     ) -> None:
-        """Set keys of the state of an application and remove others; it outlives all sessions.
+        """Set keys of the state of an application and remove others.
+
+        The state outlives all sessions.
 
         Raises:
             InvalidInput: a value has no JSON form.
@@ -211,7 +216,10 @@ class _StateChange:
             raise InvalidInput(f"a key cannot be both set and removed, got {both[0]!r:.40}")
 
     def apply(self, handle: Connection, blocks: tuple[str, str], owner: tuple[str, ...]) -> None:
-        """Change the rows of an owner with the statements that set and delete one key."""
+        """Set and delete the keys of an owner.
+
+        `blocks` name the statements that set and delete one key.
+        """
         set_key, delete_key = (SQL[block] for block in blocks)
         for key in self._removed:
             handle.execute_update(delete_key, (*owner, key))
@@ -220,7 +228,9 @@ class _StateChange:
 
 
 def has_state_table(handle: Connection, table: str = _SESSION_TABLE) -> bool:
-    """Return True if this home has a table of state; an older home of our own gets it later.
+    """Return True if this home has the table of state.
+
+    An older home of our own gets it with its next change.
 
     Raises:
         Unsupported: it is a Hermes home, which never gets one.
@@ -238,7 +248,7 @@ def _require_table(handle: Connection, table: str) -> None:
 
 
 def copy_session_state(handle: Connection, session_id: str, to_session_id: str) -> None:
-    """Give a new session the state of another."""
+    """Copy the state of a session to another session."""
     if handle.has_column(_SESSION_TABLE):
         bounds = {"source": session_id, "target": to_session_id}
         handle.execute_update(SQL["copy_session_state"], bounds)

@@ -19,7 +19,7 @@ _INDEX_ROWS_PER_MESSAGE = 10
 
 
 class Checkpointer:
-    """Checkpoints the log of one connection after enough changes; it never waits for a lock."""
+    """Checkpoints the log of one connection after enough changes, without waiting for a lock."""
 
     def __init__(self, *, own: bool, wait_ms: int, overdue: bool) -> None:
         self._own = own
@@ -61,7 +61,10 @@ class Checkpointer:
         self._checkpoint(handle, "FULL" if self._own else "PASSIVE")
 
     def _checkpoint(self, handle: Connection, mode: str) -> None:
-        """Run a checkpoint; if it fails, the log keeps all changes for the next one."""
+        """Run a checkpoint.
+
+        If it fails, the log keeps all changes for the next checkpoint.
+        """
         # Also if it fails: while a reader blocks it, it is tried once for this number of rows.
         self._rows_seen = handle.connection.total_changes
         # The change is already durable; an error here would report to its caller that it is not.

@@ -1,9 +1,9 @@
 """Compaction: flag messages as compacted, store a summary, undo it, and lock sessions meanwhile.
 
-Carried rows are copied with all stored columns, including unknown ones.
+Carried rows are copied with all stored columns, including unknown columns.
 
 Rows that a compaction carried are recognized as copies even without their original times. A
-compaction stores in one step the rows that replace the live ones: possibly copies of the first
+compaction stores the rows that replace the live rows in one step: possibly copies of the first
 rows, a summary, copies of the last rows, and possibly a note. Its rows without times of their own
 are one microsecond apart for each id between them, which separately stored messages never are. A
 step counts as a compaction only if its first row is followed by a copy of the very last compacted
@@ -40,7 +40,7 @@ class SqliteCompaction(SqliteOperations):
     def archive_and_compact(
         self, session_id: str, compacted_messages: messages.MessageMappings
     ) -> AppendManyResult:
-        """Flag all live rows as compacted and append the replacing messages.
+        """Flag all live rows as compacted and append the messages that replace them.
 
         Raises:
             Unsupported: the messages of this home have no such flag.
@@ -59,7 +59,7 @@ class SqliteCompaction(SqliteOperations):
     def try_acquire_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
     ) -> bool:
-        """Acquire the compression lock of a session, or take over an expired one.
+        """Acquire the compression lock of a session, or take over an expired lock.
 
         Return False if another holder has the lock.
 
@@ -72,7 +72,7 @@ class SqliteCompaction(SqliteOperations):
     def refresh_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = _LOCK_TTL_S
     ) -> bool:
-        """Extend a lock; return False if it was lost."""
+        """Extend a lock. Return False if it was lost."""
         return self._write_lock_row("refresh_lock", session_id, holder, ttl_seconds)
 
     def release_compression_lock(self, session_id: str, holder: str) -> None:
@@ -224,7 +224,10 @@ def _count_rows(handle: Connection, session_id: str, ids: Sequence[int]) -> int:
 
 
 def _flip_flags(handle: Connection, block: str, session_id: str, ids: Sequence[int]) -> int:
-    """Flip flags; the triggers of Hermes index each of these rows again."""
+    """Flip the flags of messages and return the number of changed rows.
+
+    The triggers of Hermes index each of these rows again.
+    """
     # Triggers remove and add the entries, so a NUL is blanked before and after.
     fts.repair_entries(handle, ids)
     flipped = handle.execute_update(handle.expand_sql(SQL[block]), _make_bounds(session_id, ids))
@@ -233,7 +236,7 @@ def _flip_flags(handle: Connection, block: str, session_id: str, ids: Sequence[i
 
 
 def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> list[int]:
-    """Append live copies of messages to a session; return their ids."""
+    """Append live copies of messages to a session and return their ids."""
     flags = {"session_id": "?", "active": "1", "compacted": "0"}
     columns = [name for name in handle.list_columns("messages") if name != "id"]
     names = ", ".join(map(quote_name, columns))
@@ -249,7 +252,7 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
 
 
 def _restore_originals(handle: Connection, session_id: str, copies: Mapping[int, int]) -> int:
-    """Copy the columns of copies to their originals; return the number of changed rows."""
+    """Copy the columns of copies to their originals and return the number of changed rows."""
     originals = list(copies)
     names = ", ".join(quote_name(name) for name in handle.list_columns("messages") if name != "id")
     statement = handle.expand_sql(SQL["take_back"]).replace("COLUMNS", names)
@@ -303,7 +306,7 @@ class CompactedRow:
 def map_copies_to_originals(
     handle: Connection, message_id: int, session_id: str, at: Any
 ) -> dict[int, CompactedRow]:
-    """Return the copies in the step that stored a message, each with its original."""
+    """Map the copies in the step that stored a message to their originals."""
     cache: dict[int, dict[int, CompactedRow]] = handle.seen.setdefault(_CACHE_KEY, {})
     if message_id not in cache:
         bounds = {"session": session_id, "id": message_id, "at": at, "reach": _MAX_STEP_S}
@@ -316,7 +319,7 @@ def map_copies_to_originals(
 def find_copies(
     handle: Connection, rows: Iterable[tuple[int, str, Any]]
 ) -> dict[int, CompactedRow]:
-    """Return the copies among the rows of sessions, which come in the order of their ids."""
+    """Map the copies among rows, which are sorted by session and id, to their originals."""
     originals: dict[int, CompactedRow] = {}
     for message_id, session_id, at in _iter_steps(rows):
         originals |= map_copies_to_originals(handle, message_id, session_id, at)
@@ -326,7 +329,10 @@ def find_copies(
 def find_visible_copy(
     handle: Connection, message_id: int, session_id: str, at: float
 ) -> dict[str, Any] | None:
-    """Return the row that represents a compacted one: its live copy, else the first original."""
+    """Return the row that represents a compacted row, or None.
+
+    It is the live copy of the row, else its first original.
+    """
     first_id = _find_first_original(handle, CompactedRow(message_id, session_id, at, ()))
     originals = _list_session_copies(handle, "list_first_live", session_id).items()
     live_copies = [
@@ -339,7 +345,7 @@ def find_visible_copy(
 def find_copy_in_child(
     handle: Connection, message_id: int, session_id: str
 ) -> dict[str, Any] | None:
-    """Return the copy of a row at the beginning of a continuation of its session."""
+    """Return the copy of a row at the beginning of a continuation of its session, or None."""
     originals = _list_copies_in_children(handle, session_id).items()
     return _find_last_visible(
         handle, [copy for copy, original in originals if original.id == message_id]
@@ -381,7 +387,10 @@ def _list_session_copies(
 
 
 def _iter_steps(rows: Iterable[tuple[int, str, Any]]) -> Iterator[tuple[int, str, Any]]:
-    """Yield one row of each step; a step may contain rows that kept older times."""
+    """Yield one row of each step.
+
+    A step may contain rows that kept older times.
+    """
     last: tuple[int, str, Any] | None = None
     for row in rows:
         if not isinstance(row[2], (int, float)):
@@ -402,7 +411,10 @@ def _is_next_row(last: tuple[int, str, Any], row: tuple[int, str, Any]) -> bool:
 def _match_step_copies(
     handle: Connection, step: Sequence[int], session_id: str
 ) -> dict[int, CompactedRow]:
-    """Return the copies in a step; return none if it was not a compaction."""
+    """Map the copies in a step to their originals.
+
+    Return no copies if the step was not a compaction.
+    """
     tuples = handle.fetch_tuples(handle.expand_sql(SQL["list_contents"]), {"ids": json.dumps(step)})
     stored = [_to_compacted_row(values) for values in tuples]
     bounds = {
@@ -435,7 +447,7 @@ def _match_step_copies(
 
 
 def _list_rows_before(handle: Connection, bounds: dict[str, Any]) -> tuple[str, list[CompactedRow]]:
-    """Return the session of the last rows compacted before a step, and these rows."""
+    """Return the last rows that were compacted before a step, and their session."""
     session_id = bounds["session"]
     block = "list_compacted_before_by_id" if fts.is_own_index(handle) else "list_compacted_before"
     rows = handle.fetch_tuples(handle.expand_sql(SQL[block]), bounds)
@@ -471,7 +483,7 @@ def _has_same_end(
     originals: dict[int, CompactedRow],
     count: int,
 ) -> bool:
-    """Whether the last `least` originals were carried one after another."""
+    """Return True if the last `count` originals were carried one after another."""
     copy_places = [place for place, row in enumerate(stored) if row.id in originals][-count:]
     expected_ids = [row.id for row in before[-count:]]
     carried_ids = [originals[stored[place].id].id for place in copy_places]

@@ -1,4 +1,4 @@
-"""A connection with its caches of schema and rows, and the translation of SQLite errors."""
+"""One SQLite connection with its caches of schema and rows, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ Params = Sequence[Any] | dict[str, Any]
 
 
 class Connection:
-    """A connection whose caches are cleared once another connection commits.
+    """A SQLite connection whose caches are cleared after a commit of another connection.
 
-    Changes through this connection keep `cache` valid, `seen` holds values that were read, and
-    `kept` survives commits of other connections: its users check for changes themselves.
+    Changes through this connection keep `cache` valid. `seen` holds values that were read. `kept`
+    survives commits of other connections, so its users check for changes themselves.
     """
 
     def __init__(self, connection: _sqlite3.Connection) -> None:
         self.connection = connection
         self.cache: dict[Any, Any] = {}
         self.stands_in = False
-        """Whether this is an empty database in memory, in place of a file that does not exist yet.
-        """
+        """Whether this is an empty database in memory, in place of a file that does not exist."""
         self.due = False
-        """Whether a change has left work for transactions of its own."""
+        """Whether a change has made an update of the search index due."""
         self.seen: dict[Any, Any] = {}
         self.kept: dict[str, Any] = {}
         self.file: tuple[int, ...] | None = None
@@ -71,12 +70,12 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
+        """True if a transaction is open."""
         return self.connection.in_transaction
 
     @property
     def has_changes(self) -> bool:
-        """Whether this connection has ever changed a row."""
+        """True if this connection has ever changed a row."""
         return self.connection.total_changes > 0
 
     @property
@@ -88,11 +87,11 @@ class Connection:
     """Whether the database itself refuses rows that refer to missing ones."""
 
     def describe_refusal(self, error: Exception) -> str:
-        """Return SQLite's text for the refusal of a row."""
+        """Return the message of SQLite for the refusal of a row."""
         return str(error)
 
     def compose_match(self, node: Node) -> str | None:
-        """Return the expression of our own search index for a node, or None."""
+        """Build the expression of our own search index for a node, or return None."""
         return build_match_expression(node, _build_own_match)
 
     def resolve(self, block: str) -> str:
@@ -139,18 +138,21 @@ class Connection:
         return None if row is None else row[0]
 
     def execute_update(self, sql: str, params: Params = ()) -> int:
-        """Run a change and return the number of affected rows."""
+        """Run a statement that changes rows and return the number of affected rows."""
         return self.connection.execute(sql, params).rowcount
 
     def execute_updates(self, sql: str, rows: Sequence[Params]) -> int:
-        """Run a change for several rows of values and return the number of affected rows."""
+        """Run a statement with several rows of values and return the number of affected rows."""
         return self.connection.executemany(sql, rows).rowcount if rows else 0
 
     def prefetch(self, statements: Iterable[str], keys: Sequence[str]) -> None:
-        """Prepare for reads of statements with one key each, if each read is a round trip."""
+        """Fetch the rows of each statement for all `keys`, if each read is a round trip.
+
+        Every statement has one parameter. SQLite needs no prefetch.
+        """
 
     def list_columns(self, table: str) -> tuple[str, ...]:
-        """Return the columns of `table`; return no columns if the table does not exist."""
+        """Return the columns of `table`, or none if the table does not exist."""
         columns = self._columns.get(table)
         if columns is None:
             columns = tuple(
@@ -161,7 +163,7 @@ class Connection:
         return columns
 
     def has_column(self, table: str, column: str | None = None) -> bool:
-        """Whether the table exists, or has the column."""
+        """Return True if the table has the column, or exists if `column` is None."""
         columns = self.list_columns(table)
         return bool(columns) if column is None else column in columns
 
@@ -201,12 +203,15 @@ class Connection:
         }
 
     def forget_session_counts(self, session_id: str) -> None:
-        """Forget the counts of a session; call this after each change of its rows or its end."""
+        """Drop the cached counts of a session.
+
+        Call this after each change of its messages or its end.
+        """
         self.changed = True
         self.forget_message_counts(session_id)
 
     def forget_message_counts(self, session_id: str) -> None:
-        """Forget the counts of a session whose messages are unchanged or deleted."""
+        """Drop the cached counts of a session whose messages are unchanged or deleted."""
         self.cache.pop(("revision", session_id), None)
 
     def forget_all(self) -> None:
@@ -216,7 +221,7 @@ class Connection:
         self.forget_schema()
 
     def forget_schema(self) -> None:
-        """Clear what was derived from the schema, after a change of it or a rollback."""
+        """Drop the facts derived from the schema, after a change of it or a rollback."""
         for memory in (self.schema, self._columns, self._composed):
             memory.clear()
 
@@ -230,7 +235,7 @@ class Connection:
             self.forget_schema()
 
     def forget_if_changed(self) -> None:
-        """Clear outdated caches; called at the start of each transaction."""
+        """Clear outdated caches at the start of a transaction."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if version != self._data_version or self.changed:
             self.moment, self.changed = object(), False
@@ -285,7 +290,7 @@ def make_uri(path: PurePath, mode: str) -> str:
 
 
 def _build_own_match(leaf: Leaf) -> str:
-    """Return the expression of a leaf for our index, which has every word of every script."""
+    """Build the expression of a leaf for our index, which has every word of every script."""
     return quote_fts_string(" ".join(leaf.words)) + ("*" if leaf.prefix else "")
 
 
@@ -295,9 +300,9 @@ def quote_name(name: str) -> str:
 
 
 def translate_error(error: Exception, path: Path) -> SessionError:
-    """Return the error of our tree for an error of the driver.
+    """Convert an error of the driver to an error of our tree.
 
-    The text of SQLite is never passed on, since it may contain stored values.
+    The message of SQLite is left out, since it may contain stored values.
     """
     text = str(error)
     # A message may contain a damaged name; Python 3.10 replaces such a message by an empty one.
@@ -313,7 +318,7 @@ def translate_error(error: Exception, path: Path) -> SessionError:
 
 
 def get_error_name(error: Exception) -> str:
-    """Return the SQLite name of an error; older versions of Python do not provide it."""
+    """Return the SQLite name of an error, or its class before Python 3.11."""
     return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 

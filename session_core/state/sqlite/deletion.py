@@ -49,7 +49,7 @@ class SqliteDeletion(SqliteOperations):
     """Deletion and finalization of sessions at once."""
 
     def finalize_orphaned_compression_sessions(self) -> int:
-        """End continuations that never ran, at once; return how many.
+        """End continuations that never ran, at once, and return their number.
 
         Such a session has no accounted call, has not ended, began more than a week ago, continues a
         compressed parent, and has a message.
@@ -62,7 +62,7 @@ class SqliteDeletion(SqliteOperations):
         )
 
     def prune_empty_ghost_sessions(self) -> int:
-        """Delete empty terminal sessions without children, at once; return how many.
+        """Delete empty terminal sessions without children, at once, and return their number.
 
         Such a session has no title and no message, has ended, and began more than a day ago.
         """
@@ -83,7 +83,7 @@ class SqliteDeletion(SqliteOperations):
         return self.delete_sessions([session_id]) == 1
 
     def delete_sessions(self, session_ids: Sequence[str]) -> int:
-        """Delete several sessions as `delete_session` does; return how many were deleted."""
+        """Delete several sessions as `delete_session` does and return their number."""
         remaining = self._read(partial(list_existing_sessions, session_ids=session_ids))
         requested, deleted, pace = set(remaining), set[str](), BatchSize()
         # Once, and outside of the transactions, because it scans all sessions.
@@ -145,7 +145,7 @@ def _iter_chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def list_existing_sessions(handle: Connection, session_ids: Sequence[str]) -> list[str]:
-    """Return the existing ones of the sessions, without duplicates."""
+    """Return the ids that exist, without duplicates."""
     unique_ids = dict.fromkeys(validation.parse_texts("session_ids", session_ids) or ())
     return [session_id for session_id in unique_ids if sessions.has_session(handle, session_id)]
 
@@ -153,7 +153,7 @@ def list_existing_sessions(handle: Connection, session_ids: Sequence[str]) -> li
 def delete_batch(
     handle: Connection, session_ids: Sequence[str], unlinked: UnlinkedDelegates, room: int
 ) -> tuple[int, set[str]]:
-    """Delete sessions of about `room` bytes in all.
+    """Delete sessions of about `room` bytes in total.
 
     Return the number of ids that are done and the ids of all deleted sessions.
     """
@@ -177,7 +177,7 @@ def delete_batch(
 
 
 class _DeletionBatch:
-    """The messages and session rows that one transaction deletes."""
+    """The messages and session rows to delete in one transaction."""
 
     def __init__(self, handle: Connection, room: int) -> None:
         self._handle = handle
@@ -186,7 +186,7 @@ class _DeletionBatch:
         self.sessions: dict[str, None] = {}
 
     def add_session(self, session_id: str) -> bool:
-        """Add a session; return whether all its messages fit."""
+        """Add a session and return True if all its messages fit."""
         if session_id in self.sessions:
             return True
         if self.room <= 0:
@@ -228,7 +228,7 @@ def list_with_delegates(
 
 
 def delete_message_rows(handle: Connection, rows: Sequence[int]) -> int:
-    """Delete messages and their entries in the search indexes; return the number of rows."""
+    """Delete messages and their entries in the search indexes, and return the number of rows."""
     # An index of Hermes flushes and merges whenever an id is lower than the one before.
     ordered = sorted(rows)
     deleted = 0
@@ -241,7 +241,7 @@ def delete_message_rows(handle: Connection, rows: Sequence[int]) -> int:
 
 
 def delete_if_empty(handle: Connection, session_id: str) -> bool:
-    """Delete a session without messages, title and children; return whether it was one."""
+    """Delete a session without messages, title and children, and return True if it was deleted."""
     is_empty = handle.fetch_value(SQL["get_empty"], (session_id,)) is not None
     if is_empty:
         delete_session_row(handle, session_id)
@@ -249,7 +249,7 @@ def delete_if_empty(handle: Connection, session_id: str) -> bool:
 
 
 def delete_session_row(handle: Connection, session_id: str) -> None:
-    """Delete a session row that has no messages, and the rows of other tables that refer to it."""
+    """Delete a session row without messages, and the rows of other tables that refer to it."""
     handle.forget_session_counts(session_id)
     for table, column in list_belonging_columns(handle):
         handle.execute_update(_build_delete(table, column), (session_id,))

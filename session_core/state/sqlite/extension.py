@@ -54,7 +54,7 @@ def find_missing_module(error: Exception) -> BlockedIndex | None:
 
 
 def make_blocked_error(path: Path, index: BlockedIndex, *, requested: bool) -> Unsupported:
-    """Return the error for a change that a blocked index prevents, with the choices."""
+    """Return the error for a change that a blocked index prevents, with the possible remedies."""
     name = f"the search index {index.name}" if index.name else "a search index"
     rows = f"rows of {' and '.join(index.tables)}" if index.tables else "such rows"
     return Unsupported(
@@ -89,7 +89,10 @@ def load_extension(connection: _sqlite3.Connection, folder: Path) -> None:
 
 
 def load_extension_if_safe(handle: Connection, folder: Path) -> None:
-    """Load the extension of a home if possible; a refused change later reports the reason."""
+    """Load the extension of a home if possible.
+
+    If it is not loaded, the error of a refused change reports the reason.
+    """
     try:
         load_extension(handle.connection, folder)
     except SessionError:
@@ -109,7 +112,7 @@ def _find_blocked_indexes(handle: Connection) -> list[BlockedIndex]:
 
 
 def _find_blocked_index(handle: Connection, name: str, sql: str) -> BlockedIndex | None:
-    """Return the missing module of a virtual table, None if the connection has it."""
+    """Return the missing module of a virtual table, or None if the connection has it."""
     table = quote_name(name)
     # A newer SQLite loads a tokenizer only when it has text to tokenize.
     is_index = "using fts5" in sql.lower()
@@ -141,7 +144,10 @@ def _find_obstacle(folder: Path) -> str:
 
 
 def _find_library(folder: Path) -> Path:
-    """Return the real path of the extension, all parts of which belong to this user or root."""
+    """Return the real path of the extension.
+
+    Every part of the path must belong to this user or to root.
+    """
     if not hasattr(os, "geteuid"):
         raise Unsupported("the owner of an extension cannot be checked on this system")
     library = folder.resolve() / EXTENSION_PATH
@@ -161,7 +167,7 @@ def _find_library(folder: Path) -> Path:
 
 
 def _check_owner(path: Path) -> str | None:
-    """Return why another user could have changed a file or folder, None if none could."""
+    """Describe how another user could have changed a file or folder, or return None."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         return f"{path} is a link; put the file itself there"

@@ -1,7 +1,7 @@
 """Change feed: the changes committed since a cursor.
 
 A cursor needs no state between calls, so it survives a restart. Messages are followed by their ids,
-which are never reused. New sessions are followed by their row ids; a VACUUM may change these. Ended
+which are never reused. New sessions are followed by their row ids, which a VACUUM may change. Ended
 sessions are followed by their end times, with a minute of overlap for late commits.
 """
 
@@ -52,12 +52,12 @@ class SqliteFeed(SqliteOperations):
         timeout_s: float = 0.0,
         stop: StopSignal | None = None,
     ) -> EventPage:
-        """Return the changes committed since `cursor`; without a cursor, return a new one.
+        """Return the changes committed since `cursor`, or a new cursor if it is None.
 
         New sessions come before the messages, ended sessions after them. With more than `limit`
         events the cursor continues after the last one. `gap` reports that the cursor belongs to
-        another database or to a later state of this one; the new cursor starts now. If there is no
-        event, the call waits until `stop` is set or the timeout is over.
+        another database or to a later state of this database. The new cursor then starts now. If
+        there is no event, the call waits until `stop` is set or `timeout_s` has passed.
 
         Raises:
             InvalidInput: the cursor is malformed or belongs to another session.
@@ -77,7 +77,7 @@ class SqliteFeed(SqliteOperations):
             pause(poller.pause_s)
 
     def _read_changes(self, cursor: str | None, session: str | None, limit: int) -> EventPage:
-        """Read committed changes; an open transaction of the caller is not included."""
+        """Read committed changes, without an open transaction of the caller."""
         self._store.check_open()
         position = None if cursor is None else ChangePosition.decode(cursor)
         if position is not None and session not in (None, position.session):
@@ -135,7 +135,7 @@ SQL = sql_blocks.load_blocks("feed")
 _MAX_TEXT_CHARACTERS = 500
 _CHEAP_SCAN_S = 0.02
 _SCAN_SHARE = 20
-"""A scan of all sessions that took a second is repeated after twenty at the earliest.
+"""A scan of all sessions that took a second is repeated after twenty seconds at the earliest.
 
 Only homes without an index on the end times need these scans.
 """
@@ -154,7 +154,7 @@ class EndScans:
     def list_ended(
         self, handle: Connection, after: float, state: FileState, *, at_once: bool
     ) -> list[FeedRow] | None:
-        """Return the sessions that ended after a time; return None if the scan must wait."""
+        """Return the sessions that ended after a time, or None if the scan must wait."""
         with self._lock:
             # A scan from a later time on lacks the ends before it.
             if self._state != state or state == BUSY_STATE or after < self._after:
@@ -184,13 +184,13 @@ class ChangeSnapshot:
     def read_page(
         self, position: ChangePosition | None, session: str | None, limit: int
     ) -> EventPage:
-        """Return the changes since a position, or a cursor that starts now."""
+        """Return the changes since a position, or a new cursor if it is None."""
         if position is None:
             return self.create_start_cursor(session)
         return self.list_changes(position, limit)
 
     def create_start_cursor(self, session: str | None) -> EventPage:
-        """Return a cursor that starts now."""
+        """Return an empty page with a cursor that starts now."""
         return EventPage([], self._get_current_position(session).encode())
 
     def list_changes(self, position: ChangePosition, limit: int) -> EventPage:
@@ -229,7 +229,7 @@ class ChangeSnapshot:
         )
 
     def _is_same_history(self, position: ChangePosition) -> bool:
-        """Whether the database is that of the position, and not an earlier state of it."""
+        """Return True if the database is the one of the position, and not in an earlier state."""
         # After the clock was set back, sessions may end before the reported ends.
         if self._now < position.at - OVERLAP_S:
             return False
@@ -259,7 +259,7 @@ class ChangeSnapshot:
         )
 
     def _find_session_position(self, position: ChangePosition) -> int | None:
-        """Return the row id after which new sessions follow; return None if it is unknown."""
+        """Return the row id after which new sessions follow, or None if it is unknown."""
         moves: list[tuple[int, int]] = []
         for reported in position.sessions:
             row = self._handle.fetch_row(SQL["get_session_place"], (reported.id,))
@@ -343,7 +343,7 @@ class ChangeSnapshot:
 
 
 def _is_renumbered(moves: list[tuple[int, int]]) -> bool:
-    """Whether rows were renumbered without gaps, as a VACUUM does."""
+    """Return True if rows were renumbered without gaps, as a VACUUM does."""
     places = [now for now, _ in moves]
     closed_up = places == list(range(places[0], places[0] - len(places), -1)) if places else False
     return len(moves) > 1 and closed_up and all(now < then for now, then in moves)

@@ -1,4 +1,4 @@
-"""Positions of change feed readers, their cursors, and detection of commits.
+"""Positions of readers of the change feed, their cursors, and the detection of commits.
 
 A watch polls one open connection, which is cheap, takes no lasting lock and writes nothing. It
 remembers which cursors have seen the present state, so that repeated polls cost nothing until the
@@ -37,7 +37,10 @@ _MAX_REPORTED = 400
 
 
 class KnownSession(NamedTuple):
-    """A reported session and its row id; a session that was stored again has another row id."""
+    """A reported session and its row id.
+
+    A session that was stored again has another row id.
+    """
 
     id: str
     place: int
@@ -51,14 +54,14 @@ class KnownSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReportedEnds:
-    """The reported ends: all up to the floor, and some above it by their hash."""
+    """The reported ends: all ends up to the floor, and some above it by their hash."""
 
     floor: tuple[float, str]
     reported: frozenset[str] = frozenset()
 
     @staticmethod
     def from_rows(rows: Sequence[FeedRow], now: float) -> ReportedEnds:
-        """Return a state that reports ends committed from now on, also with earlier times."""
+        """Return a state that reports the ends committed from now on, also with earlier times."""
         return _limit_reported(rows, (now - OVERLAP_S, ""))
 
     def take_new_ends(
@@ -79,7 +82,7 @@ class ReportedEnds:
 
 
 def _limit_reported(rows: Sequence[FeedRow], floor: tuple[float, str]) -> ReportedEnds:
-    """Keep the reported rows above the floor; raise the floor if there are too many."""
+    """Keep the reported rows above the floor, and raise the floor if there are too many."""
     kept = [row for row in rows if _get_end_key(row) > floor]
     # The hashes travel in the cursor, which must stay short.
     if len(kept) > _MAX_REPORTED:
@@ -210,7 +213,7 @@ BUSY_STATE: FileState = (-1,)
 
 
 class FileWatch:
-    """One open connection to a database file, shared by all threads."""
+    """One connection to a database file that all threads poll for commits."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -222,7 +225,7 @@ class FileWatch:
         self._closed = False
 
     def read_state(self) -> FileState:
-        """Return the state of the file; return an empty state if the file does not exist."""
+        """Return the state of the file, or an empty state if the file does not exist."""
         with self._lock:
             try:
                 file = self._read_identity()
@@ -246,13 +249,13 @@ class FileWatch:
             self._seen.add(cursor)
 
     def has_seen(self, cursor: str, state: FileState) -> bool:
-        """Whether the cursor is known to have no new changes in this state."""
+        """Return True if the cursor is known to have no new changes in this state."""
         with self._lock:
             is_same_state = state != BUSY_STATE and state == self._seen_at
             return is_same_state and cursor in self._seen
 
     def close(self) -> None:
-        """Close the connection; waiting readers get no further changes."""
+        """Close the connection. Waiting readers get no further changes."""
         with self._lock:
             self._closed = True
             self._reopen_file(())

@@ -5,7 +5,7 @@ last indexed message. Later messages are the tail, which search reads itself, so
 Both use the words of the folded text, so results do not change when a message is indexed. A batch
 is a transaction of its own. Message ids are never reused, so a word left from a row that another
 program deleted finds nothing. Triggers record each indexed message whose text another program
-changes; search reads these rows itself, and after a thousand of them the index is rebuilt.
+changes. Search reads these rows itself, and after a thousand of them the index is rebuilt.
 
 The trigram index of a Hermes home depends on the SQLite version: up to 3.47 the tokenizer stopped
 at a NUL, with which all multi-part content begins, and since 3.48 it continues. An entry added by
@@ -14,7 +14,7 @@ entry therefore gets a blank for the NUL, which all versions read alike.
 
 FTS5 deletes a row by writing a delete marker for each of its terms to a newer segment. The marker
 and the cancelled entry both take room until a merge. Their share is estimated from a few leaf
-blocks of each segment; fts5_index.c of SQLite describes the format of a leaf.
+blocks of each segment. The source file fts5_index.c of SQLite describes the format of a leaf.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from session_core.state.sqlite.connection import Connection, quote_name
 
 _DEFAULT_AUTOMERGE = 4
 _RARE_AUTOMERGE = 8
-"""Segments merged into one; with more of them, an entry is rewritten a third less often."""
+"""Segments merged into one. With eight, an entry is rewritten a third less often."""
 
 
 @contextmanager
@@ -116,17 +116,17 @@ def repair_all_entries(handle: Connection) -> None:
 
 
 def _has_trigram_copy(handle: Connection) -> bool:
-    """Whether the trigram index stores a copy of the text, as up to schema 22."""
+    """Return True if the trigram index stores a copy of the text, as up to schema 22."""
     return handle.has_column("messages_fts_trigram_content", "c0")
 
 
 def has_nul(content: Any) -> bool:
-    """Whether stored content contains a NUL."""
+    """Return True if stored content contains a NUL."""
     return _NUL in content if isinstance(content, bytes) else "\0" in str(content or "")
 
 
 def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
-    """Repair one entry; it may contain bytes that are not text."""
+    """Repair one entry, which may contain bytes that are not text."""
     reads_past_nul = _sqlite3.load_library().sqlite_version_info >= _LITERAL_NUL_SINCE
     was_read_past_nul = _is_indexed_past_nul(
         handle, row_id, _decode_text(stored), unknown=reads_past_nul
@@ -150,7 +150,7 @@ def _repair_entry(handle: Connection, row_id: int, stored: bytes) -> None:
 
 
 def _is_indexed_past_nul(handle: Connection, row_id: int, text: str, *, unknown: bool) -> bool:
-    """Whether the index has a trigram that occurs only after the NUL."""
+    """Return True if the index has a trigram that occurs only after the NUL."""
     head, _, tail = text.partition("\0")
     tail = tail.partition("\0")[0]
     for start in range(len(tail) - 2):
@@ -197,7 +197,7 @@ IndexedRow = tuple[int, Any, "str | None", "str | None"]
 
 
 def is_own_index(handle: Connection) -> bool:
-    """Whether this home has our own index."""
+    """Return True if this home has our own index."""
     return handle.has_column("ms_index")
 
 
@@ -207,7 +207,7 @@ def find_high_mark(handle: Connection) -> int:
 
 
 def list_changed_messages(handle: Connection) -> tuple[int, ...] | None:
-    """Return the indexed messages whose text changed; return None if the index must be rebuilt.
+    """Return the indexed messages whose text changed, or None if the index must be rebuilt.
 
     A rebuild is needed after too many changes, and in a home of an earlier version without
     triggers.
@@ -221,7 +221,7 @@ def list_changed_messages(handle: Connection) -> tuple[int, ...] | None:
 
 
 def get_change_number(handle: Connection) -> int:
-    """Return a number that grows with each change of a text, -1 if changes are not recorded."""
+    """Return a number that grows with each change of a text, or -1 without triggers."""
     return int(handle.fetch_value(SQL["get_change_number"])) if _has_triggers(handle) else -1
 
 
@@ -252,7 +252,7 @@ def _list_changed(handle: Connection) -> tuple[int, ...] | None:
 
 
 def find_highest_id(handle: Connection) -> int:
-    """Return the highest message id, 0 without messages."""
+    """Return the highest message id, or 0 without messages."""
     return int(handle.fetch_value(SQL["get_top"]))
 
 
@@ -265,7 +265,7 @@ def list_unindexed(handle: Connection, above: int, count: int) -> Iterator[Index
 
 
 def is_behind(handle: Connection) -> bool:
-    """Whether the tail above the mark is long enough to slow down a search."""
+    """Return True if the tail above the mark is long enough to slow down a search."""
     if handle.queues_texts:
         return len(list_changed_messages(handle) or range(MAX_LAG)) >= MAX_QUEUED
     return is_own_index(handle) and find_highest_id(handle) >= _find_due_id(handle)
@@ -276,7 +276,10 @@ def _find_due_id(handle: Connection) -> int:
 
 
 def schedule_indexing(handle: Connection, last_id: int) -> None:
-    """Record in the open transaction that messages were appended."""
+    """Mark an update of the index as due if the tail above the mark is long.
+
+    `last_id` is the last message that the open transaction has appended.
+    """
     if handle.queues_texts:
         return
     # Cached, since each append asks and only a batch moves the mark.
@@ -291,7 +294,7 @@ def schedule_indexing(handle: Connection, last_id: int) -> None:
 def index_batch(handle: Connection) -> bool:
     """Index a batch of messages above the mark, in the open transaction.
 
-    Return True if there may be another batch.
+    Return True if more messages may follow.
     """
     if not is_own_index(handle):
         return False
@@ -327,7 +330,7 @@ def _reset_index(handle: Connection) -> None:
 
 
 def remove_index_entries(handle: Connection, ids: Sequence[int]) -> None:
-    """Remove messages from the index, before their rows are deleted."""
+    """Remove messages from our own index, before their rows are deleted or changed."""
     # The indexed words of a message that another program changed are unknown, so its entry stays.
     # A damaged index is rebuilt.
     if handle.queues_texts:
@@ -343,7 +346,10 @@ def remove_index_entries(handle: Connection, ids: Sequence[int]) -> None:
 
 
 def reindex_messages(handle: Connection, ids: Sequence[int], since: int) -> None:
-    """Index messages that were removed, or missing, at the change number `since`."""
+    """Index messages again and delete their change records newer than `since`.
+
+    `since` is the change number before the messages were removed from the index or inserted.
+    """
     if handle.queues_texts or not _has_triggers(handle):
         return
     for chunk in _iter_chunks(ids):
@@ -377,7 +383,7 @@ def _normalize_text(row: IndexedRow) -> str:
 
 
 def _limit_batch(rows: Iterable[IndexedRow]) -> Iterator[IndexedRow]:
-    """Yield rows until the batch is full; always yield one row."""
+    """Yield rows until the batch is full, at least one row."""
     characters = 0
     for row in rows:
         yield row
@@ -404,14 +410,14 @@ _VARINT_BYTES = 9
 
 @dataclass(frozen=True, slots=True)
 class IndexSegment:
-    """One segment, with consecutive ids of its leaf blocks."""
+    """A segment of an index, whose leaf blocks have consecutive ids."""
 
     first: int
     last: int
 
     @property
     def blocks(self) -> int:
-        """Return the number of leaf blocks."""
+        """The number of leaf blocks."""
         return self.last - self.first + 1
 
     def list_sample_ids(self) -> Sequence[int]:

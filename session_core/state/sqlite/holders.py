@@ -1,4 +1,7 @@
-"""Errors about the other processes that hold a database file; `processes` finds these."""
+"""Errors about the other processes that have a database file open.
+
+`processes` finds these processes.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def check_file(
     step: StepCallback | None = None,
     extension_of: Path | None = None,
 ) -> list[Finding]:
-    """Return the problems of a file; a missing file has none.
+    """Return the problems of a file, or none if it does not exist.
 
     `extension_of` is the home whose extension is loaded to check its indexes.
     """
@@ -83,14 +83,14 @@ def check_copy(
 def _check_pages(
     handle: Connection, step: StepCallback | None
 ) -> tuple[list[Finding], list[Finding]]:
-    """Return the damage of pages, and without any the orphans."""
+    """Return the damage of pages, and the orphans if there is no damage."""
     with call_step_regularly(handle.connection, step):
         damage = list(_find_damage(handle))
         return damage, [] if damage else list(_find_orphans(handle))
 
 
 def _find_damage(handle: Connection) -> Iterator[Finding]:
-    """Check every page; report index damage separately, since an index can be rebuilt."""
+    """Check every page, and yield damage of indexes separately, since an index can be rebuilt."""
     try:
         lines = [row[0] for row in handle.fetch_tuples(f"PRAGMA quick_check({_MAX_ERRORS})")]
     except _sqlite3.load_library().DatabaseError as error:
@@ -108,7 +108,10 @@ def _find_damage(handle: Connection) -> Iterator[Finding]:
 
 
 def _is_version_difference(line: str) -> bool:
-    """Whether the line may result from an older SQLite (see fts.py); a check of a copy decides."""
+    """Return True if an older SQLite may have caused the error line (see fts.py).
+
+    A check of a copy decides.
+    """
     return "malformed inverted index" in line and "messages_fts_trigram" in line
 
 
@@ -178,7 +181,7 @@ def _get_file_bytes(handle: Connection) -> int:
 
 
 def _copy_database(handle: Connection, copy: Connection, step: StepCallback | None) -> None:
-    """Copy in steps, from one snapshot unless that would block writers."""
+    """Copy in steps, from one snapshot unless a snapshot would block writers."""
     wal = handle.fetch_value("PRAGMA journal_mode") == "wal"
     # The copy is deleted after the check, so it needs no durability.
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "trusted_schema=OFF"):
@@ -199,7 +202,7 @@ def _list_index_tables(handle: Connection) -> list[str]:
 
 
 def _check_index(handle: Connection, table: str) -> Iterator[Finding]:
-    """Check one index against itself; count the rows missing from it."""
+    """Check one index against itself, and count the rows missing from it."""
     name = '"' + table.replace('"', '""') + '"'
     try:
         if table == "messages_fts_trigram":

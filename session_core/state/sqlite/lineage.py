@@ -1,4 +1,4 @@
-"""Relations between sessions: continuation, branch and delegate; root, tip and chain.
+"""Relations between sessions: continuation, branch and delegate, with root, tip and chain.
 
 Only a continuation belongs to the same conversation: its parent ended by compression, and neither a
 mark nor its source contradicts that. Every walk remembers its path, so a cycle or a broken link
@@ -36,9 +36,9 @@ class SqliteLineage(SqliteOperations):
     """Relations between sessions."""
 
     def get_link_kind(self, session_id: str) -> LinkKind | None:
-        """Return the relation of a session to its parent, None if it has no parent.
+        """Return the relation of a session to its parent, or None if it has no parent.
 
-        A delegate is recognized by its mark, also if it has lost its parent.
+        A delegate is recognized by its mark, even if it has lost its parent.
         """
         return self._read(lambda handle: find_link_kind(handle, session_id))
 
@@ -47,9 +47,9 @@ class SqliteLineage(SqliteOperations):
         return self._read(lambda handle: find_tip(handle, session_id))
 
     def get_conversation_root(self, session_id: str) -> str:
-        """Return the session in which the conversation began.
+        """Return the first session of the conversation.
 
-        A branch or a delegate begins a conversation of its own; Hermes also follows their parents.
+        A branch or a delegate begins a conversation of its own. Hermes also follows their parents.
         """
         return self._read(lambda handle: find_conversation_root(handle, session_id))
 
@@ -67,7 +67,7 @@ class SqliteLineage(SqliteOperations):
 
 
 def classify_link(link: LinkRow) -> LinkKind | None:
-    """Return the relation of a session to its parent."""
+    """Return the relation of a session to its parent, or None if it has no parent."""
     # First, since a delegate keeps its mark when it has lost its parent.
     if is_delegate(link["model_config"]):
         return "delegate"
@@ -87,12 +87,12 @@ def classify_link(link: LinkRow) -> LinkKind | None:
 
 
 def is_delegate(model_config: Any) -> bool:
-    """Whether a session is marked as a delegate, whatever the value of the mark."""
+    """Return True if a session has the mark of a delegate, with any value."""
     return _get_mark(model_config, _DELEGATE) is not None
 
 
 def get_delegator(model_config: Any) -> str | None:
-    """Return the session named by the mark of a delegate, None if it names none."""
+    """Return the session that the mark of a delegate names, or None."""
     mark = _get_mark(model_config, _DELEGATE)
     return mark if isinstance(mark, str) and mark != _ORPHANED_MARK else None
 
@@ -108,7 +108,7 @@ def list_unlinked_delegates(handle: Connection) -> dict[str, list[str]]:
 
 
 def is_unlinked_delegate(handle: Connection, session_id: str, delegator: str) -> bool:
-    """Whether a delegate has no parent link and its mark names this delegator."""
+    """Return True if a delegate has no parent link and its mark names this delegator."""
     link = _read_link(handle, session_id)
     return (
         link is not None
@@ -154,7 +154,7 @@ def list_all_ancestors(handle: Connection, session_id: str) -> set[str]:
 
 
 def find_resumed_session(handle: Connection, session_id: str) -> str:
-    """Return the last session with messages from the tip of a conversation on, or the tip."""
+    """Return the last session with messages, from the tip on, or the tip."""
     tip = found = find_tip(handle, session_id)
     continues = handle.resolve(SQL["continues"])
     newest = handle.resolve(SQL["find_newest_child"]).format(continues=continues)
@@ -170,7 +170,7 @@ def find_resumed_session(handle: Connection, session_id: str) -> str:
 
 
 def find_link_kind(handle: Connection, session_id: str) -> LinkKind | None:
-    """Return the relation of a session to its parent, None if it has no parent."""
+    """Return the relation of a session to its parent, or None if it has no parent."""
     link = _read_link(handle, session_id)
     return None if link is None else classify_link(link)
 
@@ -189,14 +189,14 @@ def list_conversation_ancestors(handle: Connection, session_id: str) -> list[str
 
 
 def find_conversation_root(handle: Connection, session_id: str) -> str:
-    """Return the session in which the conversation began."""
+    """Return the first session of the conversation."""
     return ([session_id, *list_conversation_ancestors(handle, session_id)])[-1]
 
 
 def find_root_cached(handle: Connection, session_id: str) -> str:
-    """Return the root as `find_conversation_root` does, and cache it for the whole chain.
+    """Return the root like `find_conversation_root`, cached for the whole chain.
 
-    For read-only callers: changes through this connection do not clear the cache.
+    Only for read-only callers: changes through this connection do not clear the cache.
     """
     roots: dict[str, str] = handle.seen.setdefault("roots", {})
     path = {session_id: None}
@@ -228,7 +228,7 @@ def _cache_cycle_roots(roots: dict[str, str], path: list[str], entry: str) -> No
 
 
 def find_tip_cached(handle: Connection, session_id: str) -> str:
-    """Return the tip as `find_tip` does, cached for the whole chain, for read-only callers."""
+    """Return the tip like `find_tip`, cached for the whole chain, for read-only callers."""
     tips: dict[str, str] = handle.seen.setdefault("tips", {})
     path = {session_id: None}
     current = session_id
@@ -286,7 +286,7 @@ def list_family(handle: Connection, session_id: str) -> list[str]:
 
 
 def list_continuation_links(handle: Connection, session_id: str) -> list[LinkRow]:
-    """Return the links of the sessions that continue this one."""
+    """Return the links of the continuations of a session."""
     links = handle.fetch_rows(SQL["list_child_links"], (session_id,))
     return [link for link in links if classify_link(link) == "continuation"]
 
@@ -296,7 +296,7 @@ def _read_link(handle: Connection, session_id: str) -> LinkRow | None:
 
 
 def find_continued_session(handle: Connection, session_id: str) -> str | None:
-    """Return the session that this one continues."""
+    """Return the session that a session continues, or None."""
     link = _read_link(handle, session_id)
     return (
         None
@@ -306,7 +306,7 @@ def find_continued_session(handle: Connection, session_id: str) -> str | None:
 
 
 def find_continued_cached(handle: Connection, session_id: str) -> str | None:
-    """Return the session that this one continues, and cache it for read-only callers."""
+    """Return the session that a session continues, cached for read-only callers."""
     parents: dict[str, str | None] = handle.seen.setdefault("parents", {})
     if session_id not in parents:
         parents[session_id] = find_continued_session(handle, session_id)
@@ -314,7 +314,11 @@ def find_continued_cached(handle: Connection, session_id: str) -> str | None:
 
 
 def _choose_continuation(handle: Connection, links: list[LinkRow]) -> str:
-    """Return the continuation in use: compressed again before live before ended."""
+    """Return the continuation in use.
+
+    A session that was compressed again comes before a live session, and a live session before an
+    ended session.
+    """
     if len(links) == 1:
         return cast("str", links[0]["id"])
 
@@ -344,12 +348,12 @@ class SessionOrigin:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left to inherit."""
+        """True if neither the source nor the folder must be inherited."""
         return self.source not in UNKNOWN_SOURCES and bool(self.folder)
 
 
 def find_origin(handle: Connection, row: Mapping[str, Any]) -> SessionOrigin:
-    """Return the origin of a session, inherited if necessary.
+    """Return the source and the folder of a session, inherited if necessary.
 
     The result is cached as in `find_root_cached`, for read-only callers.
     """
@@ -402,8 +406,8 @@ def list_heirs(
 ) -> str | None:
     """Return as JSON the sessions that inherit matching columns from an ancestor, or None.
 
-    `matches` is a condition on `sessions s` that is false for a session without these columns.
-    Without columns every continuation inherits.
+    `matches` is a condition on `sessions s` that is false for a session without these columns. If
+    `columns` is empty, every continuation inherits.
     """
     # Cached for the snapshot, since every page of a list asks for the same heirs.
     key = ("heirs", columns, matches, json.dumps(values))

@@ -30,14 +30,14 @@ LOCK_MESSAGES = (
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether another connection holds the lock, so that a retry may help."""
+    """Return True if another connection holds the lock, so that a retry may help."""
     return isinstance(error, _sqlite3.load_library().OperationalError) and str(error).startswith(
         LOCK_MESSAGES
     )
 
 
 def execute_with_retry(handle: Connection, sql: str, deadline: float) -> None:
-    """Run a statement that needs the lock; retry with jitter until the deadline."""
+    """Run a statement that needs the lock, and retry with jitter until the deadline."""
     while True:
         try:
             handle.connection.execute(sql)
@@ -51,7 +51,7 @@ def execute_with_retry(handle: Connection, sql: str, deadline: float) -> None:
 
 
 def run_without_waiting(handle: Connection, work: Callable[[], T], wait_ms: int) -> T:
-    """Run `work` with a busy timeout of zero."""
+    """Call `work` with a busy timeout of zero and return its result."""
     try:
         handle.connection.execute("PRAGMA busy_timeout=0")
         return work()

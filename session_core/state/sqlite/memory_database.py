@@ -30,7 +30,7 @@ from session_core.state.sqlite.writer import Writer
 from session_core.types import Holder, HomeKind
 
 MEMORY_NAME = ":memory:"
-"""A private database in memory; with more text, one that the stores of that name share."""
+"""The path of a private database in memory. Stores of one longer name share a database."""
 
 _RECHECK_S = 0.05
 
@@ -50,11 +50,14 @@ class MemoryDatabase:
         self._open_job: WriteJob | None = None
 
     def copy_present(self, target: Connection | None) -> Connection:
-        """Return a copy of the present state; the caller has exclusive use of the connection."""
+        """Return a copy of the present state.
+
+        The caller must have exclusive use of the connection.
+        """
         return self._copy(self.handle, target)
 
     def keep_committed(self, job: WriteJob) -> None:
-        """Keep the committed state for the readers of a transaction that is about to begin."""
+        """Keep a copy of the committed state for readers, before a transaction begins."""
         with self.lock:
             kept = self._committed
             if kept is None or kept.file != (self.version,):
@@ -62,14 +65,14 @@ class MemoryDatabase:
             self._open_job = job
 
     def copy_committed(self, target: Connection | None) -> Connection | None:
-        """Return a copy of the state before the open transaction, or None if there is none."""
+        """Return a copy of the state before the open transaction, or None without a transaction."""
         with self.lock:
             kept = self._committed
             return self._copy(kept, target) if kept is not None and self.has_committed else None
 
     @property
     def has_committed(self) -> bool:
-        """Whether a transaction is open whose readers see the state before it."""
+        """True if a transaction is open whose readers see the state before it."""
         job = self._open_job
         # An interrupted transaction may not have ended in order.
         return job is not None and not job.over and self.queue.leader is job
@@ -82,18 +85,18 @@ class MemoryDatabase:
             self.version += 1
 
     def begin_commit(self) -> None:
-        """Forget the state before the transaction, since it is about to be replaced."""
+        """Drop the state before the transaction, since the commit replaces it."""
         with self.lock:
             self._open_job = None
 
     def forget_all_content(self) -> None:
-        """Forget all caches after a change outside of a transaction."""
+        """Clear all caches after a change outside of a transaction."""
         self.handle.forget_all()
         self.handle.moment = object()
         self.version += 1
 
     def close(self) -> None:
-        """Close the connections; the content is gone."""
+        """Close the connections and drop the content."""
         with self.lock:
             kept, self._committed = self._committed, None
             if kept is not None:
@@ -101,7 +104,7 @@ class MemoryDatabase:
             self.handle.connection.close()
 
     def _copy(self, source: Connection, target: Connection | None) -> Connection:
-        """Copy into an older copy, or into a new one."""
+        """Copy `source` into an older copy, or into a new database."""
         # The schema of an older copy is known already; to read it takes longer than a small copy.
         if target is None:
             target = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
@@ -116,7 +119,7 @@ _shared_lock = RLock()
 
 
 def acquire_database(name: str) -> MemoryDatabase:
-    """Return the database of a name; each private one is new."""
+    """Return the shared database of a name, or a new private database."""
     with _shared_lock:
         database = None if name == MEMORY_NAME else _shared.get(name)
         if database is None:
@@ -159,7 +162,7 @@ class MemoryWriter(Writer):
         super().begin_transaction(job)
 
     def open_copy(self, deadline: float, target: Connection | None) -> Connection:
-        """Return a copy of the committed state, in an older copy if there is one.
+        """Return a copy of the committed state, stored in `target` if it is given.
 
         Raises:
             Busy: a change of another thread takes too long.
@@ -214,13 +217,13 @@ class MemoryPool(ConnectionPool):
         self.writer: MemoryWriter = MemoryWriter(database, patience_s, index_batch=fts.index_batch)
 
     def take_idle_copy(self) -> Connection | None:
-        """Return the idle copy that was used last, which may be older than the last commit."""
+        """Return the idle copy that was used last, which may be outdated, or None."""
         with suppress(IndexError):
             return self.readers.pop()
         return None
 
     def close(self, wait_s: float = math.inf) -> None:
-        """Close the copies after the change in progress, and give the database back."""
+        """Close the copies after the change in progress, and release the database."""
         was_closed, self.closed = self.closed, True
         if was_closed or self._pid != os.getpid() or not self.writer.close(wait_s):
             return
@@ -244,7 +247,7 @@ class MemoryStore(SqliteStore):
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the database has no file."""
+        """True, since the database has no file."""
         return True
 
     @property
@@ -254,27 +257,30 @@ class MemoryStore(SqliteStore):
         return "own"
 
     def list_holders(self) -> list[Holder]:
-        """Return no process, since no other one can open the database."""
+        """Return no process, since no other process can open the database."""
         return []
 
     def make_watch(self) -> FileWatch:
-        """Return a watch for commits, which the caller closes."""
+        """Return a watch for commits. The caller closes it."""
         return MemoryWatch(self.path, self.pool.database)
 
     def is_file_missing(self) -> bool:
-        """Return False: the database exists from the beginning."""
+        """Return False, since the database exists from the beginning."""
         self.check_open()
         return False
 
     def take_reader(self) -> Connection:
-        """Return a copy of the last commit; `pool.release_reader` takes it back."""
+        """Return a copy of the last commit.
+
+        The caller returns it with `pool.release_reader`.
+        """
         idle = self.pool.take_idle_copy()
         if idle is not None and idle.file == (self.pool.database.version,):
             return idle
         return self.pool.writer.open_copy(time.monotonic() + self._patience_s, idle)
 
     def forget_all_content(self, _: Connection) -> None:
-        """Forget all caches after a change outside of a transaction."""
+        """Clear all caches after a change outside of a transaction."""
         self.pool.database.forget_all_content()
 
     def get_writer(self) -> Writer:
@@ -300,7 +306,7 @@ class MemoryWatch(FileWatch):
 
 
 def open_store(db_path: str | os.PathLike[str] | None, **options: Any) -> SqliteStore:
-    """Return the store of a path, or of a database in memory if it begins with `:memory:`."""
+    """Open the store of a path, in memory if the path begins with `:memory:`."""
     is_text = isinstance(db_path, str)
     kind = MemoryStore if is_text and str(db_path).startswith(MEMORY_NAME) else SqliteStore
     return kind(db_path, **options)

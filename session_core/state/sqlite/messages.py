@@ -79,11 +79,11 @@ class SqliteMessages(SqliteOperations):
         expect: Revision | None = None,
         **columns: Any,
     ) -> AppendResult:
-        """Append a message; return its id and the revision before and after.
+        """Append a message and return its id, with the revision before and after.
 
-        With `create`, the fields of `create_session`, a missing session is created in the same
-        step. With `expect`, a session that has changed raises `Conflict`. `columns` are those of
-        `MessageRow`; the time defaults to now.
+        With `create`, which holds the arguments of `create_session`, a missing session is created
+        in the same transaction. With `expect`, a session that has changed raises `Conflict`.
+        `columns` are columns of `MessageRow`. The time defaults to now.
 
         Raises:
             NotFound: the session does not exist.
@@ -101,7 +101,11 @@ class SqliteMessages(SqliteOperations):
         create: Mapping[str, Any] | None = None,
         expect: Revision | None = None,
     ) -> AppendManyResult:
-        """Append messages in one transaction; each is a mapping of the columns of `MessageRow`."""
+        """Append messages in one transaction.
+
+        Each message is a mapping of the columns of `MessageRow`. `create` and `expect` are as in
+        `append_message`.
+        """
         now = self._clock()
         # Before the transaction: no lock is held meanwhile, and a refused message changes nothing.
         encoded = encode_messages(messages, now)
@@ -131,7 +135,7 @@ class SqliteMessages(SqliteOperations):
         return self._write(append_rows)
 
     def get_message(self, message_id: int) -> MessageRow | None:
-        """Return one message."""
+        """Return the message with an id, or None."""
 
         def read_message(handle: Connection) -> MessageRow | None:
             row = handle.fetch_row(SQL["get_message"], (message_id,))
@@ -140,7 +144,7 @@ class SqliteMessages(SqliteOperations):
         return self._read(read_message)
 
     def find_messages(self, message_ids: Sequence[int]) -> dict[int, MessageRow]:
-        """Return messages of one snapshot by their ids; missing ones are left out."""
+        """Return messages by their ids, all from one snapshot. Missing messages are left out."""
         ids_json = json.dumps(list(message_ids))
         return self._read(
             lambda handle: {
@@ -176,14 +180,14 @@ class SqliteMessages(SqliteOperations):
         )
 
     def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
-        """Whether a message of a platform is already stored."""
+        """Return True if a message of a platform is already stored."""
         key = (session_id, platform_message_id)
         return self._read(
             lambda handle: handle.fetch_value(SQL["get_platform_message"], key) is not None
         )
 
     def rewind_to_message(self, session_id: str, target_message_id: int) -> RewindResult:
-        """Take back a user message and all live messages after it.
+        """Rewind a user message and all live messages after it.
 
         Raises:
             NotFound: the session has no such message.
@@ -201,7 +205,10 @@ class SqliteMessages(SqliteOperations):
         return self._write(rewind_live_rows)
 
     def restore_rewound(self, session_id: str, since_message_id: int) -> int:
-        """Restore rewound messages from an id on; compacted rows stay compacted."""
+        """Restore rewound messages from an id on and return their number.
+
+        Compacted rows stay compacted.
+        """
         validation.check_number("since_message_id", since_message_id, needed=True)
 
         def restore_rows(handle: Connection) -> int:
@@ -221,7 +228,7 @@ class SqliteMessages(SqliteOperations):
     def replace_messages(
         self, session_id: str, messages: MessageMappings, active_only: bool = False
     ) -> AppendManyResult:
-        """Delete all rows, or the live ones, at once, and store new ones."""
+        """Delete all rows, or only the live rows, at once, and store new messages."""
         validation.check_flag("active_only", active_only)
         encoded = encode_messages(messages, self._clock())
         which = "live" if active_only else "all"
@@ -234,7 +241,7 @@ class SqliteMessages(SqliteOperations):
         return self._write(replace_rows)
 
     def clear_messages(self, session_id: str) -> int:
-        """Delete all messages of a session at once; return how many."""
+        """Delete all messages of a session at once and return their number."""
 
         def delete_all_rows(handle: Connection) -> int:
             sessions.require_session(handle, session_id)
@@ -246,7 +253,7 @@ class SqliteMessages(SqliteOperations):
 
 
 def rewind_rows(handle: Connection, session_id: str, since: int) -> int:
-    """Hide the live messages from an id on; return how many."""
+    """Hide the live messages from an id on and return their number."""
     handle.forget_session_counts(session_id)
     bounds = {"id": session_id, "since": since}
     with flag_changes(handle, session_id, since):
@@ -274,7 +281,10 @@ def _read_message(handle: Connection, session_id: str, message_id: int) -> Messa
 
 @contextmanager
 def flag_changes(handle: Connection, session_id: str, since: int = 0) -> Iterator[None]:
-    """Keep trigram entries valid while flags are flipped and the triggers of Hermes reindex."""
+    """Keep trigram entries valid in a block that flips flags.
+
+    The triggers of Hermes index these rows again.
+    """
     fts.repair_session_entries(handle, session_id, since)
     yield
     fts.repair_session_entries(handle, session_id, since)
@@ -283,7 +293,7 @@ def flag_changes(handle: Connection, session_id: str, since: int = 0) -> Iterato
 def insert_summary(
     handle: Connection, session_id: str, before: Revision, encoded: list[dict[str, Any]]
 ) -> AppendManyResult:
-    """Insert the rows that replace live ones, and set the counters."""
+    """Insert the rows that replace live rows, and set the counters."""
     ids = insert_messages(handle, session_id, encoded)
     _update_counters(handle, admin.SQL["set_counters"], session_id, encoded)
     handle.forget_session_counts(session_id)
@@ -303,7 +313,10 @@ def _delete_messages(handle: Connection, session_id: str, which: str) -> int:
 
 @contextmanager
 def translate_id_exhaustion(handle: Connection) -> Iterator[None]:
-    """Raise `Corrupt` if a damaged row has the highest id, which SQLite reports as a full disk."""
+    """Raise `Corrupt` if a row has the largest possible id, so that no new id is free.
+
+    SQLite reports that as a full disk.
+    """
     try:
         yield
     except _sqlite3.load_library().OperationalError as error:
@@ -334,7 +347,7 @@ def insert_messages(
 
 
 def _insert_statement(handle: Connection, names: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return the INSERT for these columns, and those of them that this home has."""
+    """Return the INSERT for the columns that this home has, and these columns."""
     insert = handle.cache.get(("insert", names))
     if insert is None:
         if _PAYLOAD in names:
@@ -400,7 +413,7 @@ def _update_counters(
 
 
 def encode_messages(messages: MessageMappings, now: float) -> list[dict[str, Any]]:
-    """Return the stored columns of messages from a caller."""
+    """Encode messages of a caller as stored columns."""
     if not isinstance(messages, Iterable):
         raise InvalidInput("messages must be a list of mappings of columns")
     return [
@@ -437,7 +450,7 @@ def _encode_message(message: Mapping[str, Any], now: float) -> dict[str, Any]:
 
 
 def _encode_column(name: str, value: Any) -> Any:
-    """Return the stored value of a column that is not empty."""
+    """Encode the value of a column that is not empty."""
     if name == _PAYLOAD:
         return content.encode_payload(value)
     if name in _JSON_COLUMNS:
@@ -448,7 +461,7 @@ def _encode_column(name: str, value: Any) -> Any:
 
 
 def encode_update(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values of columns to overwrite; None empties a column.
+    """Encode columns to overwrite. None empties a column.
 
     Raises:
         InvalidInput: there are none, or one of them cannot be set.

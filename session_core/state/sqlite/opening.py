@@ -62,7 +62,10 @@ _REQUIRED_COLUMNS = {
 
 
 def open_reader(path: Path) -> Connection:
-    """Open with `mode=ro`; if that is impossible on a read-only mount, open as immutable."""
+    """Open a database with `mode=ro`.
+
+    If that is impossible on a read-only mount, open it as immutable.
+    """
     has_database(path)  # opening an empty file, even for reading, would delete the log next to it
     # Taken first: if the file is replaced now, the identity differs and the reader is not reused.
     file, unchanged = get_file_identity(path), get_file_identity(path, immutable=True)
@@ -93,7 +96,7 @@ def _open_reader(path: Path) -> Connection:
 
 
 def _has_hot_journal(path: Path, error: Exception) -> bool:
-    """Whether a database without a log has a journal that only a writer can roll back."""
+    """Return True if a database without a log has a journal that only a writer can roll back."""
     return "readonly" in str(error) and get_file_bytes(get_sidecar_path(path, "-journal")) > 0
 
 
@@ -109,7 +112,7 @@ def roll_back_hot_journal(path: Path) -> None:
 
 
 def open_writer(path: Path, *, own: bool) -> Connection:
-    """Open for writing, with settings of the connection only, not of the file."""
+    """Open a database for writing, with settings of the connection only, not of the file."""
     handle = _connect(make_file_uri(path, "mode=rw"))
     # Before SQLite 3.42 the triggers of Hermes may not touch its search index without this trust.
     trust = "trusted_schema=ON"
@@ -127,7 +130,7 @@ _SELECT_VIEW = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ? COL
 
 
 def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
-    """Return the kind of a database, None for an empty one.
+    """Return the kind of a database, or None if it is empty.
 
     Raises:
         Corrupt: it is not a session database.
@@ -170,9 +173,9 @@ def find_owner(path: Path) -> str | None:
 
 
 def create_database(path: Path, patience_s: float) -> HomeKind:
-    """Create our own database, readable by its owner alone; return the kind of the result.
+    """Create our own database, readable by its owner alone, and return the kind of the result.
 
-    Another process may create it first.
+    The kind differs if another process creates the database first.
     """
     with _CREATION_LOCK:
         _create_empty_file(path)
@@ -231,7 +234,7 @@ def _create_tables(handle: Connection) -> None:
 
 
 def update_schema_once(handle: Connection) -> None:
-    """Bring a home of our own to the present schema, unless that is known of this connection."""
+    """Update the schema of a home of our own, unless this connection has done so."""
     # In the transaction of the first change, so that both are stored or none.
     if _SCHEMA_KEY not in handle.cache:
         update_schema(handle)
@@ -239,7 +242,7 @@ def update_schema_once(handle: Connection) -> None:
 
 
 def update_schema(handle: Connection) -> None:
-    """Bring a home of our own to the present schema, in the open transaction."""
+    """Update the schema of a home of our own in the open transaction."""
     number = _read_schema_number(handle)
     # A home of a newer version has more, never less.
     if number >= OWN_SCHEMA:
@@ -273,7 +276,7 @@ def _connect(uri: str) -> Connection:
 
 
 def open_empty() -> Connection:
-    """Return an empty database in memory, with the schema of our own home."""
+    """Open an empty database in memory, with the schema of our own home."""
     handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
     handle.stands_in = True
     # The statements take nine times as long as a copy of their result.
@@ -285,7 +288,7 @@ def open_empty() -> Connection:
 
 
 class _Template(NamedTuple):
-    """An empty database in memory, of which copies are made, one at a time."""
+    """An empty database in memory to copy from, by one thread at a time."""
 
     connection: _sqlite3.Connection
     lock: threading.Lock
@@ -293,7 +296,10 @@ class _Template(NamedTuple):
 
 @cache
 def _make_template(_: int) -> _Template:
-    """Return the template of a process: a fork could inherit a lock that nobody releases."""
+    """Return the template of a process.
+
+    A fork could inherit a lock that no thread releases, so each process has its own.
+    """
     handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
     _create_tables(handle)
     template = _Template(handle.connection, threading.Lock())
@@ -302,16 +308,16 @@ def _make_template(_: int) -> _Template:
 
 
 def _close_template(template: _Template) -> None:
-    # What runs later at the exit makes a new one.
+    # Later exit handlers get a new template.
     _make_template.cache_clear()
     with template.lock:
         template.connection.close()
 
 
 def get_file_identity(path: Path, *, immutable: bool = False) -> tuple[int, ...] | None:
-    """Return the identity of a file, None if it does not exist.
+    """Return the identity of a file, or None if it does not exist.
 
-    If it is read as `immutable`, its size, its time and its log are part of the identity.
+    For an `immutable` reader, the size, time and log of the file are part of the identity.
     """
     try:
         status = os.stat(path)  # noqa: PTH116 -- asked before every use
@@ -329,7 +335,7 @@ def get_file_identity(path: Path, *, immutable: bool = False) -> tuple[int, ...]
 
 
 def has_database(path: Path) -> bool:
-    """Whether the database exists.
+    """Return True if the database exists.
 
     Raises:
         Corrupt: the file is empty or missing, and its content is in a log.
@@ -361,7 +367,7 @@ def _list_log_files(path: Path) -> tuple[tuple[Path, int], ...]:
 
 
 def get_file_bytes(path: Path) -> int:
-    """Return the size of a file, 0 if it does not exist."""
+    """Return the size of a file, or 0 if it does not exist."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):

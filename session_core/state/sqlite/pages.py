@@ -1,7 +1,7 @@
-"""Pages of messages: the latest, or those before, after or around one; whole conversations.
+"""Pages of messages around a position, and whole conversations.
 
 Ids are read first, from an index alone, and then only the rows of the page, so a page in the middle
-of a long session costs as much as the first one.
+of a long session costs as much as the first page.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SqliteWindows(SqliteOperations):
         roles: Sequence[str] | None = None,
         view: MessageView = "live",
     ) -> MessageWindow:
-        """Return the newest messages, or those before, after (exclusive) or around an id.
+        """Return the newest messages, or messages before, after (exclusive) or around an id.
 
         Raises:
             NotFound: the session does not exist, or `around` is not in it.
@@ -81,8 +81,8 @@ class SqliteWindows(SqliteOperations):
         """Return the messages for a model: roles, content, tool calls and reasoning, all decoded.
 
         Memory recalled for one call and reviews of the conversation are left out. Ancestors are the
-        earlier sessions of the same conversation; Hermes also includes those of branches and
-        delegates.
+        earlier sessions of the same conversation. Hermes also includes the ancestors of branches
+        and delegates.
         """
         block = SQL["list_whole_conversation" if include_inactive else "list_live_conversation"]
 
@@ -143,7 +143,7 @@ class _WindowFinder:
         return MessageWindow([messages.decode_row(row) for row in rows], more_before, more_after)
 
     def _has_messages(self, side: str, edge: int) -> bool:
-        """Whether there are messages on that side; this needs no order."""
+        """Return True if there are messages on a side of the edge, without sorting them."""
         if self.roles is not None:
             return bool(self._take_ids(side, edge, 1))
         bounds = {"id": self.session_id, "edge": edge}
@@ -160,7 +160,7 @@ class _WindowFinder:
         return list(islice(self._iter_ids(side, edge, limit), limit))
 
     def _iter_ids(self, side: str, edge: int, limit: int) -> Iterator[int]:
-        """Yield ids away from `edge` with the selected roles, in growing steps."""
+        """Yield ids away from `edge` with the selected roles, read in growing steps."""
         rows = limit
         while True:
             page = self._read_ids(side, edge, rows)

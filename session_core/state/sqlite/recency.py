@@ -42,7 +42,7 @@ class RecentSessions:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the list contains every session."""
+        """True if the list contains every session."""
         return self._whole
 
     def _read_all(self, handle: Connection) -> None:

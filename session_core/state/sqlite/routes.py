@@ -1,4 +1,7 @@
-"""Routing rows, which map chats to sessions; the session store interprets their text."""
+"""Routing rows, which map chats to sessions.
+
+The session store interprets the text of a row.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,14 @@ class SqliteRoutes(SqliteOperations):
 
     @property
     def is_available(self) -> bool:
-        """Whether this database stores routes; older Hermes homes have them only in a file."""
+        """True if this database stores routes.
+
+        Older Hermes homes have their routes only in a file.
+        """
         return self._read(lambda handle: handle.has_column(ROUTING_TABLE))
 
     def get_entry(self, session_key: str, *, scope: str = "") -> str | None:
-        """Return the entry of a key."""
+        """Return the entry of a key, or None."""
 
         def read_entry(handle: Connection) -> str | None:
             return (
@@ -73,7 +79,7 @@ class SqliteRoutes(SqliteOperations):
         limit: int = 1000,
         cursor: str | None = None,
     ) -> Page[str]:
-        """Return the entries of a scope as members of a JSON object, without broken ones."""
+        """Return the entries of a scope as members of a JSON object, without broken entries."""
         excluded = frozenset(validation.parse_texts("without", without) or ())
         after = 0 if cursor is None else cursors.decode_cursor(_CURSOR_KIND, scope, cursor)
         bounds = {"scope": scope, "after": after, "limit": limit}
@@ -94,7 +100,9 @@ class SqliteRoutes(SqliteOperations):
     def save_entry(
         self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
     ) -> None:
-        """Store one entry; `expect` is the text that was read before, None for a new entry.
+        """Store one entry.
+
+        `expect` is the text that was read before, or None for a new entry.
 
         Raises:
             Conflict: the entry has changed since.
@@ -114,7 +122,7 @@ class SqliteRoutes(SqliteOperations):
         self._write(put_entry)
 
     def delete_entries(self, entries: Mapping[str, str], *, scope: str = "") -> list[str]:
-        """Delete the entries that are unchanged since they were read; return their keys."""
+        """Delete the entries that are unchanged since they were read, and return their keys."""
         validation.check_mapping("what is deleted", entries)
 
         def delete_unchanged_entries(handle: Connection) -> list[str]:
@@ -143,9 +151,9 @@ class SqliteRoutes(SqliteOperations):
     ) -> SessionRow | None:
         """Return the newest session of a chat, by its key, otherwise by user and chat.
 
-        Sessions without messages are ignored, and so are those that the chat has left. With
-        `ended_as` the session is live or ended for one of these reasons; with `older_than` it began
-        before that session.
+        Sessions without messages and sessions that the chat has left are ignored. With `ended_as`,
+        the session is live or ended for one of these reasons. With `older_than`, it began before
+        that session.
         """
         reasons = validation.parse_texts("ended_as", ended_as)
         ended = None if reasons is None else json.dumps(reasons)
@@ -182,7 +190,7 @@ def list_routed_sessions(handle: Connection) -> frozenset[Any]:
 
 
 def forget_routed_sessions(handle: Connection) -> None:
-    """Clear the cache of routed sessions; call this with each change of a route."""
+    """Clear the cache of routed sessions. Call this with each change of a route."""
     handle.cache.pop(_CACHE_KEY, None)
 
 
@@ -193,13 +201,13 @@ def delete_route(handle: Connection, scope: str, key: str) -> None:
 
 
 def _read_entry(handle: Connection, scope: str, key: str) -> str | None:
-    """Return the text of a row, which is compared within one transaction."""
+    """Return the text of an entry, to be compared within one transaction."""
     stored = handle.fetch_value(SQL["get_route"], {"scope": scope, "key": key})
     return None if stored is None else _decode_text(stored)
 
 
 def _decode_text(stored: Any) -> str:
-    """Return stored text, also if it was stored as bytes, so that the row can be replaced."""
+    """Decode stored text, which may be bytes, so that the row can be replaced."""
     return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else stored
 
 

@@ -1,6 +1,6 @@
 """Single messages and sessions for interfaces of agent SDKs, reached as `db.sdk`.
 
-These interfaces take back or edit one message, remove some, and know messages and sessions by ids
+These interfaces rewind, edit or delete single messages, and know messages and sessions by the ids
 of their own platform.
 """
 
@@ -27,9 +27,9 @@ class SqliteSdk(SqliteOperations):
     """Changes and look-ups of single messages and sessions."""
 
     def get_sessions(self, session_ids: Iterable[str]) -> dict[str, SessionRow]:
-        """Return sessions of one snapshot by their ids, in the given order.
+        """Return sessions by their ids, in the given order and from one snapshot.
 
-        Missing ones are left out.
+        Missing sessions are left out.
         """
         ids = validation.parse_texts("session_ids", session_ids) or ()
 
@@ -44,12 +44,15 @@ class SqliteSdk(SqliteOperations):
         return self._read(read_sessions)
 
     def session_count(self, where: SessionFilter | None = None) -> int:
-        """Return how many rows match a filter, of every kind; without a status, none archived."""
+        """Count matching sessions of every kind.
+
+        Archived sessions are excluded unless the filter sets a status.
+        """
         filter_ = SessionFilter() if where is None else where
         return self._read(lambda handle: session_lists.count_sessions(handle, filter_))
 
     def distinct_session_cwds(self, include_archived: bool = False) -> list[FolderUse]:
-        """Return the working folders of all sessions, the last used first."""
+        """Return the working folders of all sessions, the last used folder first."""
 
         def read_folders(handle: Connection) -> list[FolderUse]:
             if not handle.has_column("sessions", "cwd"):
@@ -61,18 +64,21 @@ class SqliteSdk(SqliteOperations):
         return self._read(read_folders)
 
     def resolve_resume_session_id(self, session_id: str) -> str:
-        """Return the session in which a conversation goes on: the last one that has messages.
+        """Return the session in which a conversation continues: the last session with messages.
 
         It is the tip, unless only a later session has messages.
         """
         return self._read(lambda handle: lineage.find_resumed_session(handle, session_id))
 
     def delete_session_if_empty(self, session_id: str) -> bool:
-        """Delete a session without messages, title and children, at once; return whether it was."""
+        """Delete a session without messages, title and children, at once.
+
+        Return True if it was deleted.
+        """
         return self._write(lambda handle: deletion.delete_if_empty(handle, session_id))
 
     def has_archived_messages(self, session_id: str) -> bool:
-        """Whether a session has messages that a rewind or a compaction has taken out."""
+        """Return True if a session has messages removed by a rewind or a compaction."""
 
         def has_inactive_row(handle: Connection) -> bool:
             statement = handle.expand_sql(SQL["get_inactive"])
@@ -83,7 +89,7 @@ class SqliteSdk(SqliteOperations):
     def list_recent_user_messages(
         self, session_id: str, limit: int = 20, include_inactive: bool = False
     ) -> list[MessageRow]:
-        """Return the last messages of the user, newest first, as a choice for a rewind."""
+        """Return the last messages of the user, newest first, as candidates for a rewind."""
         validation.check_limit(limit)
         block = SQL["list_recent_all" if include_inactive else "list_recent_live"]
         bounds = {"id": session_id, "limit": limit}
@@ -102,7 +108,7 @@ class SqliteSdk(SqliteOperations):
         user_id: str | None = None,
         thread_id: str | None = None,
     ) -> list[SessionRow]:
-        """Return the sessions that have this chat of a platform, the newest start first."""
+        """Return the sessions of a chat of a platform, the newest start first."""
         bounds = {"source": source, "chat_id": chat_id, "user_id": user_id, "thread_id": thread_id}
         for name, value in bounds.items():
             validation.check_text(name, value, needed=name in {"source", "chat_id"})
@@ -117,10 +123,10 @@ class SqliteSdk(SqliteOperations):
     def find_platform_messages(
         self, session_id: str, platform_message_ids: Iterable[str]
     ) -> dict[str, MessageRow]:
-        """Return messages of a session by their ids on a platform; missing ones are left out.
+        """Return messages of a session by their ids on a platform.
 
-        Rewound and compacted messages are found too. Of several messages with one id, a live one
-        counts before others, then the newest.
+        Missing messages are left out. Rewound and compacted messages are found too. Of several
+        messages with one id, a live message comes before others, then the newest.
         """
         ids = validation.parse_texts("platform_message_ids", platform_message_ids) or ()
 
@@ -136,10 +142,10 @@ class SqliteSdk(SqliteOperations):
         return self._read(read_platform_messages)
 
     def update_message(self, message_id: int, /, **columns: Any) -> Revision:
-        """Overwrite columns of a message; return the revision of its session after.
+        """Overwrite columns of a message at once and return the new revision of its session.
 
-        `columns` are those of `append_message` except the time; None empties one. Acts at once.
-        The revision counts it as a rewind.
+        `columns` are the columns of `append_message` except the time. None empties a column. The
+        revision counts the update as a rewind.
 
         Raises:
             NotFound: the message does not exist.
@@ -164,9 +170,9 @@ class SqliteSdk(SqliteOperations):
         return self._write(update_message_row)
 
     def pop_message(self, session_id: str) -> MessageRow | None:
-        """Take back the newest live message, as a rewind does, and return it.
+        """Rewind the newest live message and return it, or None if there is no live message.
 
-        Return None if there is no live message. `restore_rewound` makes it live again.
+        `restore_rewound` makes it live again.
 
         Raises:
             NotFound: the session does not exist.
@@ -187,7 +193,7 @@ class SqliteSdk(SqliteOperations):
         return self._write(rewind_last_message)
 
     def delete_messages(self, session_id: str, message_ids: Sequence[int]) -> int:
-        """Delete messages of a session at once; return how many.
+        """Delete messages of a session at once and return their number.
 
         Ids that the session does not have are skipped.
 
@@ -217,13 +223,13 @@ def _subtract_counts(
 
 
 def _count_new_calls(before: dict[str, Any], values: dict[str, Any]) -> int:
-    """Return the number of tool calls that an update removes; it is negative if it adds some."""
+    """Count the tool calls that an update removes, negative if it adds some."""
     now = content.count_tool_calls(values["tool_calls"])
     return content.count_tool_calls(before["tool_calls"]) - now
 
 
 def _iter_chunks(values: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield a bounded number of values at a time, with their placeholders."""
+    """Yield chunks of values with a bounded length, and their placeholders."""
     # Bound, not passed as JSON: older versions of SQLite cut JSON text at a NUL.
     for start in range(0, len(values), _CHUNK_VALUES):
         chunk = tuple(values[start : start + _CHUNK_VALUES])

@@ -34,15 +34,15 @@ from session_core.types import HomeKind
 
 
 class SqliteRows(RowReader, RowWriter, RowDeleter, SessionCopier, MessageCompactor):
-    """Rows of sessions, messages and all that belongs to them, as they are stored."""
+    """Stored rows of sessions, messages and all that belongs to them."""
 
     def list_columns(self, table: str) -> tuple[str, ...]:
-        """Return the stored columns of a table; empty if the home lacks the table."""
+        """Return the stored columns of a table, or none if the home lacks the table."""
         validation.check_text("table", table, needed=True)
         return self._read(lambda handle: handle.list_columns(table))
 
     def check_rows_writable(self, tables: Collection[str]) -> None:
-        """Refuse a change of rows in these tables that would fail at a blocked search index."""
+        """Refuse a change of rows in these tables if it would fail at a blocked search index."""
         for index in self._read(extension.list_blocked_indexes):
             if not set(tables).isdisjoint(index.tables):
                 raise extension.make_blocked_error(
@@ -110,7 +110,10 @@ class SessionDB(
 
     @property
     def kind(self) -> HomeKind:
-        """The kind of this home; a missing file becomes a home of our own at the first write."""
+        """The kind of this home.
+
+        A missing file becomes a home of our own at the first write.
+        """
         return self._store.kind
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
@@ -128,19 +131,22 @@ class SessionDB(
     def snapshot(self) -> AbstractContextManager[None]:
         """Let all reads of this task in the block see one moment of the database.
 
-        They share one connection; other tasks and threads are not affected. A snapshot in a
-        snapshot or in a transaction is part of it. A change in the block is refused. The log of the
+        They share one connection. Other tasks and threads are not affected. Inside another snapshot
+        or a transaction, it joins the outer block. A change in the block is refused. The log of the
         database cannot start again before the end, so keep the block short.
         """
         return ReadSnapshot(self._store)
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this task has a transaction open in this thread."""
+        """True if this task has a transaction open in this thread."""
         return self._store.in_transaction
 
     def close(self) -> None:
-        """Close every connection; the last change that returned is durable."""
+        """Close every connection.
+
+        Every change that has returned is durable.
+        """
         self._store.close()
         self._watch.close()
 

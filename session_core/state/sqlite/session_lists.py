@@ -89,7 +89,7 @@ def check_filter(where: SessionFilter) -> SessionFilter:
 
 
 def compose_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition of a filter on `sessions s`, and its values."""
+    """Build the SQL condition of a filter on `sessions s`, and its values."""
     where = check_filter(where)
     conditions: list[str] = []
     values: dict[str, Any] = {}
@@ -144,7 +144,10 @@ def _add_set_conditions(
 def _build_source_condition(
     handle: Connection, name: str, sources: Sequence[str], values: dict[str, Any]
 ) -> str:
-    """Return the condition on the source; an unknown source is inherited from an ancestor."""
+    """Build the condition on the source.
+
+    A session with an unknown source inherits the source of an ancestor.
+    """
     own = _SET_CONDITIONS[name]
     known_sources = [source for source in sources if source not in lineage.UNKNOWN_SOURCES]
     if len(known_sources) < len(sources):
@@ -170,7 +173,7 @@ def _build_inherited_condition(
     *,
     matches: str | None = None,
 ) -> str:
-    """Return the condition that a session matches, or its ancestor that it inherits from."""
+    """Build the condition that a session matches, or the ancestor from which it inherits."""
     heirs = lineage.list_heirs(handle, columns, matches or condition, bounds)
     if heirs is None:
         return condition
@@ -266,7 +269,7 @@ ListPosition = tuple[float, str]
 
 
 def count_sessions(handle: Connection, where: SessionFilter) -> int:
-    """Return how many rows match a filter, of every kind."""
+    """Count the sessions of every kind that match a filter."""
     condition, values = compose_condition(handle, where)
     statement = handle.resolve(SQL["count_ids"]).replace(_FILTER_PLACEHOLDER, condition)
     return cast("int", handle.fetch_value(statement, values))
@@ -286,10 +289,10 @@ class SqliteLists(SqliteOperations):
     ) -> Page[SessionSummary]:
         """List the tips of conversations, one line each, without continuations and delegates.
 
-        Without a status, archived conversations are left out. `recent` orders by the last message,
-        newest first; `size` by live messages; `cost` and `tokens` by the whole conversation.
-        `below` begins after a position that no cursor of this list has: the value of the order and
-        the id (`started`: of the root).
+        Archived conversations are left out unless the filter has a status. `recent` orders by the
+        last message, newest first, `size` by live messages, `cost` and `tokens` by the whole
+        conversation. `below` begins after a position that no cursor of this list has: the value of
+        the order and the id (`started`: of the root).
 
         Raises:
             InvalidInput: the cursor belongs to another list, or an argument is invalid.
@@ -330,7 +333,7 @@ class SqliteLists(SqliteOperations):
         return self._read(lambda handle: summarize_session(handle, session_id))
 
     def find_sessions(self, where: SessionFilter) -> list[str]:
-        """Return the ids of all matching rows, of every kind, oldest start first."""
+        """Return the ids of all matching sessions of every kind, oldest start first."""
 
         def read_session_ids(handle: Connection) -> list[str]:
             condition, values = compose_condition(handle, where)
@@ -429,7 +432,7 @@ def _to_seconds(stored: Any) -> float:
 
 
 def _summarize_conversation(handle: Connection, session_id: str) -> SessionSummary | None:
-    """Return the list line of a session that represents a conversation, None for any other."""
+    """Return the list line of a conversation if a session is its tip, else None."""
     lines: dict[str, SessionSummary | None] = handle.seen.setdefault("lines", {})
     if session_id not in lines:
         is_listed = _has_usable_id(handle, session_id) and _is_conversation_tip(handle, session_id)
@@ -438,7 +441,7 @@ def _summarize_conversation(handle: Connection, session_id: str) -> SessionSumma
 
 
 def _has_usable_id(handle: Connection, session_id: str) -> bool:
-    """Whether an id is text and equal to its stored bytes."""
+    """Return True if an id is text and equal to its stored bytes."""
     return isinstance(session_id, str) and sessions.has_session(handle, session_id)
 
 
@@ -496,7 +499,10 @@ def _compose_list(handle: Connection, order: SessionOrder) -> str:
 
 
 def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
-    """Return the condition on tips; their start is that of the root, which is checked later."""
+    """Build the condition on tips.
+
+    A conversation starts with its root, so the start of a tip with a parent is checked later.
+    """
     without_start = replace(where, started_after=None, started_before=None)
     condition, values = compose_condition(handle, without_start)
     if where == without_start:
@@ -512,7 +518,7 @@ def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[st
 
 
 def _is_started_within(handle: Connection, where: SessionFilter, session_id: str) -> bool:
-    """Whether the conversation of a session began in the requested period."""
+    """Return True if the conversation of a session began in the requested period."""
     bounds = {"after": where.started_after, "before": where.started_before}
     if all(value is None for value in bounds.values()):
         return True

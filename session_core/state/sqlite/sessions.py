@@ -23,10 +23,10 @@ SQL = sql_blocks.load_blocks("sessions")
 
 
 class SqliteSessions(SqliteOperations):
-    """Session rows."""
+    """Session rows and the values of `state_meta`."""
 
     def get_meta(self, key: str) -> str | None:
-        """Return a value of `state_meta`."""
+        """Return a value of `state_meta`, or None."""
         return self._read(lambda handle: find_meta(handle, key))
 
     def set_meta(self, key: str, value: str) -> None:
@@ -36,7 +36,7 @@ class SqliteSessions(SqliteOperations):
         self._write(partial(change_meta, sql=SQL["set_meta"], values=(key, value)))
 
     def delete_meta(self, key: str) -> bool:
-        """Delete a value of `state_meta`; return whether it existed."""
+        """Delete a value of `state_meta` and return True if it existed."""
         return self._write(partial(change_meta, sql=SQL["delete_meta"], values=(key,)))
 
     def create_session(
@@ -49,7 +49,7 @@ class SqliteSessions(SqliteOperations):
         started_at: float | None = None,
         **fields: Any,
     ) -> str:
-        """Create a session, or fill the empty columns of an existing one; return its id.
+        """Create a session, or fill the empty columns of an existing session, and return its id.
 
         A field without a column in this home is ignored.
 
@@ -69,7 +69,7 @@ class SqliteSessions(SqliteOperations):
         return session_id
 
     def get_session(self, session_id: str) -> SessionRow | None:
-        """Return a session's row."""
+        """Return the row of a session, or None."""
         return self._read(lambda handle: find_session(handle, session_id))
 
     def resolve_session_id(self, session: str) -> str | None:
@@ -86,7 +86,7 @@ class SqliteSessions(SqliteOperations):
         return self._read(find_unique_id)
 
     def update_session(self, session_id: str, **fields: Any) -> bool:
-        """Overwrite columns of a session; return whether it exists.
+        """Overwrite columns of a session and return True if it exists.
 
         Raises:
             InvalidInput: a field is unknown, or the parent is a descendant.
@@ -107,7 +107,7 @@ class SqliteSessions(SqliteOperations):
         return self._write(update_existing_session)
 
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
-        """End a session unless it has already ended; the first reason is kept."""
+        """End a session unless it has already ended. The first reason is kept."""
         check_reason(end_reason)
 
         def end_open_session(handle: Connection) -> bool:
@@ -119,7 +119,7 @@ class SqliteSessions(SqliteOperations):
         return self._write(end_open_session)
 
     def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
-        """End a session by a reset, also a session that its agent has only closed."""
+        """End a session by a reset, even if its agent has only closed it."""
         check_reason(reason)
 
         def end_by_reset(handle: Connection) -> bool:
@@ -139,7 +139,7 @@ class SqliteSessions(SqliteOperations):
         return self._write(clear_end)
 
     def set_session_archived(self, session_id: str, archived: bool) -> int:
-        """Archive or unarchive a whole conversation; return the number of changed rows."""
+        """Archive or unarchive a whole conversation and return the number of changed rows."""
         validation.check_flag("archived", archived)
 
         def update_archived_flags(handle: Connection) -> int:
@@ -176,7 +176,10 @@ class SqliteSessions(SqliteOperations):
         display_name: str | None = None,
         origin_json: str | None = None,
     ) -> bool:
-        """Store the chat of a session; the last two fields are kept if they are not given."""
+        """Store the chat of a session.
+
+        `display_name` and `origin_json` keep their values if they are not given.
+        """
         check_source(source)
         peer = (source, user_id, session_key, chat_id, chat_type, thread_id)
         optional = {"display_name": display_name, "origin_json": origin_json}
@@ -203,22 +206,22 @@ class SqliteSessions(SqliteOperations):
 
 
 def find_session(handle: Connection, session_id: str) -> SessionRow | None:
-    """Return a session's row."""
+    """Return the row of a session, or None."""
     return cast("SessionRow | None", handle.fetch_row(SQL["get_session"], (session_id,)))
 
 
 def has_session(handle: Connection, session_id: str) -> bool:
-    """Whether the session exists."""
+    """Return True if the session exists."""
     return handle.fetch_value(SQL["has_session"], (session_id,)) is not None
 
 
 def find_meta(handle: Connection, key: str) -> str | None:
-    """Return a value of `state_meta`."""
+    """Return a value of `state_meta`, or None."""
     return handle.fetch_value(SQL["get_meta"], (key,)) if handle.has_column("state_meta") else None
 
 
 def require_session(handle: Connection, session_id: str) -> SessionRow:
-    """Return a session's row, or raise `NotFound` with similar ids."""
+    """Return the row of a session, or raise `NotFound` with similar ids."""
     row = find_session(handle, session_id)
     if row is None:
         raise make_not_found(handle, session_id)
@@ -240,7 +243,7 @@ def make_not_found(handle: Connection, session_id: str) -> NotFound:
 
 
 def check_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Return the values of a new session from the fields that `create_session` takes."""
+    """Encode a new session from the arguments of `create_session`."""
     if not isinstance(fields, Mapping):
         raise InvalidInput("a new session must be a mapping of the fields of create_session")
     columns = dict(fields)
@@ -251,14 +254,14 @@ def check_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict
 
 
 def change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
-    """Run a change of one key of `state_meta`; return whether a row changed."""
+    """Change one key of `state_meta` and return True if a row changed."""
     if not handle.has_column("state_meta"):
         raise Unsupported("this home has no table state_meta; open it once with a newer Hermes")
     return handle.execute_update(sql, values) > 0
 
 
 def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
-    """Insert a session, or fill the empty columns of an existing one."""
+    """Insert a session, or fill the empty columns of an existing session."""
     parent = values.get("parent_session_id")
     # An existing parent is kept, so only a new one is checked.
     if parent is not None and lineage.find_parent(handle, values["id"]) is None:
@@ -281,7 +284,10 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
 
 
 def update_session(handle: Connection, session_id: str, values: Mapping[str, Any]) -> bool:
-    """Overwrite columns, whose names come from the fixed tuples below."""
+    """Overwrite columns of a session and return True if it exists.
+
+    The names of the columns go into the SQL unescaped, so pass only known names.
+    """
     parent = values.get("parent_session_id")
     if parent is not None and lineage.find_parent(handle, session_id) != parent:
         lineage.check_parent(handle, session_id, parent)
@@ -355,7 +361,7 @@ _JSON_COLUMNS = ("model_config", "origin_json")
 
 
 def encode_fields(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """Return the stored values of fields, of which only `known` ones are accepted.
+    """Encode fields as stored values. Only the fields in `known` are accepted.
 
     Raises:
         InvalidInput: a field is unknown, or its value is not valid.
@@ -367,7 +373,7 @@ def encode_fields(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str
 
 
 def encode_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values of a new session, without empty ones."""
+    """Encode a new session, without empty values."""
     if not session_id or not isinstance(session_id, str) or clean_text(session_id) != session_id:
         raise InvalidInput("a session id must be non-empty text")
     check_source(fields.get("source"))
@@ -382,7 +388,7 @@ def check_source(source: Any) -> None:
 
 
 def check_reason(end_reason: Any) -> None:
-    """Refuse an end reason that is not text; None is valid."""
+    """Refuse an end reason that is not text. None is valid."""
     if end_reason is not None and not isinstance(end_reason, str):
         raise InvalidInput("end_reason must be text, such as 'cli_close'")
     check_line("end_reason", end_reason)
@@ -412,7 +418,7 @@ class SqliteTitles(SqliteOperations):
     """Titles of sessions."""
 
     def set_session_title(self, session_id: str, title: str | None) -> bool:
-        """Set or clear a title; it moves from an ancestor of the same conversation.
+        """Set or clear a title, or move it from an ancestor of the same conversation.
 
         Raises:
             TitleTaken: another conversation has it.
@@ -430,7 +436,7 @@ class SqliteTitles(SqliteOperations):
         return self._write(update_title)
 
     def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
-        """Set a title if the session has none; return whether it was set."""
+        """Set a title if the session has none, and return True if it was set."""
         cleaned = titles.clean_title(title)
         if cleaned is None:
             return False
@@ -459,7 +465,7 @@ class SqliteTitles(SqliteOperations):
         )
 
     def resolve_session_by_title(self, title: str) -> str | None:
-        """Return the newest session in the lineage of a title, otherwise the one with the title."""
+        """Return the newest session in the lineage of a title, or the session with the title."""
         validation.check_text("title", title, needed=True)
 
         def find_titled_session(handle: Connection) -> str | None:
@@ -496,7 +502,10 @@ def _list_lineage_titles(handle: Connection, base: str) -> list[tuple[str, str]]
 
 
 def _free_title(handle: Connection, session_id: str, title: str) -> None:
-    """Take the title from an ancestor of the conversation; raise if another one has it."""
+    """Clear a title of an ancestor in the same conversation.
+
+    Raise `TitleTaken` if another session has the title.
+    """
     holder = handle.fetch_value(SQL["get_holder"], {"title": title, "id": session_id})
     if holder is None:
         return

@@ -1,9 +1,9 @@
 """Bytes by table: a quick estimate, or an exact count by a child process.
 
 The estimate reads short runs of rows, evenly spaced over the row ids of each table, and derives the
-number of rows, their size and that of their index entries. A search index is measured by the first
-and last block of each segment. The parts are scaled to the known total. The work depends on the
-number of tables, not on the size of the file.
+number of rows, their size and the size of their index entries. A search index is measured by the
+first and last block of each segment. The parts are scaled to the known total. The work depends on
+the number of tables, not on the size of the file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TableLayout:
     indexes: frozenset[str]
 
     def fill_sizes(self, sizes: Sizes, parts: Mapping[str, float], *, exact: bool) -> Sizes:
-        """Return the sizes with the parts summed by table."""
+        """Return `sizes` with the parts summed by table."""
         tables: dict[str, int] = {}
         for part, size in parts.items():
             owner = self.owners.get(part, part)
@@ -66,7 +66,10 @@ class TableLayout:
 
 
 def read_layout(handle: Connection) -> TableLayout:
-    """Read the tables and indexes; shadow tables belong to their search index."""
+    """Read the tables and indexes.
+
+    The shadow tables of a search index belong to the index.
+    """
     indexes = frozenset(row[0] for row in handle.fetch_tuples(SQL["list_index_tables"]))
     shadows = {f"{index}_{shadow}": index for index in indexes for shadow in _SHADOW_SUFFIXES}
     trees = handle.fetch_tuples(SQL["list_trees"])
@@ -74,7 +77,7 @@ def read_layout(handle: Connection) -> TableLayout:
 
 
 def estimate_sizes(handle: Connection, path: Path, *, tables: bool = True) -> Sizes:
-    """Return approximate sizes of the file and its parts, without the parts unless `tables`."""
+    """Estimate the size of the file. With `tables`, also estimate its parts."""
     if handle.stands_in:
         return Sizes(db=0, wal=0, free=0, index=0)
     page, pages, free = (
@@ -108,7 +111,7 @@ def estimate_sizes(handle: Connection, path: Path, *, tables: bool = True) -> Si
 
 
 def count_pages(handle: Connection) -> dict[str, int] | None:
-    """Return the bytes of every table and index by name; return None without `dbstat`."""
+    """Count the bytes of every table and index by name, or return None without `dbstat`."""
     try:
         return dict(handle.fetch_tuples(SQL["list_bytes"]))
     except _sqlite3.load_library().OperationalError:
@@ -118,7 +121,7 @@ def count_pages(handle: Connection) -> dict[str, int] | None:
 def count_sizes(
     estimated: Sizes, found: TableLayout, path: Path, step: StepCallback | None = None
 ) -> Sizes:
-    """Return exact sizes counted by a child process, or the estimate if that fails."""
+    """Count exact sizes in a child process, or return the estimate if that fails."""
     counted = _ask_child(path, step)
     return found.fill_sizes(estimated, counted, exact=True) if counted else estimated
 
@@ -150,7 +153,10 @@ def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
 
 
 def _read_output(child: subprocess.Popen[bytes], step: StepCallback | None) -> bytes:
-    """Return the output of a child, polled in short intervals; return nothing after the timeout."""
+    """Return the output of a child, or nothing after the timeout.
+
+    The child is polled in short intervals, between which `step` is called.
+    """
     until = time.monotonic() + _CHILD_TIMEOUT_S
     while time.monotonic() < until:
         try:
@@ -245,7 +251,10 @@ def _has_octet_length() -> bool:
 def _estimate_index_bytes(
     handle: Connection, sample: _TableSample, index: str, partial: int
 ) -> float:
-    """Return the bytes of the entries of an index; a partial index skips rows without a key."""
+    """Estimate the bytes of the entries of an index.
+
+    A partial index skips rows without a key.
+    """
     names = [row[0] for row in handle.fetch_tuples(SQL["list_index_columns"], (index,))]
     places = [sample.columns.index(name) for name in names if name in sample.columns]
     total = 0.0

@@ -1,8 +1,8 @@
 """Child process that counts the pages of every table and prints them as JSON.
 
-The standard SQLite library may have `dbstat` if that of the parent lacks it, and two libraries must
-not open one file in one process. The child exits with its parent, which holds its standard input
-open, since the count of a large home takes minutes.
+The standard SQLite library may have `dbstat` if the library of the parent lacks it, and two
+libraries must not open one file in one process. The child exits with its parent, which holds its
+standard input open, since the count of a large home takes minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from session_core.state.sqlite.sizes import count_pages
 
 
 def count_table_bytes(path: Path) -> dict[str, int] | None:
-    """Return the bytes of every table and index by name; return None without `dbstat`."""
+    """Count the bytes of every table and index by name, or return None without `dbstat`."""
     _sqlite3.choose_sqlite("standard")
     connection = _sqlite3.connect(make_file_uri(path, "mode=ro"), busy_timeout_s=1)
     try:

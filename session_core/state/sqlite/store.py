@@ -1,4 +1,4 @@
-"""Open, read, write and close one database: a pool of readers, one writer and its guard.
+"""The store of one SQLite database, with its pool of readers, its writer and its guard.
 
 Readers are opened with `mode=ro`. A writer is opened only after its guard, a `mode=ro` connection
 that outlives it: while the guard is open, no close of this process can unlink the log of a process
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 
 _MAX_IDLE_READERS = 8
-"""Idle readers that are kept; further ones are closed."""
+"""The largest number of idle readers. Further readers are closed."""
 
 
 class ConnectionPool:
-    """Idle readers, the writer and its guard, closed in the one order that is safe."""
+    """The idle readers, the writer and its guard, which are closed in the only safe order."""
 
     def __init__(self) -> None:
         self.readers: deque[Connection] = deque()
@@ -65,7 +65,10 @@ class ConnectionPool:
         self._pid = os.getpid()
 
     def take_idle_reader(self, path: Path) -> Connection | None:
-        """Return an idle reader of the current file, if any; close readers of a replaced one."""
+        """Return an idle reader of the current file, or None.
+
+        Idle readers of a file that was replaced are closed.
+        """
         with suppress(IndexError):
             while True:
                 handle = self.readers.pop()
@@ -123,11 +126,11 @@ _EXIT_WAIT_S = 1.0
 
 
 class SqliteStore:
-    """Opens, reads, writes and closes one database; `SqliteOperations` use it.
+    """Opens, reads, writes and closes one database.
 
-    `in_hermes_home` means that the folder was detected as a Hermes home: if it has the marks of one
-    and no database, no database is created in it. `load_extension` loads the extension that the CJK
-    index of a Hermes home needs, if no other user can write that file.
+    `in_hermes_home` means that the folder was detected as a Hermes home: if it has the marks of a
+    Hermes home and no database, no database is created in it. `load_extension` loads the extension
+    that the CJK index of a Hermes home needs, if no other user can write that file.
     """
 
     def __init__(
@@ -171,7 +174,7 @@ class SqliteStore:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the database has no file."""
+        """True if the database has no file."""
         return False
 
     def list_holders(self) -> list[Holder]:
@@ -179,21 +182,24 @@ class SqliteStore:
         return processes.list_holders(self.path)
 
     def forget_all_content(self, handle: Connection) -> None:
-        """Forget all caches after a change outside of a transaction."""
+        """Clear all caches after a change outside of a transaction."""
         handle.forget_all()
 
     def make_watch(self) -> FileWatch:
-        """Return a watch for commits, which the caller closes."""
+        """Return a watch for commits. The caller closes it."""
         return FileWatch(self.path)
 
     @property
     def kind(self) -> HomeKind:
-        """The kind of this home; a missing file becomes a home of our own at the first write."""
+        """The kind of this home.
+
+        A missing file becomes a home of our own at the first write.
+        """
         return self.read(lambda _: self._kind or self._guess_missing_kind())
 
     @property
     def immutable(self) -> bool:
-        """Whether the file is read as immutable, on a read-only mount."""
+        """True if the file is read as immutable, on a read-only mount."""
         self.read(lambda _: None)
         return self._immutable
 
@@ -203,7 +209,7 @@ class SqliteStore:
         return None if self.pool.writer is None else self.pool.writer.moment
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
-        """Return the transaction of this task; `SessionDB` has the rules."""
+        """Return the transaction of this task. `SessionDB.transaction` documents its rules."""
         return Transaction(
             self.get_writer,
             errors=self.translate_errors,
@@ -213,7 +219,7 @@ class SqliteStore:
         )
 
     def find_snapshot(self) -> ReadSnapshot | None:
-        """Return the snapshot that this task has open in this thread, if any."""
+        """Return the snapshot that this task has open in this thread, or None."""
         for reference in list(self.snapshots):
             snapshot = reference()
             if snapshot is not None and snapshot.is_of_caller:
@@ -222,14 +228,17 @@ class SqliteStore:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this task has a transaction open in this thread."""
+        """True if this task has a transaction open in this thread."""
         writer = self.pool.writer
         return bool(self._list_late_transactions()) or (
             writer is not None and writer.current is not None
         )
 
     def close(self) -> None:
-        """Close every connection; the last change that returned is durable."""
+        """Close every connection.
+
+        Every change that has returned is durable.
+        """
         writer = self.pool.writer
         if self.in_transaction:
             raise InvalidInput("this thread has a transaction open; close the database after it")
@@ -245,7 +254,7 @@ class SqliteStore:
             self._closer.detach()
 
     def read(self, look: Callable[[Connection], T]) -> T:
-        """Run `look` on one snapshot of the database."""
+        """Call `look` with one snapshot of the database and return its result."""
         self.check_open()
         writer = self.pool.writer
         open_handle = writer.current if writer else None
@@ -266,7 +275,10 @@ class SqliteStore:
                 self.pool.release_reader(handle)
 
     def write(self, step: Callable[[Connection], T]) -> T:
-        """Run `step` in a transaction; it may run again, so it must have no other effect."""
+        """Run `step` in a transaction and return its result.
+
+        The step may run again, so it must have no effect outside of the database.
+        """
         self.check_open()
         with self.translate_errors(), translate_bind_errors():
             if self.is_file_missing():
@@ -280,9 +292,10 @@ class SqliteStore:
             return self.get_writer().run_transaction(step)
 
     def update_search_index(self) -> None:
-        """Update the search index; if that fails, a search reads the missing messages itself.
+        """Update the search index.
 
-        In a snapshot, which would not see the update, it is done at the end.
+        If that fails, a search reads the missing messages itself. In a snapshot, which would not
+        see the update, the index is updated at the end.
         """
         snapshot = self.find_snapshot()
         if snapshot is not None:
@@ -308,18 +321,18 @@ class SqliteStore:
             raise translated from error
 
     def make_busy_error(self) -> SessionError:
-        """Return the error for a database that others hold."""
+        """Return the error for a database that another connection has locked."""
         return holders.make_busy_error(self.path, self.list_holders())
 
     def check_open(self) -> None:
-        """Refuse a closed database, and one of a parent process."""
+        """Refuse a closed database, and a database that the parent process has opened."""
         if self.pool.closed:
             raise InvalidInput("this session database is closed; open it again")
         if self._pid != os.getpid():
             raise Unsupported("the database was opened before a fork; open it in the child process")
 
     def is_file_missing(self) -> bool:
-        """Whether the first change will create a home."""
+        """Return True if the first change will create a home."""
         self.check_open()
         return self.pool.writer is None and not self.read_only and not has_database(self.path)
 
@@ -340,7 +353,10 @@ class SqliteStore:
         return "absent" if self._in_hermes_home or home.is_hermes_folder(folder) else "own"
 
     def take_reader(self) -> Connection:
-        """Return an idle or new reader; `pool.release_reader` takes it back."""
+        """Return an idle or new reader.
+
+        The caller returns it with `pool.release_reader`.
+        """
         handle = self.pool.take_idle_reader(self.path)
         if handle is not None:
             return handle
@@ -363,7 +379,7 @@ class SqliteStore:
         return handle
 
     def get_writer(self) -> Writer:
-        """Return the writer; the first call may create the database."""
+        """Return the writer. The first call may create the database."""
         self.check_open()
         if self.read_only:
             raise Denied("this session database was opened read-only")
@@ -410,7 +426,7 @@ class SqliteStore:
 
 
 class SqliteOperations:
-    """Operations on the database of a store; subclasses add them."""
+    """Base class of operations on the database of a store."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -419,7 +435,7 @@ class SqliteOperations:
 
 
 def _check_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a database file, or raise if it cannot be one."""
+    """Return the absolute path of a database file, or raise if it cannot be a database file."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
         raise InvalidInput("the path of a database file must be text")
     if not os.fspath(path) or "\0" in os.fspath(path):
@@ -444,7 +460,7 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
 
 
 def _open_writer(path: Path, *, own: bool, loads: bool) -> Connection:
-    """Open for writing, with the extension of a Hermes home if requested."""
+    """Open a writer, with the extension of a Hermes home if requested."""
     handle = open_writer(path, own=own)
     if loads and not own:
         extension.load_extension_if_safe(handle, path.parent)
@@ -452,7 +468,10 @@ def _open_writer(path: Path, *, own: bool, loads: bool) -> Connection:
 
 
 def _rehearse_step(step: Callable[[Connection], T]) -> tuple[bool, T]:
-    """Run a step on an empty database in memory; return whether it changed rows, and its result."""
+    """Run a step on an empty database in memory.
+
+    Return True if it changed rows, and the result of the step.
+    """
     handle = open_empty()
     with closing(handle.connection):
         before = handle.connection.total_changes

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Savepoint:
-    """A savepoint in an open transaction: its changes are kept together or undone together."""
+    """A savepoint in an open transaction, whose changes are kept or undone together."""
 
     def __init__(self, handle: Connection) -> None:
         self._handle = handle
@@ -88,7 +88,7 @@ class ReadSnapshot:
 
     @property
     def is_of_caller(self) -> bool:
-        """Whether reads of the current task and thread belong to this snapshot."""
+        """True if reads of the current task and thread belong to this snapshot."""
         return self._caller == (get_thread_token(), get_current_task())
 
     def get_handle(self) -> Connection:
@@ -116,7 +116,7 @@ class ReadSnapshot:
 
 
 class Transaction:
-    """The changes of one task in one thread: one transaction, or a savepoint of an outer one."""
+    """The changes of one task in one thread: a transaction, or a savepoint of an outer one."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Transaction:
 
     @property
     def is_of_caller(self) -> bool:
-        """Whether changes of the current task and thread belong to this transaction."""
+        """True if changes of the current task and thread belong to this transaction."""
         caller = get_thread_token(), get_current_task()
         return not self._over and (self._thread, self._task) == caller
 

@@ -113,7 +113,9 @@ def _check_counts(counts: UsageValues) -> UsageValues:
 def _is_valid_count(name: str, value: Any) -> bool:
     if name not in (*_COUNT_COLUMNS, *_COST_COLUMNS):
         return isinstance(value, str)
-    if not isinstance(value, (int, float)) or not 0 <= value < _COUNT_LIMIT:  # which no nan is
+    if (
+        not isinstance(value, (int, float)) or not 0 <= value < _COUNT_LIMIT
+    ):  # NaN fails this comparison
         return False
     return name in _COST_COLUMNS or value == int(value)
 
@@ -123,7 +125,10 @@ def _is_accounted(usage: UsageValues) -> bool:
 
 
 def _store_route(handle: Connection, session_id: str, usage: UsageValues) -> None:
-    """Store the model that answered; the first accounted call overwrites, later ones fill gaps."""
+    """Store the model that answered.
+
+    The first accounted call overwrites the columns, later calls fill empty columns.
+    """
     row = sessions.require_session(handle, session_id)
     is_first = not row.get("api_call_count") and usage["model"] and usage["billing_provider"]
     if is_first and any(row.get(name) != usage[name] for name in ("model", "billing_provider")):

@@ -46,9 +46,9 @@ class SqliteVacuum(SqliteOperations):
     """Recovers disk space."""
 
     def optimize_step(self) -> bool:
-        """Merge a part of the search indexes for about 20 ms; return whether more is left.
+        """Merge a part of the search indexes for about 20 ms and return True if more is left.
 
-        Search results stay the same; searches become faster and the file smaller.
+        Search results stay the same. Searches become faster and the file smaller.
         """
         return not self._store.is_file_missing() and self._write(_merge_indexes)
 
@@ -106,7 +106,10 @@ class SqliteVacuum(SqliteOperations):
             handle.execute_update("VACUUM")
 
     def _vacuum_through_file(self, handle: Connection, step: StepCallback | None) -> None:
-        """Rewrite through a copy, and retry a few times after concurrent commits."""
+        """Rewrite the database through a copy in a file.
+
+        After a concurrent commit, it is tried a few times.
+        """
         guard = cast("Connection", self._store.pool.guard)
         for _ in range(_MAX_COPIES):
             if vacuum_file.rewrite_database(handle, guard, self._store.path, step):
@@ -125,7 +128,7 @@ def _count_bytes(handle: Connection) -> int:
 
 
 def _merge_indexes(handle: Connection) -> bool:
-    """Merge in small parts until the time limit; return whether more is left."""
+    """Merge in small parts until the time limit and return True if more is left."""
     until = time.monotonic() + _MERGE_STEP_S
     for table in extension.list_usable_indexes(handle):
         name = quote_name(table)
@@ -157,7 +160,7 @@ def _is_wal(handle: Connection) -> bool:
 
 
 def _is_temp_in_memory(handle: Connection) -> bool:
-    """Whether this SQLite was built to keep temporary files in memory."""
+    """Return True if this SQLite was built to keep temporary files in memory."""
     options = {row[0] for row in handle.fetch_tuples("PRAGMA compile_options")}
     return "TEMP_STORE=3" in options
 
@@ -172,7 +175,7 @@ def _require_memory(path: Path, needed: int) -> None:
 
 
 def _find_free_memory() -> int | None:
-    """Return the memory available without swapping, None if it is unknown."""
+    """Return the memory available without swapping, or None if it is unknown."""
     try:
         lines = _MEMINFO_PATH.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):

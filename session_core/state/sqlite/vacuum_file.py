@@ -32,7 +32,10 @@ _INSTRUCTIONS_PER_STEP = 20_000
 def call_step_regularly(
     connection: _sqlite3.Connection, step: StepCallback | None
 ) -> Iterator[None]:
-    """Call `step` while statements run in the block; an exception of it ends them."""
+    """Call `step` at intervals while statements run in the block.
+
+    An exception of `step` ends the statement and is raised.
+    """
     if step is None:
         yield
         return
@@ -54,7 +57,7 @@ def call_step_regularly(
 
 
 def _iter_step_calls(step: StepCallback, errors: list[BaseException]) -> Iterator[bool]:
-    """Yield whether to end the statement, once for each callback of SQLite.
+    """Yield True to end the statement, once for each callback of SQLite.
 
     SQLite passes no exception on, so it is recorded. Python raises the exception of a signal
     handler where it resumes: in a function that is before its first `try`, in a generator inside of
@@ -81,7 +84,7 @@ _COPY_SUFFIXES = (".tmp", ".tmp-journal")
 _SELECT_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
 
 _copies_in_use: set[Path] = set()
-"""The copies of this process; a copy of another process is open in that process."""
+"""The copies of this process. A copy of another process is open in that process."""
 
 
 class _ConcurrentCommit(Exception):
@@ -91,9 +94,9 @@ class _ConcurrentCommit(Exception):
 def rewrite_database(
     handle: Connection, guard: Connection, path: Path, step: StepCallback | None
 ) -> bool:
-    """Rewrite a database; return False, with nothing changed, after a concurrent commit.
+    """Rewrite a database, or return False without a change after a concurrent commit.
 
-    `handle` writes and is used by no other thread meanwhile; `guard` only reads.
+    `handle` writes, and no other thread uses it meanwhile. `guard` only reads.
     """
     with _create_copy_file(path) as copy:
         # Open until the end, so that no other process takes it for a stale copy.
@@ -132,7 +135,7 @@ def delete_stale_copies(path: Path) -> None:
 def _write_back(
     source: Connection, handle: Connection, check: Callable[[], None], step: StepCallback | None
 ) -> None:
-    """Write a copy over its database in one transaction, which an error rolls back."""
+    """Copy the vacuumed file back in one transaction."""
     # `check` runs after the first page, when the lock is held. More pages at once may not fit the
     # cache and would spill to the log, which `check` could not tell from a concurrent commit.
     is_checked = False
@@ -198,7 +201,7 @@ def _make_copy_prefix(path: Path) -> str:
 
 
 def _is_own_copy(copy: Path) -> bool:
-    """Whether it is a regular file of this user with one name."""
+    """Return True if a path is a regular file of this user with one name."""
     status = copy.lstat()
     is_own = not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and is_own

@@ -29,11 +29,11 @@ MAX_BATCH_JOBS = 64
 """Largest number of jobs in one commit, which bounds how long the lock is held."""
 
 _RECHECK_S = 0.25
-"""How long a caller waits to be woken before it checks that the leader is still active."""
+"""The seconds that a caller waits to be woken before it checks that the leader is still active."""
 
 
 class ThreadToken:
-    """Identifies a thread for its lifetime; thread numbers are reused."""
+    """Identifies a thread for its lifetime, since thread numbers are reused."""
 
     __slots__ = ("__weakref__", "number")
 
@@ -50,12 +50,12 @@ _thread_tokens = _ThreadTokens()
 
 
 def get_thread_token() -> weakref.ref[ThreadToken]:
-    """Return a reference that differs from those of all other threads, past and future."""
+    """Return a reference that differs from the references of all other threads, past and future."""
     return weakref.ref(_thread_tokens.own)
 
 
 class WriteJob:
-    """A job of one caller: a step that any thread may run, or exclusive use of the connection."""
+    """A function queued for the leader thread, or a request for exclusive use of the connection."""
 
     __slots__ = (
         "deadline",
@@ -98,12 +98,12 @@ class WriteJob:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls of the job's caller are now part of its transaction."""
+        """True if calls of the job's caller are now part of its transaction."""
         return self.inside and not self.over and (self.of is None or self.of() is not None)
 
     @property
     def is_of_caller(self) -> bool:
-        """Whether the current thread and task created the job."""
+        """True if the current thread and task created the job."""
         return self.thread == get_thread_token() and self.task == get_current_task()
 
 
@@ -117,7 +117,9 @@ class WriteQueue:
         self.leader: WriteJob | None = None
 
     def wait_for_lead(self, job: WriteJob, until: float) -> bool:
-        """Wait until the caller may lead; return False if another thread has done its job.
+        """Wait until the caller may lead.
+
+        Return False if another thread has done its job.
 
         Raises:
             Busy: the wait timed out, or would never end.
@@ -169,14 +171,14 @@ class WriteQueue:
                 _wake_job(job)
 
     def leave_queue(self, job: WriteJob) -> None:
-        """Leave after `job.over` was set, and wake the next caller."""
+        """Leave the queue after `job.over` was set, and wake the next caller."""
         with self._mutex:
             if self.leader is job:
                 self.leader = None
             self._wake_first()
 
     def check_task(self) -> None:
-        """Check that no other task of this thread has a transaction open.
+        """Refuse a change while another task of this thread has a transaction open.
 
         Raises:
             Busy: another task of this thread has one.
@@ -230,7 +232,10 @@ class WriteQueue:
             _wake_job(self.queue[0])
 
     def _withdraw_job(self, job: WriteJob) -> bool:
-        """Remove a job from the queue, unless a thread is running it."""
+        """Remove a job from the queue, unless a thread is running it.
+
+        Return True if it was removed.
+        """
         with self._mutex:
             if job not in self.queue:
                 # It is being run and may be committed, so a timeout would be a wrong answer.
@@ -264,14 +269,17 @@ def _wake_job(job: WriteJob) -> None:
 
 
 def _is_solo(job: WriteJob) -> bool:
-    """Whether the job's thread runs only this job."""
+    """Return True if the job's thread runs only this job."""
     mark = job.thread()
     # A signal handler raises in the main thread, where it would fail the jobs of other threads.
     return job.solo or mark is None or mark.number == threading.main_thread().ident
 
 
 def _is_active(leader: WriteJob) -> bool:
-    """Whether a leader that has not left still runs: its thread has a frame with it as `job`."""
+    """Return True if a leader that has not left the queue still runs.
+
+    Its thread then has a frame with the leader as the local `job`.
+    """
     mark = leader.thread()
     if mark is None:
         return False

@@ -64,19 +64,22 @@ class Writer:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether the writer belongs to a parent process; a commit here would overwrite its log."""
+        """True if the writer belongs to a parent process.
+
+        A commit here would overwrite the log of that process.
+        """
         return self._pid != os.getpid()
 
     @property
     def current(self) -> Connection | None:
-        """Return the connection of the transaction that this task has open in this thread."""
+        """The connection of the transaction that this task has open in this thread, or None."""
         job = self._queue.leader
         is_own = job is not None and job.owner is self and job.is_open and job.is_of_caller
         return self._handle if is_own else None
 
     @property
     def moment(self) -> object:
-        """Return a token that changes once a transaction finds that messages may have changed."""
+        """A token that changes after a transaction finds that messages may have changed."""
         return None if self._handle is None else self._handle.moment
 
     def run_transaction(self, change: Callable[[Connection], T]) -> T:
@@ -103,7 +106,7 @@ class Writer:
         return cast("T", job.result)
 
     def create_job(self, of: object, *, linked: bool = True) -> WriteJob:
-        """Return the job of a transaction, which ends with the object `of` at the latest."""
+        """Create the job of a transaction, which ends with the object `of` at the latest."""
         job = self._make_job()
         job.linked = linked
         # A transaction that is dropped without its exit would hold the lock until the process ends.
@@ -111,7 +114,10 @@ class Writer:
         return job
 
     def begin_transaction(self, job: WriteJob) -> None:
-        """Wait for the connection and begin a transaction; the caller must end it in any case."""
+        """Wait for the connection and begin a transaction.
+
+        The caller must end it in any case.
+        """
         if self._queue.leader is not job:
             self._acquire_connection(job)
         handle = self._open_connection()
@@ -133,7 +139,7 @@ class Writer:
             self._queue.leave_queue(job)
 
     def run_alone(self, work: Callable[[Connection], T], *, wait_s: float | None = None) -> T:
-        """Run a function with exclusive use of the connection, outside of a transaction.
+        """Call `work` with exclusive use of the connection, outside of a transaction.
 
         A lock of another process is waited for once, by the busy timeout of the connection.
         """
@@ -148,7 +154,7 @@ class Writer:
             self._queue.leave_queue(job)
 
     def run_deferred_indexing(self, for_s: float) -> None:
-        """Index messages in short transactions for `for_s` seconds.
+        """Index messages in short transactions for up to `for_s` seconds.
 
         Other callers take their turn between these transactions.
         """
@@ -169,7 +175,7 @@ class Writer:
             self.run_deferred_indexing(_MAX_FOLLOW_UP_S)
 
     def check_task(self) -> None:
-        """Check that no other task of this thread has a transaction open.
+        """Refuse a change while another task of this thread has a transaction open.
 
         Raises:
             Busy: another task of this thread has one.
@@ -177,9 +183,10 @@ class Writer:
         self._queue.check_task()
 
     def close(self, wait_s: float = math.inf) -> bool:
-        """Close the connection after the change in progress; return False if the wait timed out.
+        """Close the connection after the change in progress.
 
-        A transaction of the calling thread is rolled back, since no other thread could end it.
+        Return False if the wait timed out. A transaction of the calling thread is rolled back,
+        since no other thread could end it.
         """
         if self.current is not None:
             self._close_connection()
