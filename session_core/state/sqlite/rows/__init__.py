@@ -1,1 +1,1 @@
-"""Raw rows, exactly as they are stored: read, written back and deleted."""
+"""Raw rows, exactly as they are stored: read, inserted, updated and deleted."""

@@ -1,7 +1,8 @@
-"""Deletion of exactly the rows that an image has; a row that has changed raises `Changed`.
+"""Deletion of rows that are unchanged since their image was taken.
 
-Checks come first: the rows are as in their image, and no other row is deleted with them. Protection
-of sessions and the trash are the tasks of the caller, which took the image.
+A row that has changed raises `Changed`. All checks come before the first deletion: the rows equal
+their images, and no other row is deleted with them. The caller, which took the images, protects
+sessions and stores the trash.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PAGE_ROWS = 500
 
 
 def check_unchanged(handle: Connection, image: RowImages) -> None:
-    """Raise `Changed` unless rows are as in their image."""
+    """Raise `Changed` unless the stored rows equal their image."""
     shape = require_shape(handle, image)
     if image.table == MESSAGES:
         index = shape.columns.index("id")
@@ -110,16 +111,17 @@ _RowKey = tuple[str, dict[str, Any]]
 
 
 class RowDeleter(SqliteOperations):
-    """Deletes and updates rows that are as in their image."""
+    """Deletes and updates rows that equal their image."""
 
     def remove_messages(
         self,
         removed: Mapping[str, tuple[Sequence[int], Revision]],
         imaged: Iterable[RowImages] = (),
     ) -> dict[str, Revision]:
-        """Delete messages of sessions that are at a revision; return the revisions after.
+        """Delete messages of sessions that are at a revision, and return the revisions after that.
 
-        One call deletes all of them, since a search index has a cost for each. Counters stay. Rows
+        `removed` maps each session to its message ids and its revision. One call deletes the
+        messages of all sessions, since a search index has a cost for each call. Counters stay. Rows
         are compared with `imaged` if there was a write since the images were taken.
 
         Raises:
@@ -158,7 +160,7 @@ class RowDeleter(SqliteOperations):
         return self._write(delete_unchanged_messages)
 
     def remove_rows(self, removed: Iterable[RowImages]) -> None:
-        """Delete rows that are as in their images, in any order; shared rows stay.
+        """Delete rows that equal their images, in any order. Shared rows stay.
 
         Raises:
             Changed: a row differs from its image, other rows belong or refer to it, or a rule of
@@ -233,7 +235,7 @@ def update_columns(
 def _compute_revision_without(
     handle: Connection, session_id: str, ids: Collection[int], expected: Revision
 ) -> Revision:
-    """Return the revision without these messages; raise `Changed` if one is missing."""
+    """Return the revision without these messages, or raise `Changed` if a message is missing."""
     if sessions.get_revision(handle, session_id) != expected:
         raise make_changed_error(f"session {session_id}")
     bounds = {"ids": json.dumps(list(ids)), "session": session_id}
@@ -289,7 +291,10 @@ def _delete_imaged_rows(handle: Connection, images: Sequence[RowImages]) -> None
 
 
 def _delete_in_rounds(handle: Connection, rest: list[_RowKey]) -> list[_RowKey]:
-    """Delete rows in rounds until no more can go; return those that others refer to."""
+    """Delete rows in rounds until no more can be deleted.
+
+    Return the rows to which other rows still refer.
+    """
     while True:
         remaining = [row_key for row_key in rest if not _delete_row(handle, *row_key)]
         if not remaining or len(remaining) == len(rest):
@@ -298,7 +303,7 @@ def _delete_in_rounds(handle: Connection, rest: list[_RowKey]) -> list[_RowKey]:
 
 
 def _delete_row(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
-    """Delete a row; return False if another row still refers to it."""
+    """Delete a row, or return False if another row still refers to it."""
     if not handle.has_foreign_keys and _is_referred_to(handle, table, key):
         return False
     try:
@@ -340,7 +345,7 @@ def _translate_constraint_errors(handle: Connection) -> Iterator[None]:
 
 
 def _forget_counts(handle: Connection, image: RowImages) -> None:
-    """Drop the cached counts of the sessions of these rows."""
+    """Drop the cached counts of the sessions of imaged rows."""
     if image.table == SESSIONS:
         for session_id in collect_column_values(image, "id"):
             handle.forget_message_counts(session_id)

@@ -1,4 +1,4 @@
-"""Raw rows and their tables: reading, comparing, inserting, updating and deleting.
+"""Raw rows and the shapes of their tables: reading, comparing, inserting, updating and deleting.
 
 Text that is not UTF-8 is `RawText`. The key of a table without a primary key is its row id.
 Computed columns are left out.
@@ -28,7 +28,7 @@ _ROWID_NAMES = ("rowid", "_rowid_", "oid")
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key: columns of a table, and the columns of another that they refer to."""
+    """A foreign key: columns of a table, and the columns of another table to which they refer."""
 
     columns: tuple[str, ...]
     table: str
@@ -61,7 +61,7 @@ class TableShape:
 
 
 def get_shape(handle: Connection, table: str) -> TableShape | None:
-    """Return the shape of a table, or None if the home has no such table."""
+    """Return the shape of a table, or None if the home lacks the table."""
     key = "shape", table
     if key not in handle.schema:
         handle.schema[key] = _read_shape(handle, table)
@@ -111,7 +111,7 @@ def _read_key_columns(handle: Connection, table: str) -> tuple[str, ...]:
 
 
 def read_rows(handle: Connection, sql: str, params: Params = ()) -> list[Row]:
-    """Run a statement and return its rows, every value as it is stored."""
+    """Run a statement and return its rows with the values as stored."""
     if not handle.has_row_ids:
         return handle.fetch_tuples(sql, params)
     connection = handle.connection
@@ -138,17 +138,20 @@ def _decode_text(stored: bytes) -> str | RawText:
 
 
 def find_rows(handle: Connection, shape: TableShape, key: Mapping[str, Any]) -> list[Row]:
-    """Return the rows with a key, or with these values in any other columns."""
+    """Return the rows with the values of a key, which may be any columns."""
     return read_rows(handle, shape.build_select(build_condition(key)), bind_values(key.values()))
 
 
 def is_same(values: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Return True if values and their types are equal; SQLite treats 1 and 1.0 as equal."""
+    """Return True if values and their types are equal.
+
+    SQLite treats 1 and 1.0 as equal.
+    """
     return list(values) == list(others) and list(map(type, values)) == list(map(type, others))
 
 
 def build_condition(values: Mapping[str, Any]) -> str:
-    """Return the condition that columns have values; `bind_values` binds them."""
+    """Build the condition that columns have values, for the parameters of `bind_values`."""
     return " AND ".join(_compare_column(*pair) for pair in values.items()) or "1 = 1"
 
 
@@ -160,7 +163,7 @@ def _compare_column(name: str, value: Any) -> str:
 
 
 def insert_row(handle: Connection, table: str, values: Mapping[str, Any]) -> int:
-    """Insert a row as it is stored; return its row id."""
+    """Insert a row unchanged and return its row id."""
     marks = ", ".join(map(make_placeholder, values.values()))
     sql = f"INSERT INTO {quote_name(table)} ({join_columns(values)}) VALUES ({marks})"  # noqa: S608 -- from the schema, quoted
     return handle.insert(sql, bind_values(values.values()))
@@ -169,7 +172,7 @@ def insert_row(handle: Connection, table: str, values: Mapping[str, Any]) -> int
 def insert_rows(
     handle: Connection, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Insert rows as they are stored, in few statements."""
+    """Insert rows unchanged, in few statements."""
     # A Hermes index writes its pending entries at the end of each statement.
     batch_size = max(_MAX_VALUES // len(names), 1)
     for start in range(0, len(rows), batch_size):
@@ -182,7 +185,7 @@ def insert_rows(
 def update_rows(
     handle: Connection, table: str, key: Mapping[str, Any], values: Mapping[str, Any]
 ) -> int:
-    """Set columns of the rows with a key; return their number."""
+    """Set columns of the rows with a key and return the number of rows."""
     changes = ", ".join(
         f"{quote_name(name)} = {make_placeholder(value)}" for name, value in values.items()
     )
@@ -191,7 +194,7 @@ def update_rows(
 
 
 def delete_rows(handle: Connection, table: str, key: Mapping[str, Any]) -> int:
-    """Delete the rows with a key; return their number."""
+    """Delete the rows with a key and return the number of rows."""
     sql = f"DELETE FROM {quote_name(table)} WHERE {build_condition(key)}"  # noqa: S608 -- from the schema, quoted
     return handle.execute_update(sql, bind_values(key.values()))
 
@@ -202,7 +205,7 @@ def make_placeholder(value: Any) -> str:
 
 
 def bind_values(values: Any) -> list[Any]:
-    """Return values as they are bound to their placeholders."""
+    """Return the parameters for the placeholders of values."""
     return [value.stored if isinstance(value, RawText) else value for value in values]
 
 

@@ -1,7 +1,7 @@
-"""Row images: rows read whole and exactly as they are stored, so that they can be restored.
+"""Row images: rows read exactly as they are stored, so that they can be restored.
 
-They include unknown tables and columns. This module finds the rows that belong to a session, the
-rows that refer to others by a foreign key, and the owner of imported rows; it changes no rows,
+Images include unknown tables and columns. This module finds the rows that belong to a session, the
+rows that refer to others by a foreign key, and the owner of imported rows. It changes no rows,
 except to undo the effect of foreign triggers.
 """
 
@@ -30,11 +30,14 @@ INTEGRITY_SQL = sql_blocks.load_blocks("integrity")
 _OWN_TABLES = frozenset({"sessions", "messages"})
 
 TableLinks = Mapping[str, Sequence[tuple[TableShape, ForeignKey]]]
-"""By table, the tables that refer to it."""
+"""For each table, the tables with a foreign key to it."""
 
 
 def read_referring_rows(handle: Connection, images: Iterable[RowImages]) -> list[RowImages]:
-    """Return, once each, the rows that refer to these and are not among them."""
+    """Return the rows that refer to imaged rows, directly or not.
+
+    Each row is returned once, and the imaged rows are left out.
+    """
     links = _list_links(handle)
     images = list(images) if links else []
     seen = {(image.table, row) for image in images for row in image.rows}
@@ -92,13 +95,13 @@ def _bind_names(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
 _FOREIGN_REASON = "it does not belong to this session"
 
 OwnerColumns = Mapping[str, Collection[str]]
-"""By table, the columns with the id of the owning session."""
+"""For each table, the columns with the id of the owning session."""
 
 
 def split_owned_rows(
     handle: Connection, images: Sequence[RowImages], of: Collection[str]
 ) -> tuple[list[RowImages], list[RowMismatch]]:
-    """Return the rows that belong to these sessions, and refuse the rest."""
+    """Return the rows that belong to the sessions `of`, and the refusals of all other rows."""
     owners = _list_owner_columns(handle)
     # Rows of a table that this home lacks have no owner; they are refused when they are written.
     owned = [
@@ -178,7 +181,7 @@ class SessionCopier(SqliteOperations):
     ) -> None:
         """Create a session with the columns and state of another, except `without` and `fields`.
 
-        It starts now. Columns in `without` get the values of a new session.
+        The session starts now. Columns in `without` get the values of a new session.
 
         Raises:
             NotFound: the session does not exist.
@@ -199,7 +202,7 @@ class SessionCopier(SqliteOperations):
         self._write(insert_copy)
 
     def put_session_fields(self, session_id: str, fields: Mapping[str, Any]) -> bool:
-        """Set any columns of a session to former values, for undo."""
+        """Set columns of a session to earlier values, for undo, and return True if it exists."""
         if not isinstance(fields, Mapping) or "id" in fields:
             raise InvalidInput("fields must be a mapping of columns without the id")
 
@@ -226,7 +229,7 @@ class SessionCopier(SqliteOperations):
         return self._read(read_rows)
 
     def list_routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
-        """Return the routing rows of these sessions in every scope."""
+        """Return the routing rows of sessions in every scope."""
 
         def read_rows(handle: Connection) -> list[dict[str, Any]]:
             if not handle.has_column(routes.ROUTING_TABLE) or routes.list_routed_sessions(
@@ -240,7 +243,7 @@ class SessionCopier(SqliteOperations):
         return self._read(read_rows)
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:
-        """Store a routing row that `list_routing_rows` returned, replacing the present one."""
+        """Store a routing row of `list_routing_rows`, and replace the present row."""
         validation.check_mapping("a routing row", row, "scope", "session_key")
 
         def replace_routing_row(handle: Connection) -> None:
@@ -299,12 +302,12 @@ _SIZED_TYPES = frozenset({str, bytes, RawText})
 
 
 class RowReader(SqliteOperations):
-    """Reads rows as they are stored."""
+    """Reads stored rows as images."""
 
     def read_session_images(self, session_id: str) -> list[RowImages]:
-        """Return a session's row and all rows that belong to it, except messages.
+        """Return the row of a session and all rows that belong to it, except messages.
 
-        Rows of other tables that it refers to are `shared`. For an unknown session it returns the
+        Rows of other tables to which it refers are `shared`. For an unknown session, return the
         rows that were left behind.
         """
         validation.check_text("session_id", session_id, needed=True)
@@ -313,9 +316,10 @@ class RowReader(SqliteOperations):
     def read_message_images(
         self, session_id: str, after: int | None, room: int
     ) -> tuple[RowImages, bool]:
-        """Return the next messages by id up to `room` bytes, at least one; and True if more follow.
+        """Return the next messages of up to `room` bytes, at least one, and whether more follow.
 
-        With `after` None it starts at the first. Each row counts 200 bytes more than its values.
+        `after` is the last message id before them, or None to start at the first message. Each row
+        counts 200 bytes more than its values.
         """
         validation.check_text("session_id", session_id, needed=True)
         validation.check_number("after", after)
@@ -326,15 +330,17 @@ class RowReader(SqliteOperations):
         return replace(image, at=at), more
 
     def read_referring_images(self, images: Iterable[RowImages]) -> list[RowImages]:
-        """Return the rows of other tables whose foreign keys lead to these, directly or not.
+        """Return the rows of other tables whose foreign keys lead to imaged rows, directly or not.
 
-        Each is returned once. A deletion of the latter would delete or empty them, or be refused.
+        A deletion of the imaged rows would delete or empty these rows, or be refused.
         """
         checked = check_images(images)
         return self._read(lambda handle: read_referring_rows(handle, checked))
 
     def read_row_images(self, table: str, where: Mapping[str, Any]) -> RowImages:
-        """Return the rows of a table with these values; empty if the home lacks the table.
+        """Return the rows of a table with these values.
+
+        The image is empty if the home lacks the table.
 
         Raises:
             InvalidInput: the table lacks a column.
@@ -398,7 +404,7 @@ def read_session_images(handle: Connection, session_id: str) -> list[RowImages]:
 
 
 def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
-    """Return the other tables with rows of a session, and their columns of its id."""
+    """Return the tables with rows of a session, and their columns with its id."""
     columns: dict[str, list[str]] = {}
     for table, column in list_belonging_columns(handle):
         if table != SESSIONS:
@@ -407,7 +413,7 @@ def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
 
 
 def iter_session_rows(handle: Connection, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of sessions in other tables, with the table; no messages."""
+    """Yield the rows of sessions in other tables except messages, each with its table."""
     placeholders = ", ".join("?" * len(session_ids))
     for table, names in _list_session_columns(handle).items():
         conditions = [f"{quote_name(name)} IN ({placeholders})" for name in names]
@@ -428,7 +434,7 @@ def _read_belonging(
 
 
 def _read_shared(handle: Connection, images: Sequence[RowImages]) -> list[RowImages]:
-    """Return the rows of other tables that these need to be restored."""
+    """Return the rows of other tables to which imaged rows refer."""
     own_tables = {image.table for image in images} | {SESSIONS, MESSAGES}
     images_by_key: dict[tuple[str, Row], RowImages] = {}
     for image in images:
@@ -448,7 +454,7 @@ def _read_shared(handle: Connection, images: Sequence[RowImages]) -> list[RowIma
 def read_next_messages(
     handle: Connection, session_id: str, after: int, room: int
 ) -> tuple[RowImages, bool]:
-    """Return the next messages of a session that fit `room`, and True if more follow."""
+    """Return the next messages of a session that fit into `room`, and whether more follow."""
     shape = _require_shape(handle, MESSAGES)
     rows: list[Row] = []
     while True:
@@ -492,7 +498,7 @@ def _require_shape(handle: Connection, table: str) -> TableShape:
 
 @contextmanager
 def preserve_session_rows(handle: Connection, session_ids: Iterable[Any]) -> Iterator[None]:
-    """Run a block that deletes or inserts messages, and restore the rows of their sessions."""
+    """Restore the rows of sessions after a block that deletes or inserts messages."""
     # Foreign triggers on messages may update columns of their sessions.
     shape = raw.get_shape(handle, SESSIONS)
     keys = [{"id": session_id} for session_id in session_ids]
@@ -506,7 +512,7 @@ def preserve_session_rows(handle: Connection, session_ids: Iterable[Any]) -> Ite
 def _restore_row(
     handle: Connection, shape: TableShape, key: Mapping[str, Any], original: Row
 ) -> None:
-    """Set the columns that a trigger has changed."""
+    """Restore the columns that a trigger has changed."""
     for row in raw.find_rows(handle, shape, key):
         if not raw.is_same(row, original):
             pairs = zip(shape.columns, row, original, strict=True)

@@ -1,9 +1,9 @@
-"""Restoring of row images: rows are inserted, refused, or present already.
+"""Restoring of row images: each row is inserted, refused, or present already.
 
-Present rows are never overwritten. Rows are inserted by column name, rows that others refer to
-first. A row whose key has another row is refused; a value that cannot be restored is left out of
-its row. Triggers run, as those of a search index must, and their changes of the rows are undone.
-The report lists everything that did not fit.
+Present rows are never overwritten. Rows are inserted by column name, after the rows to which they
+refer. A row is refused if another row has its key. A value that cannot be restored is left out of
+its row. Triggers run, which a search index needs, and their changes of the rows are undone. The
+report lists everything that did not fit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FORBIDDEN_REASON = "a rule of this home refuses it"
 
 @dataclass(slots=True)
 class PutReport:
-    """The result of the rows so far."""
+    """The result of the rows that were written so far."""
 
     inserted: int = 0
     present: int = 0
@@ -48,7 +48,7 @@ class PutReport:
     """The ids of inserted sessions."""
 
     def to_result(self) -> PutResult:
-        """Return the public result."""
+        """Return the report as a `PutResult`."""
         dropped = {table: tuple(names) for table, names in self.dropped.items()}
         refused, emptied = tuple(self.refused), tuple(self.emptied)
         return PutResult(self.inserted, self.present, refused, emptied, dropped)
@@ -103,7 +103,7 @@ class TableWriter:
                 self._handle.execute_update(SQL["move_last"], raw.bind_values([session_id]))
 
     def repair_links(self) -> None:
-        """Clear references to missing rows, or take the row out again."""
+        """Clear references to missing rows, or delete the row if its columns cannot be NULL."""
         for link in self._shape.links:
             keys_by_reference: dict[Row, list[Row]] = {}
             for key, values in self._new.items():
@@ -131,7 +131,10 @@ class TableWriter:
             fts.schedule_indexing(self._handle, max(ids))
 
     def _insert_all(self) -> bool:
-        """Insert messages in one statement if none exists and no row is unusual."""
+        """Insert messages in one statement.
+
+        Return False without a change if a message exists already or a row is unusual.
+        """
         if not self._rows:
             return False
         index = self._names.index("id")
@@ -201,7 +204,7 @@ class TableWriter:
         return raw.read_rows(self._handle, sql, raw.bind_values(key))
 
     def _insert_with_new_rowid(self, row: Sequence[Any]) -> None:
-        """Restore a row whose only key, its row id, has another row now."""
+        """Restore a row with a new row id, since another row has its row id, its only key."""
         values = dict(zip(self._names, row, strict=True))
         (index,) = self._shape.key
         del values[index]
@@ -241,7 +244,7 @@ class TableWriter:
                 return
 
     def _find_refused_column(self, text: str) -> str | None:
-        """Return the one column that an error is about."""
+        """Return the column that the message of an error names, or None."""
         _, _, columns = text.partition(" constraint failed: ")
         name = columns.removeprefix(f"{self._shape.table}.")
         return name if name in self._shape.columns else None
@@ -314,12 +317,12 @@ class RowWriter(SqliteOperations):
     def put_images(
         self, images: Iterable[RowImages], *, of: Collection[str] | None = None
     ) -> PutResult:
-        """Insert missing rows, in any order; report rows that exist and rows that do not fit.
+        """Insert missing rows in any order, and report rows that exist and rows that do not fit.
 
-        An equal row is present. A row is refused if its key has another row, or if it needs a
-        missing one (not in a transaction with `linked=False`). A taken title, a missing parent and
-        unknown columns are left out. With `of`, rows of other sessions are refused: untrusted
-        imports use that.
+        An equal row counts as present. A row is refused if another row has its key, or if it refers
+        to a missing row (except in a transaction with `linked=False`). A taken title, a missing
+        parent and unknown columns are left out. With `of`, rows of other sessions are refused,
+        which untrusted imports need.
         """
         checked = check_images(images)
         return self._write(lambda handle: write_images(handle, checked, of))

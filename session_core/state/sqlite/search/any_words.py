@@ -1,4 +1,4 @@
-"""Plain questions: the messages with most of the words, and with the rare ones first.
+"""Plain questions: the messages with most of the words, and with rare words first.
 
 Stop words are left out, and a word counts in its other forms too. The newest messages with a word
 are listed, more of them if the word is rare, and messages in several lists are read. Each lookup is
@@ -41,7 +41,7 @@ _MAX_LOCATED_SESSIONS = 100
 
 
 class _TermPostings:
-    """The newest messages with a term, those above the index first."""
+    """The newest messages with a term, beginning with the messages above the index."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class _TermPostings:
 
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
-    """Return the words of a question without stop words; all words if only stop words are left."""
+    """Split a question into its words, without stop words unless only these are left."""
     # Cached for the snapshot: two stages of a search ask for the terms.
     key = ("terms", node)
     if key not in handle.seen:
@@ -95,13 +95,13 @@ def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
 
 
 def build_any_query(terms: Sequence[SearchTerm]) -> Node:
-    """Return the node that matches messages with any of the terms."""
+    """Build the node that matches messages with any of the terms."""
     nodes = tuple(term.node for term in terms)
     return nodes[0] if len(nodes) == 1 else Or(nodes)
 
 
 def count_terms(task: SearchTask, terms: Sequence[SearchTerm], top: int) -> dict[str, TermCount]:
-    """Return how many of the newest messages have each term."""
+    """Count the newest messages with each term."""
     tail = _load_texts_above(task, top)
     lists = [_TermPostings(task, term, top, tail) for term in terms]
     total = top - task.low
@@ -120,7 +120,7 @@ def _list_postings(
 
 
 def _load_texts_above(task: SearchTask, top: int) -> dict[int, str]:
-    """Return the texts that the index does not have, by id."""
+    """Return by id the texts that the index lacks."""
     texts = {**blocks.load_changed_texts(task.handle), **(blocks.load_tail_texts(task) or {})}
     return {number: text for number, text in texts.items() if task.low <= number < top}
 
@@ -133,7 +133,7 @@ def gather_best(
 ) -> MatchBlock:
     """Return the messages of the whole home with the most of the terms.
 
-    `weights` are those of the terms if this home alone does not decide on them.
+    `weights` are the weights of the terms, unless this home alone decides on them.
     """
     texts = blocks.load_tail_texts(task)
     tail = _load_texts_above(task, top)
@@ -170,7 +170,7 @@ def gather_conversations(
     top: int,
     weights: Mapping[str, float] | None = None,
 ) -> MatchBlock:
-    """Return messages of the sessions that have all terms in their messages and their title."""
+    """Return messages of the sessions that have all terms in their messages or their title."""
     tail = _load_texts_above(task, top)
     lists = _list_postings(task, terms, top, tail, weights)
     lists.sort(key=lambda postings: len(postings.ids))
@@ -206,7 +206,7 @@ def gather_conversations(
 def _list_ids_within(
     task: SearchTask, postings: _TermPostings, sessions: Collection[str]
 ) -> list[int]:
-    """Return the ids with a term in these sessions."""
+    """Return the ids of messages with a term in these sessions."""
     bounds = (json.dumps(list(sessions)), min(postings.ids))
     rows = task.handle.fetch_tuples(SQL["list_ids_of_sessions"], bounds)
     return [message_id for (message_id,) in rows if message_id in postings.ids]
@@ -249,7 +249,7 @@ def rank_matches(
 def _iter_scored(
     task: SearchTask, lists: list[_TermPostings], top: int
 ) -> Iterator[tuple[int, float]]:
-    """Yield messages with the score that the lists give, rarest terms first."""
+    """Yield message ids with a score from the lists, beginning with the rarest terms."""
     for postings in lists:
         yield from ((message_id, postings.weight) for message_id in postings.newest)
     for group in _iter_probes(lists):
@@ -273,7 +273,7 @@ def _iter_scored(
 
 
 def _iter_probes(lists: list[_TermPostings]) -> Iterator[tuple[_TermPostings, ...]]:
-    """Yield terms to look up together, if their lists are not complete."""
+    """Yield groups of terms to look up together, if their lists are not complete."""
     if len(lists) > 1 and not all(postings.done for postings in lists):
         yield tuple(lists)
     # Long lists are cut, so a message with several common terms may be in none of them.
@@ -285,9 +285,9 @@ def _iter_probes(lists: list[_TermPostings]) -> Iterator[tuple[_TermPostings, ..
 def _iter_passing(
     task: SearchTask, scores: dict[int, float], lists: Sequence[_TermPostings]
 ) -> Iterator[tuple[int, float]]:
-    """Yield ids that pass the filters and what near messages add, the best first.
+    """Yield (id, score from nearby messages) of ids that pass the filters, best first.
 
-    If hits are conversations, it yields a few messages of each session.
+    If hits are conversations, yield a few messages of each session.
     """
     ranked = sorted(scores, key=lambda number: (scores[number], number), reverse=True)
     counted: Counter[str] = Counter()
@@ -308,7 +308,7 @@ def _iter_passing(
 def _sum_near_terms(
     task: SearchTask, sessions: dict[int, str], lists: Sequence[_TermPostings]
 ) -> dict[int, float]:
-    """Return what near messages add to the score of messages of these sessions."""
+    """Return the score that near messages add to messages of these sessions."""
     postings = [(one.ids, one.weight) for one in lists]
     near_terms = list(near_messages.iter_near_terms(sessions, postings))
     others = json.dumps([near_id for _, near_id, _ in near_terms if near_id not in sessions])
@@ -318,7 +318,7 @@ def _sum_near_terms(
 
 
 def _score_match(match: Match, lists: Iterable[_TermPostings], added: float) -> float:
-    """Return the score of a match; the words of its title count in part."""
+    """Score a match. The words of its title count in part."""
     terms = [(postings.term, postings.weight) for postings in lists]
     return relevance.score_terms(match.folded, _fold_title(match.title), terms, added)
 

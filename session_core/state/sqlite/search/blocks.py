@@ -1,4 +1,4 @@
-"""Blocks of matches, newest first, each within a bound of work.
+"""Blocks of matches, newest first, each with a bounded cost.
 
 A block depends on the database, the query and its position only, so that a cursor can continue
 inside it. It ends when it has enough matches to rank, or when enough rows were read. The texts
@@ -42,7 +42,7 @@ _CHANGED_CACHE_KEY = "search_changed"
 
 
 def load_tail_texts(task: SearchTask) -> dict[int, str] | None:
-    """Return the folded texts above the index by id, or None if they are too many to keep."""
+    """Return the folded texts above the index by id, or None if there are too many to keep."""
     handle, covered_to = task.handle, task.query.plan.covered_to
     low = covered_to + 1
     indexed = covered_to != fts.EMPTY_MARK or fts.is_own_index(handle)
@@ -113,13 +113,16 @@ _DENSE_IDS = 2000
 
 @dataclass(slots=True)
 class MatchBlock:
-    """Matches with ids from `floor` on; `done` if there are no rows below."""
+    """Matches with ids from `floor` on.
+
+    `done` means that there are no rows below `floor`.
+    """
 
     matches: list[Match] = field(default_factory=list)
     floor: int = 0
     done: bool = False
     read: bool = False
-    """True if the block used the whole read budget of one call."""
+    """True if the block has used the whole read budget of one call."""
     found_terms: int = 0
     """The number of words of a question that occur at all."""
 
@@ -143,7 +146,10 @@ class _BlockBuilder:
         )
 
     def add_rows(self, rows: Iterable[tuple[Any, ...]], *, verify: bool) -> int | None:
-        """Add the rows that match; return the id at which the block was full, or None."""
+        """Add the rows that match.
+
+        Return the id at which the block was full, or None.
+        """
         task = self.task
         for row in rows:
             match = decode_match(row)
@@ -164,7 +170,7 @@ class _BlockBuilder:
         )
 
     def limit_per_session(self, ids: list[int]) -> list[int]:
-        """Return the ids that pass the filters, a few of each session."""
+        """Return the ids that pass the filters, limited to a few of each session."""
         task = self.task
         if len(ids) <= _MAX_SPARSE_IDS or not task.per_session:
             return ids
@@ -201,7 +207,10 @@ def gather_block(task: SearchTask, below: int) -> MatchBlock:
 
 
 def gather_oldest(task: SearchTask, start: int, top: int) -> MatchBlock:
-    """Return the oldest block of matches from an id on; its `floor` is where the next begins."""
+    """Return the oldest block of matches from an id on.
+
+    Its `floor` is the id at which the next block begins.
+    """
     size = _FIRST_WINDOW_IDS
     while start < top:
         end = min(top, start + size)
@@ -217,7 +226,7 @@ def gather_oldest(task: SearchTask, start: int, top: int) -> MatchBlock:
 
 
 def _gather_whole_window(task: SearchTask, start: int, end: int) -> list[Match] | None:
-    """Return all matches between two ids, or None if they are too many for one block."""
+    """Return all matches between two ids, or None if there are too many for one block."""
     window = replace(task, low=start)
     matches: list[Match] = []
     for _ in range(_WINDOW_BLOCKS):
@@ -248,7 +257,10 @@ def _gather_from_lookups(builder: _BlockBuilder, below: int) -> MatchBlock:
 
 
 def _merge_changed(task: SearchTask, ids: list[int], low: int, below: int) -> list[int]:
-    """Return the ids, newest first; changed messages are tested on their text instead."""
+    """Return ids, newest first, after testing the text of changed messages.
+
+    The index is not trusted for messages that have changed.
+    """
     texts, query = load_changed_texts(task.handle), task.query
     if not texts:
         return ids
@@ -261,7 +273,7 @@ def _merge_changed(task: SearchTask, ids: list[int], low: int, below: int) -> li
 
 
 def _skip_giant_session(task: SearchTask, ids: list[int], below: int) -> int:
-    """Return the position below a session that fills a step without gaps."""
+    """Return the position below a session whose messages fill a step without gaps."""
     if len(ids) < _STEP_IDS:
         return below
     first_session, session_id = (
@@ -282,7 +294,7 @@ def _skip_giant_session(task: SearchTask, ids: list[int], below: int) -> int:
 
 
 def _scan_range(builder: _BlockBuilder, low: int, below: int, limit: int) -> int:
-    """Read up to `limit` rows from `low` on until the block is full; return the id reached."""
+    """Read up to `limit` rows down to `low` until the block is full, and return the id reached."""
     step = min(limit, _STEP_IDS)
     for _ in range(limit // step):
         top = find_highest_id(builder.task.handle, low, below)
@@ -318,7 +330,7 @@ def _gather_scattered(builder: _BlockBuilder, below: int) -> MatchBlock:
 
 
 def _add_tail(builder: _BlockBuilder, low: int, below: int) -> int:
-    """Add the matches above the index; return the id reached."""
+    """Add the matches above the index and return the id reached."""
     texts = load_tail_texts(builder.task)
     if texts is not None:
         query = builder.task.query

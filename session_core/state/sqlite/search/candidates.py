@@ -1,7 +1,7 @@
 """Candidate rows of a search: listed by an index, filtered, loaded and decoded, then ranked.
 
-The order of matches depends on how many words match, how close together they are, the age of the
-message and its role.
+The order of matches depends on the number of matching words, the distance between them, the age of
+the message and its role.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_CHARACTERS = 4_000_000
 """The maximum text to read for one block, in characters."""
 
 _CHEAP_TEXT_FACTOR = 8
-"""How much faster decoding an image or folding ASCII is than folding and ranking text."""
+"""The factor by which decoding an image or folding ASCII is faster than ranking text."""
 
 _MAX_SCANNED_ROWS = 20_000
 MAX_SIEVED_ROWS = 100_000
@@ -107,7 +107,7 @@ class SearchTask:
 
 
 def decode_match(row: tuple[Any, ...]) -> Match:
-    """Return a row of `list_rows` with its text decoded."""
+    """Build a match from a row of `list_rows`."""
     text, hidden = search_text.build_text_parts(row[4], row[5], row[6])
     shown = search_text.fold_text(text)
     return Match(
@@ -146,7 +146,7 @@ def read_sizes(task: SearchTask, ids: list[int]) -> list[tuple[int, str, int | N
 
 
 def load_matches(task: SearchTask, ids: list[int]) -> list[Match]:
-    """Return messages by id if they pass the filters, without testing their text."""
+    """Load messages by id if they pass the filters, without testing their text."""
     matches: list[Match] = []
     characters = 0
     for row in iter_rows(task, ids):
@@ -158,14 +158,20 @@ def load_matches(task: SearchTask, ids: list[int]) -> list[Match]:
 
 
 def make_id_bounds(low: int, below: int) -> dict[str, int]:
-    """Return inclusive bounds for SQL; `below` may exceed the largest integer."""
+    """Return inclusive bounds for SQL.
+
+    `below` may exceed the largest integer.
+    """
     return {"low": low, "high": below - 1} if low < below else {"low": 1, "high": 0}
 
 
 def list_lookup_ids(
     handle: Connection, lookups: Iterable[Lookup], low: int, below: int, count: int
 ) -> tuple[list[int], int, bool]:
-    """Return ids of any lookup, newest first, and the id down to which all are complete."""
+    """Return the ids of any lookup, newest first.
+
+    Also return the id down to which the list is complete, and True if no lookup has more ids.
+    """
     merged: list[int] = []
     floor, done = low, True
     for lookup in lookups:
@@ -182,7 +188,7 @@ def list_lookup_ids(
 
 
 def iter_rows(task: SearchTask, ids: list[int], sieve: str = "") -> Iterator[tuple[Any, ...]]:
-    """Return rows by id if they pass the filters, newest first."""
+    """Return the rows with these ids that pass the filters, newest first."""
     return (
         task.run_statement("list_rows", {"ids": json.dumps(ids)}, sieve=sieve) if ids else iter(())
     )
@@ -230,7 +236,7 @@ def _read_scattered_batch(
 
 
 def find_id_range(handle: Connection, session_id: str | None) -> tuple[int, int]:
-    """Return the first id of a session's (or all) messages, and the last plus one."""
+    """Return the first message id of a session (or of all), and the last plus one."""
     key = "extent", session_id
     id_range: tuple[int, int] | None = handle.seen.get(key)
     if id_range is None:
@@ -265,7 +271,10 @@ def iter_session_texts(
 def score_matches(
     matches: Sequence[Match], words: Sequence[LeafMatcher], literal: str, newest: float
 ) -> None:
-    """Set the score of each match; `literal` is the folded query."""
+    """Set the score of each match.
+
+    `literal` is the folded query.
+    """
     for match in matches:
         score = relevance.score_words(match.folded, words, literal)
         match.score = score + score_context(match, words, newest)
@@ -283,5 +292,5 @@ def score_context(match: Match, words: Sequence[TextFinder], newest: float) -> f
 
 
 def sort_matches(matches: Iterable[Match]) -> list[Match]:
-    """Return the matches by score; of equals the newest first."""
+    """Sort matches by score, and matches with equal scores newest first."""
     return sorted(matches, key=lambda match: (-match.score, -match.id))

@@ -3,7 +3,7 @@
 The coverage is inspected, never derived from a version: a layout can be older or newer than its
 schema. The word index has a run of Han as one word, the trigram index has no text shorter than
 three characters, and both have multi-part content and tool arguments as ASCII-escaped JSON. So a
-short piece is looked up by the trigrams that begin with it, and an escaped one by its codes. The
+short piece is looked up by the trigrams that begin with it, and an escaped piece by its codes. The
 matches are a superset, to be verified on decoded text.
 """
 
@@ -35,7 +35,7 @@ _CUT_ROWS_SQL = (
 
 
 def find_index_end(handle: Connection) -> int:
-    """Return the last id of the word index; EMPTY_MARK if it is missing or has holes."""
+    """Return the last id of the word index, or EMPTY_MARK if it is missing or has holes."""
     if handle.seen.get(INDEX_BROKEN_KEY) or not handle.has_column("messages_fts_docsize"):
         return fts.EMPTY_MARK
     index_end = handle.seen.get("word_index_end")
@@ -81,7 +81,7 @@ def has_partial_trigrams(handle: Connection) -> bool:
 
 
 def build_cut_condition(handle: Connection) -> str | None:
-    """Return a condition on rows whose beginning alone is indexed, or None."""
+    """Return a condition on rows of which only the beginning is indexed, or None."""
     # Newer homes truncate tool results, and SQLite truncates at the marker of multi-part content.
     if "cut_rows" not in handle.seen:
         lengths = _SUBSTR_LIMIT.findall(handle.fetch_value(SQL["get_indexed_text"]) or "")
@@ -123,13 +123,13 @@ class Lookup:
     match: str
 
     def has_match(self, handle: Connection) -> bool:
-        """Return True if there is a match at all."""
+        """Return True if the lookup finds at least one message."""
         bounds = {"match": self.match, "low": fts.MIN_ID, "high": fts.MAX_ID, "count": 1}
         return bool(handle.fetch_value(SQL[self.block], bounds) != "[]")
 
 
 def build_word_match(leaf: Leaf) -> str | None:
-    """Return the expression of a leaf for the word index, or None for spaceless scripts."""
+    """Build the expression of a leaf for the word index, or return None for spaceless scripts."""
     if search_text.has_spaceless(leaf.text):
         return None
     star = "*" if leaf.prefix else ""
@@ -140,7 +140,7 @@ def build_word_match(leaf: Leaf) -> str | None:
 
 
 def build_inner_match(node: Node) -> str | None:
-    """Return the expression of a node for the trigram index, or None for short words."""
+    """Build the expression of a node for the trigram index, or return None for short words."""
 
     def gram(leaf: Leaf) -> str | None:
         return queries.quote_fts_string(leaf.text) if len(leaf.text) >= GRAM_LENGTH else None
@@ -149,7 +149,7 @@ def build_inner_match(node: Node) -> str | None:
 
 
 def build_lookups(handle: Connection, node: Node, *, coded: bool) -> list[Lookup]:
-    """Return lookups whose union holds every match; empty if they would miss some.
+    """Build lookups whose union holds every match, or none if they would miss some.
 
     Without `coded`, words next to JSON escapes may be missed.
     """
@@ -170,7 +170,7 @@ def build_lookups(handle: Connection, node: Node, *, coded: bool) -> list[Lookup
 
 
 def build_substring_lookups(handle: Connection, needle: str) -> list[Lookup]:
-    """Return the lookups of a substring: plain, and in JSON encoded once and twice."""
+    """Build the lookups of a substring: plain, and in JSON encoded once and twice."""
     lookups: list[Lookup] = []
     for spelling in search_text.list_spellings(needle):
         match = _build_trigram_match(handle, spelling)
@@ -202,7 +202,10 @@ def _drop_not(node: Node) -> Node:
 
 
 def _build_hidden_match(handle: Connection, node: Node) -> str | None:
-    """Return an expression for words that JSON hides, or None if it hides no word of the node."""
+    """Build an expression for words that JSON hides.
+
+    Return None if JSON hides no word of the node.
+    """
     hidden: dict[Leaf, str] = {}
     glue = _list_glue(handle)
     for leaf in set(queries.iter_leaves(node)):
@@ -219,13 +222,13 @@ def _build_hidden_match(handle: Connection, node: Node) -> str | None:
 
 
 def _take_first_word(leaf: Leaf) -> Leaf:
-    """Return the first word of a leaf: JSON hides only that one."""
+    """Return the first word of a leaf, since JSON hides no other word."""
     words = leaf.words if leaf.text.isascii() else ()
     return Leaf(words[0]) if len(words) > 1 else leaf
 
 
 def _build_glued_match(leaf: Leaf, glue: Sequence[str]) -> str:
-    """Return the expression of a leaf as JSON hides it."""
+    """Build the expression of a leaf with the escapes that JSON adds to it."""
     # An escaped character before a word is part of the word in the index, as `n` or `u201c`; text
     # that is not ASCII is a row of codes, in the case as typed. A private-use character, which only
     # the index takes for a letter, is a word of its own if it is not escaped.
@@ -269,7 +272,10 @@ def _list_glue(handle: Connection) -> list[str]:
 
 
 def _build_trigram_match(handle: Connection, needle: str) -> str | None:
-    """Return the expression of a substring; empty for no match, None for too many."""
+    """Build the expression of a substring.
+
+    Return an empty text if it has no match, and None if it has too many.
+    """
     if len(needle) >= GRAM_LENGTH:
         return queries.quote_fts_string(needle)
     lowered = needle.lower()
@@ -285,7 +291,7 @@ def _build_trigram_match(handle: Connection, needle: str) -> str | None:
 
 
 def _iter_encodings(needle: str) -> Iterator[str]:
-    """Yield a substring as JSON inside JSON encodes it, if that differs."""
+    """Yield the spellings of a substring in JSON inside JSON, if they differ from it."""
     encoded = json.dumps(needle)[1:-1]
     # Some encoders also escape a slash.
     encodings = (encoded, encoded.replace("/", "\\/"))
@@ -297,7 +303,7 @@ def _iter_encodings(needle: str) -> Iterator[str]:
 
 
 def _build_escaped_phrase(text: str) -> str | None:
-    """Return the expression of an escaped substring, or None if nothing is escaped."""
+    """Build the expression of an escaped substring, or return None if nothing is escaped."""
     escaped = json.dumps(text)[1:-1]
     if _UNICODE_ESCAPE.sub("", escaped):
         return None

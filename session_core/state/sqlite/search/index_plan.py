@@ -2,7 +2,7 @@
 
 A plan is a few lookups whose union holds every match up to `covered_to`. Rows above that are read
 one by one, and so are rows that are only partly indexed. Matches of a Hermes index are verified on
-decoded text; our own index holds decoded text.
+decoded text. Our own index holds decoded text.
 """
 
 from __future__ import annotations
@@ -26,34 +26,40 @@ _FOUND_SQL = "EXISTS (SELECT 1 FROM messages_fts WHERE messages_fts MATCH :{} AN
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """Lookups that together find every match up to `covered_to`; empty without an index."""
+    """Lookups that together find every match up to `covered_to`.
+
+    Without an index there are none.
+    """
 
     lookups: tuple[Lookup, ...] = ()
     covered_to: int = fts.EMPTY_MARK
     verify: bool = True
     dense: bool = False
-    """True if a lookup is slow when matches are many; the newest rows are read before it."""
+    """True if a lookup is slow because of many matches. The newest rows are read before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnindexedRows:
-    """Rows that an index lacks, or has only a part of."""
+    """Rows that an index lacks or has only in part."""
 
     rows: str
-    """A condition on them."""
+    """The condition on these rows."""
     known: str = ""
-    """A condition on those that the lookups find anyway."""
+    """The condition on the rows that the lookups find anyway."""
     values: dict[str, Any] = field(default_factory=dict)
     """The values of both conditions."""
 
     @property
     def unknown_condition(self) -> str:
-        """A condition on the rows that the lookups do not find."""
+        """The condition on the rows that the lookups do not find."""
         return f"({self.rows}) AND NOT ({self.known})" if self.known else self.rows
 
 
 def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPlan:
-    """Plan the search for a node; without `coded`, words next to JSON escapes may be missed."""
+    """Plan the search for a node.
+
+    Without `coded`, words next to JSON escapes may be missed.
+    """
     dense = any(
         leaf.prefix and len(leaf.text) < _SHORT_LENGTH for leaf in queries.iter_leaves(node)
     )
@@ -83,7 +89,10 @@ def is_indexed(handle: Connection, leaf: Leaf) -> bool:
 
 
 def plan_substring_search(handle: Connection, needle: str) -> IndexPlan:
-    """Plan the search for a substring; in a home of our own, for words that begin with it."""
+    """Plan the search for a substring.
+
+    A home of our own is searched for words that begin with the substring.
+    """
     if _has_own_index(handle):
         return _plan_own_prefixes(handle, Leaf(needle, prefix=True))
     end = hermes.find_index_end(handle)
@@ -95,7 +104,10 @@ def plan_substring_search(handle: Connection, needle: str) -> IndexPlan:
 
 
 def plan_trigram_search(handle: Connection, node: Node) -> IndexPlan | None:
-    """Plan another search of a Hermes home, for words inside a longer run."""
+    """Plan the search of a Hermes home for words inside a longer run, by its trigram index.
+
+    Return None if the index cannot be used.
+    """
     # The tokenizer of Hermes sees no word boundaries between Han characters.
     end, match = hermes.find_index_end(handle), hermes.build_inner_match(node)
     if fts.is_own_index(handle) or end == fts.EMPTY_MARK or match is None:
@@ -106,9 +118,9 @@ def plan_trigram_search(handle: Connection, node: Node) -> IndexPlan | None:
 
 
 def plan_multi_part_search(handle: Connection, plan: IndexPlan) -> tuple[IndexPlan, str] | None:
-    """Plan the search of multi-part rows; None if the trigram index is not used.
+    """Plan the search of multi-part rows.
 
-    Return the plan and the condition on these rows.
+    Return the plan and the condition on these rows, or None if the trigram index is not used.
     """
     if not _has_trigram_lookup(plan):
         return None
@@ -184,19 +196,19 @@ NO_TRIGRAMS_SQL = (
     "m.tool_calls IS NOT NULL OR NOT EXISTS"
     " (SELECT 1 FROM messages_fts_trigram_docsize d WHERE d.id = m.id)"
 )
-"""A row that a newer trigram index lacks, or has only a part of."""
+"""The condition on rows that a newer trigram index lacks or has only in part."""
 
 MULTI_PART_SQL = "coalesce(m.content, '') <> '' AND unicode(m.content) IS NULL"
-"""A row with the marker of multi-part content."""
+"""The condition on rows with the marker of multi-part content."""
 
 GLUED_SQL = " OR ".join(
     f"m.{column} LIKE :glued AND length(CAST(m.{column} AS BLOB)) <> length(m.{column})"
     for column in ("content", "tool_calls", "tool_name")
 )
-"""A row that may have an ASCII word next to a character of another script."""
+"""The condition on rows that may have an ASCII word next to a character of another script."""
 
 _TOOL_NAME_SQL = "length(CAST(m.tool_name AS BLOB)) <> length(m.tool_name)"
-"""A tool name that is not plain ASCII; these are rare enough to be read."""
+"""The condition on tool names that are not plain ASCII, which are rare enough to be read."""
 
 _LIKE_SIEVE_SQL = f"""
 m.content LIKE :sieve OR length(CAST(m.content AS BLOB)) <> length(m.content)
@@ -215,7 +227,7 @@ _COMPOUND_CHARS = (
 
 
 def build_sieve(handle: Connection, text: str) -> tuple[str, dict[str, str]]:
-    """Return a condition on rows that may contain a folded text, or empty text."""
+    """Build a condition on rows that may contain a folded text, or return an empty text."""
     if not handle.has_row_ids:
         return "", {}
     # SQL can see neither encoded text, as after the marker, nor letters that folding makes equal.

@@ -15,7 +15,10 @@ SQL = sql_blocks.load_blocks("search")
 
 
 class MatchConversations:
-    """The conversations of one search; a continuation belongs to that of its parent."""
+    """Finds the conversation of each match.
+
+    A continuation shares the conversation of its parent.
+    """
 
     def __init__(self, handle: Connection, request: SearchRequest) -> None:
         self._handle = handle
@@ -24,7 +27,7 @@ class MatchConversations:
         self._tips: dict[str, dict[str, Any]] = {}
 
     def has_wanted_status(self, match: Match) -> bool:
-        """Return True if the conversation has the status that the request filters by."""
+        """Return True if the conversation has the requested status."""
         # SQL has checked all other filters, and the status of conversations of one session.
         if not match.continued or self._request.status not in ("open", "ended"):
             return True
@@ -54,7 +57,7 @@ class MatchConversations:
         return self._families[root]
 
     def find_later_copy(self, match: Match) -> dict[str, Any] | None:
-        """Return the row that a compaction or continuation copied a message to, or None."""
+        """Return the row to which a compaction or continuation copied a message, or None."""
         key = match.id, match.session_id
         bounds = {"id": match.id, "session": match.session_id, "at": match.at, "role": match.role}
         copy = None
@@ -67,7 +70,7 @@ class MatchConversations:
         return copy
 
     def find_title(self, match: Match) -> str | None:
-        """Return the title of the session, or of the tip, to which it may have moved."""
+        """Return the title of the session, or of its tip, to which the title may have moved."""
         if match.title is None and match.continued:
             title = self._read_tip(match.session_id)["title"]
             return None if title is None else str(title)

@@ -60,12 +60,12 @@ class SearchRequest:
 
     @property
     def scope(self) -> dict[str, Any]:
-        """All arguments that a cursor depends on."""
+        """All arguments on which a cursor depends."""
         return asdict(self)
 
 
 def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, dict[str, Any]]:
-    """Return the condition of the filters on `messages m` and `sessions s`, and its values."""
+    """Build the condition of the filters on `messages m` and `sessions s`, and its values."""
     if request.session is not None:
         sessions.require_session(handle, request.session)
     # The status of a continued conversation is that of its tip, which SQL cannot see: all

@@ -34,14 +34,14 @@ SQL = sql_blocks.load_blocks("search")
 MAX_HITS = 100
 _MAX_BLOCKS = 6
 _REPLY_REACH = 300
-"""How many ids after a message its reply is searched for."""
+"""The distance in ids up to which the reply to a message is searched for."""
 
 _CURSOR_FIELD_TYPES = (str, int, int, int, int)
 _MALFORMED_CURSOR = "malformed cursor; pass next_cursor of the previous page unchanged"
 
 
 def make_request(query: str, **arguments: Any) -> SearchRequest:
-    """Return the checked arguments of a search.
+    """Check the arguments of a search and return them as a request.
 
     Raises:
         InvalidInput: an argument has an unknown value.
@@ -63,7 +63,7 @@ def make_request(query: str, **arguments: Any) -> SearchRequest:
 def search_messages(
     store: SqliteStore, request: SearchRequest, cursor: str | None, limit: int
 ) -> SearchResult:
-    """Return a page of hits; the index is brought up to date first if that is possible.
+    """Return a page of hits, after updating the index if that is possible.
 
     Raises:
         InvalidInput: the cursor belongs to another search.
@@ -119,7 +119,7 @@ def _decode_cursor(request: SearchRequest, cursor: str) -> SearchPosition:
 
 @dataclass(frozen=True, slots=True)
 class SearchPosition:
-    """The position of a search: stage, message id, and hits of a block to skip."""
+    """The position of a search: stage, message id, and the number of hits of a block to skip."""
 
     stage: str
     top: int
@@ -130,7 +130,7 @@ class SearchPosition:
 
 
 class SearchRun:
-    """One search of one snapshot of the database."""
+    """One search in one snapshot of the database."""
 
     def __init__(self, handle: Connection, request: SearchRequest) -> None:
         self.handle = handle
@@ -142,7 +142,7 @@ class SearchRun:
         self.low, self.top = candidates.find_id_range(handle, request.session)
         self._texts: dict[Any, Any] = {}
         self.weights: Mapping[str, float] | None = None
-        """The weights of words if this home alone does not decide on them."""
+        """The weights of words, or None if this home alone decides on them."""
         self._best: set[int | str] | None = None
         self._least_score = 0.0
         self._has_far_matches = False
@@ -209,7 +209,7 @@ class SearchRun:
         return SearchResult(self._add_replies(hits), matched, oldest_at, cursor, self._least_score)
 
     def _add_replies(self, hits: list[SearchHit]) -> list[SearchHit]:
-        """Return the hits, those of the user with the reply to them."""
+        """Return the hits, with the id of the reply in hits of the user."""
         asked = [hit.message_id for hit in hits if hit.role == "user"]
         bounds = {"ids": json.dumps(asked), "reach": _REPLY_REACH}
         block = self.handle.expand_sql(SQL["find_replies"])
@@ -346,7 +346,7 @@ class SearchRun:
         return match.id if self.request.per == "message" else self.conversations.find_root(match)
 
     def _list_shown(self, best: SearchStage, top: int) -> set[int | str]:
-        """Return the identities that the stage of any words has shown, searched again."""
+        """Return the identities that the stage of any words has shown, after searching again."""
         if self._best is None:
             block = self._gather_block(best, top, top)
             self._best = {self._get_identity(match) for match in block.matches}

@@ -1,4 +1,7 @@
-"""The searches of a home; what they need is imported by the first one."""
+"""The search methods of `SessionDB` and `db.admin`.
+
+The first search imports the modules that it needs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from session_core.types import SearchMode, SearchOrder, SearchResult, SearchUnit
 
 
 class Search(SqliteOperations):
-    """Full-text search."""
+    """Full-text search in one home."""
 
     def search(
         self,
@@ -66,7 +69,7 @@ class Search(SqliteOperations):
 
 
 class TimeRangeSearches(SqliteOperations):
-    """The search of several stores together."""
+    """Searches of one home for a search over several stores."""
 
     def open_search(
         self,
@@ -87,9 +90,9 @@ class TimeRangeSearches(SqliteOperations):
         until: float | None = None,
         order: SearchOrder = "relevance",
     ) -> StoreSearch:
-        """Return one search for `MergedSearch`, to be used in an open snapshot.
+        """Open a search for `MergedSearch`, to be used in an open snapshot.
 
-        The age of messages counts from `moment`; those after `newest_ms` are left out.
+        The age of messages counts from `moment`. Messages after `newest_ms` are left out.
 
         Raises:
             InvalidInput: an argument has an unknown value.

@@ -1,7 +1,7 @@
-"""The stages of a search, from strict to loose, and the match mode that each reports.
+"""The stages of a search, from strict to loose, and the match mode that each stage reports.
 
 A query with syntax has one stage. Plain words are loosened until there is a match. Rows that an
-index does not cover have a stage of their own that adds to the stages before it; each message
+index does not cover have a stage of their own that adds to the stages before it. Each message
 belongs to exactly one of them, so that it is found once.
 """
 
@@ -25,7 +25,7 @@ _MAX_INNER_LEAVES = 2
 
 @dataclass(frozen=True, slots=True)
 class SearchStage:
-    """One way to find matches, and the match mode that it reports."""
+    """A way to find matches, and the match mode that it reports."""
 
     name: str
     matched: MatchMode
@@ -36,21 +36,21 @@ class SearchStage:
     adds_up: bool = False
     """True if the terms may be in different messages of a session."""
     goes_on: bool = False
-    """True if the next stage adds to the matches of this one."""
+    """True if the next stage adds to the matches of this stage."""
     adds: bool = False
-    """True if the stage only adds: unread rows of it do not delay the next stage."""
+    """True if the stage only adds, so that its unread rows do not delay the next stage."""
     brief: bool = False
     """True if the stage has only one block."""
     before: tuple[SearchStage, ...] = ()
     """The stages whose conversations are not shown again."""
     best: SearchStage | None = None
-    """The stage of the best messages, if this one yields all others."""
+    """The stage of the best messages, if this stage yields all others."""
 
 
 def iter_stages(
     handle: Connection, query: Query, query_text: str, mode: SearchMode
 ) -> Iterator[SearchStage]:
-    """Return the stages of a query; empty if there is nothing to search for."""
+    """Return the stages of a query, or none if there is nothing to search for."""
     if mode == "substring":
         return _iter_substring_stages(handle, query_text.replace("\x00", ""), "substring")
     if query.node is None:
@@ -61,7 +61,7 @@ def iter_stages(
 
 
 def _iter_word_stages(handle: Connection, query: Query, node: Node) -> Iterator[SearchStage]:
-    """Yield the stages of words: strict ones, then loose ones."""
+    """Yield the stages of words: strict stages, then loose stages."""
     # A question goes to any of its words at once: a message with all of them may only repeat it.
     if query.kind != "words" or not queries.is_question(query.text):
         yield from _iter_strict_stages(handle, query, node)
@@ -99,7 +99,7 @@ def _iter_inner_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
 
 
 def _iter_loose_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
-    """Yield the best messages with any of the words, then the rest, newest first."""
+    """Yield the stage of the best messages with any of the words, then the stage of the rest."""
     terms = any_words.split_terms(handle, node)
     best = _make_node_stage(handle, "any", "any", node)
     query = replace(best.query, needle="", sieve="")
@@ -117,7 +117,7 @@ def _iter_loose_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
 
 
 def _make_node_stage(handle: Connection, name: str, matched: MatchMode, node: Node) -> SearchStage:
-    """Return the stage of the messages that match a node."""
+    """Build the stage of the messages that match a node."""
     words = tuple(queries.compile_leaf(leaf) for leaf in dict.fromkeys(queries.iter_leaves(node)))
     needle = queries.find_needle(node)
     sieve, values = index_plan.build_sieve(handle, needle)
@@ -132,7 +132,7 @@ def _make_node_stage(handle: Connection, name: str, matched: MatchMode, node: No
 
 
 def _add_unindexed_stage(handle: Connection, stage: SearchStage) -> Iterator[SearchStage]:
-    """Yield the stage, and another one for the rows that its index does not cover."""
+    """Yield the stage, and another stage for the rows that its index does not cover."""
     return _split_stage(stage, index_plan.find_unindexed_rows(handle, stage.query.plan))
 
 
@@ -180,7 +180,7 @@ def _iter_substring_stages(
 
 
 def _iter_place_stages(whole: SearchStage, needle: str) -> Iterator[SearchStage]:
-    """Yield the stages of a home of our own: beginnings of words, then their insides."""
+    """Yield the stages of a home of our own: beginnings of words, then insides of words."""
     begins_word = queries.make_word_start_test(needle)
 
     def is_inside(folded: str) -> bool:
@@ -210,7 +210,7 @@ def _iter_row_stages(handle: Connection, whole: SearchStage) -> Iterator[SearchS
 
 
 def _chain_stages(*stages: SearchStage) -> Iterator[SearchStage]:
-    """Yield stages of which each adds to those before it."""
+    """Yield stages in order. Each stage adds to the stages before it."""
     for number, stage in enumerate(stages, 1):
         yield replace(
             stage, goes_on=number < len(stages), adds=number > 1, before=stages[: number - 1]

@@ -1,8 +1,9 @@
-"""The search of a home as one of several stores: matches between two places in time.
+"""The search of one home as a part of a search over several stores.
 
-A home is searched in order of ids. A place in time leads to an id by a fixed descent through the
-bits of the ids, which compares the times of some forty messages. So every message lies on one side
-of each place, also if times are not in order, and messages that are appended move no place.
+It finds the matches between two places in time. A home is searched in order of ids. A place in time
+leads to an id by a fixed descent through the bits of the ids, which compares the times of some
+forty messages. So every message lies on one side of each place, even if times are not in order, and
+messages that are appended move no place.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _TIME_SQL = "SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 64"
 _MAX_TITLES = 100
 _CLOCK_SLACK_MS = 1000
 _STEPS: Mapping[str, SearchStep] = {"inside": "substring", "coded": "substring"}
-"""The steps of stages that have another name."""
+"""The steps of stages whose name is not the name of their step."""
 
 
 class TimeRangeSearch:
@@ -62,26 +63,26 @@ class TimeRangeSearch:
         return self.read(lambda run: [term.text for term in run.list_terms()])
 
     def count_terms(self) -> Mapping[str, TermCount]:
-        """Return how many messages have each word of a question."""
+        """Count the messages with each word of a question."""
         return self.read(lambda run: run.count_terms())
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
-        """Weigh the words of a question like this."""
+        """Set the weights of the words of a question."""
         self._weights = weights
         self._run = None
 
     def find_block(
         self, step: SearchStep, begin: SearchEdge | None, end: SearchEdge | None
     ) -> TimeRangeBlock:
-        """Return the matches of a step after an edge."""
+        """Return the matches of a step after the edge `begin`."""
         return self.read(lambda run: run.find_block(self, step, begin, end))
 
     def add_replies(self, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
-        """Return the hits, those of the user with the reply to them."""
+        """Return the hits, with the id of the reply in hits of the user."""
         return self.read(lambda run: run.add_replies(hits))
 
     def read(self, look: Callable[[TimeRangeRun], T]) -> T:
-        """Run a function on the search, without the index if that is damaged."""
+        """Call `look` with the search, without the index if it is damaged."""
 
         def read(handle: Connection) -> T:
             try:
@@ -104,7 +105,7 @@ class TimeRangeSearch:
 
 @dataclass(slots=True)
 class TimeRangeBlock:
-    """The matches of one home from a place in time on."""
+    """The matches of one home after a place in time."""
 
     search: TimeRangeSearch
     position: SearchPosition
@@ -114,7 +115,10 @@ class TimeRangeBlock:
     """The matches of each stage."""
 
     def rank_matches(self, end: SearchEdge | None) -> Sequence[RankedMatch]:
-        """Return the matches up to an edge, one for each conversation if asked."""
+        """Return the scored matches up to an edge.
+
+        If hits are conversations, return one match for each conversation.
+        """
         return self.search.read(lambda run: run.rank_matches(self, end))
 
 
@@ -134,7 +138,7 @@ class TimeRangeRun(SearchRun):
         return () if node is None else any_words.split_terms(self.handle, node)
 
     def count_terms(self) -> dict[str, TermCount]:
-        """Return how many messages have each word of a question."""
+        """Count the messages with each word of a question."""
         terms = self.list_terms()
         for stage in self._list_stages("any"):
             return any_words.count_terms(self._make_task(stage), terms, self.top)
@@ -147,7 +151,7 @@ class TimeRangeRun(SearchRun):
         begin: SearchEdge | None,
         end: SearchEdge | None,
     ) -> TimeRangeBlock:
-        """Return the matches of a step after an edge; with an end, all between the two."""
+        """Return the matches of a step after an edge, or all matches up to `end` if it is given."""
         is_ascending = self.request.order == "oldest"
         first = self.low if begin is None and is_ascending else self.find_id(begin)
         position = SearchPosition(step, self.top, first)
@@ -217,7 +221,10 @@ class TimeRangeRun(SearchRun):
     def _pick_best_of_stages(
         self, ranked: list[tuple[SearchStage, Match]]
     ) -> list[tuple[SearchStage, Match]]:
-        """Return the best match of each conversation over all stages, if asked."""
+        """Return the best match of each conversation over all stages.
+
+        If hits are messages, return all matches.
+        """
         if self.request.per == "message":
             return ranked
         keys: dict[str, Callable[[Match], float]] = {
@@ -232,7 +239,7 @@ class TimeRangeRun(SearchRun):
         return list(best.values())
 
     def add_replies(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """Return the hits, those of the user with the reply to them."""
+        """Return the hits, with the id of the reply in hits of the user."""
         return self._add_replies(list(hits))
 
     def find_id(self, edge: SearchEdge | None) -> int:
@@ -254,7 +261,7 @@ class TimeRangeRun(SearchRun):
     def make_edge(self, message_id: int) -> SearchEdge:
         """Return the edge that has the messages with smaller ids below it.
 
-        Its time is the least one that the descent of `find_id` leads at least so far.
+        Its time is the smallest time for which `find_id` returns at least `message_id`.
         """
         last = max(message_id - 1, 0)
         least, needed, reached = LAST_MS - 1, -LAST_MS + 1, 0
@@ -270,7 +277,7 @@ class TimeRangeRun(SearchRun):
     def _get_time(self, message_id: int) -> int | None:
         """Return the time of the first message from an id on, in milliseconds.
 
-        A message of the future was written with a wrong clock, and says nothing about its order.
+        A message with a time in the future was written with a wrong clock, so its time is ignored.
         """
         if message_id not in self._times:
             latest = (self.request.moment or 0) * 1000 + _CLOCK_SLACK_MS
@@ -283,7 +290,7 @@ class TimeRangeRun(SearchRun):
     def _gather_range(
         self, stage: SearchStage, first: int, end: SearchEdge | None
     ) -> tuple[list[Match], int | None, bool]:
-        """Return the matches of a block, the id where it stops, and if it was costly."""
+        """Return the matches of a block, the id at which it stops, and whether it was costly."""
         task = self._make_task(stage)
         border = None if end is None else self.find_id(end)
         matches: list[Match] = []
@@ -308,7 +315,7 @@ class TimeRangeRun(SearchRun):
             at = block.floor
 
     def _list_stages(self, step: SearchStep) -> Sequence[SearchStage]:
-        """Return the stages of a step; they are planned when they are needed."""
+        """Return the stages of a step, which are planned only then."""
         last = STEPS.index(step)
         while self._next is not None and STEPS.index(_find_step(self._next)) <= last:
             self._groups.setdefault(_find_step(self._next), []).append(self._next)
@@ -321,7 +328,11 @@ class TimeRangeRun(SearchRun):
         return block.search.read(lambda _: self._make_hit(stage, match, block.position))
 
     def _was_shown(self, stage: SearchStage, match: Match, position: SearchPosition) -> bool:
-        """Return True if an earlier block has the conversation, or the best ones the message."""
+        """Return True if a match was shown before.
+
+        An earlier block may have shown the conversation, or the stage of the best messages the
+        message.
+        """
         if stage.best is not None and self._get_identity(match) in self._list_shown(
             stage.best, position.top
         ):
