@@ -80,6 +80,7 @@ class ActivitySnapshot:
 
 def load_home_activity(db: StateDatabase, now: float, homes: Collection[Path] = ()) -> HomeActivity:
     """Return the other processes that use a home; `homes` are those of its routes, if different."""
+    now += db.admin.get_clock_offset()
     return _build_home_activity(db, now, homes, _list_live_claims(db, now))
 
 
@@ -116,6 +117,7 @@ def gather_activity(
 ) -> ActivitySnapshot:
     """Return everything that may protect a session from changes at this moment."""
     homes = [] if store is None else processes.list_candidate_homes(store.sessions_dir, db.folder)
+    now += db.admin.get_clock_offset()
     claims = _list_live_claims(db, now)
     routes: dict[str, dict[str, None]] = {}
     suspended: set[str] = set()

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,15 @@ def is_alive(pid: int, started_at: Any = None) -> bool:
 def get_start_time(pid: int) -> float | None:
     """Return the start of a process as `is_alive` accepts it, or None if it is unknown."""
     return next((start for start, _ in _list_start_times(pid)), None)
+
+
+@cache
+def identify_host() -> str:
+    """Return a name that distinguishes machines and containers, which number their processes."""
+    space = ""
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- text
+    return f"{platform.node()} {space}".replace(":", "").replace("=", "").strip()
 
 
 def get_process_name(pid: int) -> str:

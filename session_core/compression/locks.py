@@ -7,7 +7,6 @@ holder must expire first.
 from __future__ import annotations
 
 import os
-import platform
 import threading
 import time
 import uuid
@@ -169,12 +168,7 @@ def _make_holder() -> str:
 @cache
 def _identify_process(pid: int) -> str:
     """Return a text that identifies this process among others with its pid, on all machines."""
-    return f"start={processes.get_start_time(pid) or ''}:host={_identify_host()}"
-
-
-def _identify_host() -> str:
-    # Colons separate the parts of a holder.
-    return platform.node().replace(":", "")
+    return f"start={processes.get_start_time(pid) or ''}:host={processes.identify_host()}"
 
 
 def _parse_holder(holder: str) -> dict[str, str]:
@@ -184,7 +178,7 @@ def _parse_holder(holder: str) -> dict[str, str]:
 def _is_dead_holder(holder: str) -> bool:
     """Return whether a holder is a process of this program, on this machine, that has ended."""
     fields = _parse_holder(holder)
-    if (fields.get("agent"), fields.get("host")) != (_AGENT_NAME, _identify_host()):
+    if (fields.get("agent"), fields.get("host")) != (_AGENT_NAME, processes.identify_host()):
         return False
     pid = fields.get("pid", "")
     return pid.isdecimal() and not processes.is_alive(int(pid), fields.get("start"))
@@ -204,7 +198,7 @@ def _make_locked_error(session_id: str, holder: str | None) -> NotCompressed:
 
 def _describe_holder(holder: str) -> str:
     fields = _parse_holder(holder)
-    if fields.get("pid") == str(os.getpid()) and fields.get("host") == _identify_host():
+    if fields.get("pid") == str(os.getpid()) and fields.get("host") == processes.identify_host():
         return "another thread of this process"
     if "pid" not in fields:
         return holder

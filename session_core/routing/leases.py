@@ -10,11 +10,9 @@ entries may not carry them. `session_core.ledger.hermes_delivery_marks` stores t
 from __future__ import annotations
 
 import os
-import platform
 import threading
 import uuid
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -92,7 +90,7 @@ def format_token(nonce: str) -> str:
     # The start time and the host tell this process from others that get the same number.
     pid = os.getpid()
     return (
-        f"pid={pid}:start={_get_start_time(pid)}:host={_get_host_name()}:"
+        f"pid={pid}:start={_get_start_time(pid)}:host={processes.identify_host()}:"
         f"agent=mcp-sessions:nonce={nonce}"
     )
 
@@ -104,7 +102,7 @@ def _is_alive(token: str) -> bool:
     """
     parts = dict(part.partition("=")[::2] for part in token.split(":"))
     # A token of Hermes, or of another machine or container, cannot be checked.
-    if parts.get("agent") != "mcp-sessions" or parts.get("host") != _get_host_name():
+    if parts.get("agent") != "mcp-sessions" or parts.get("host") != processes.identify_host():
         return True
     pid = parts.get("pid", "")
     return not pid.isdecimal() or processes.is_alive(int(pid), parts.get("start"))
@@ -113,15 +111,6 @@ def _is_alive(token: str) -> bool:
 @cache
 def _get_start_time(pid: int) -> float | None:
     return processes.get_start_time(pid)
-
-
-@cache
-def _get_host_name() -> str:
-    """Return the host name with the PID namespace, which distinguishes containers."""
-    space = ""
-    with suppress(OSError):
-        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- the target is text, not a path
-    return f"{platform.node()} {space}".replace(":", "").replace("=", "").strip()
 
 
 DeliveryMark = dict[str, Any]

@@ -55,7 +55,7 @@ class SessionStore:
         *,
         hooks: Hooks | None = None,
         marks: DeliveryMarks | None = None,
-        now: Callable[[], datetime] = datetime.now,
+        now: Callable[[], datetime] | None = None,
         new_id: Callable[[datetime], str] | None = None,
     ) -> None:
         if config is None:
@@ -371,7 +371,7 @@ class SessionStore:
         """Record the end of a turn; return None if the chat is in another session by now.
 
         The flags of a reset are cleared, and a finished turn clears an interruption. With a token,
-        a later turn that has replaced this turn stays recorded.
+        nothing is recorded if a later turn of any process has replaced this turn.
         """
         return self.turns.end_turn(
             session_key, session_id, last_prompt_tokens, finished=finished, token=token

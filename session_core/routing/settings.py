@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime
@@ -33,7 +34,7 @@ class StoreSettings:
         *,
         hooks: Hooks | None = None,
         has_active_processes: HasActiveProcesses | None = None,
-        now: Callable[[], datetime] = datetime.now,
+        now: Callable[[], datetime] | None = None,
         new_id: Callable[[datetime], str] | None = None,
     ) -> None:
         self.folder = folder
@@ -42,7 +43,7 @@ class StoreSettings:
         self.hooks = hooks
         self.report: Reporter = log_fault
         self.has_active_processes = has_active_processes
-        self.now = now
+        self.now = now or self._get_time
         self.new_id = new_id or _make_session_id
         self.homes = processes.list_candidate_homes(folder, db.folder if db else None)
         home = self.homes[-1] if self.homes else None
@@ -51,6 +52,11 @@ class StoreSettings:
         )
         self.profile = home.name if home is not None and is_own_profile else ""
         self._aliases = None if home is None else WhatsAppAliases(home)
+
+    def _get_time(self) -> datetime:
+        """Return the local time by the clock of the home's server, which all machines share."""
+        offset_s = 0.0 if self.db is None else self.db.admin.get_clock_offset()
+        return datetime.fromtimestamp(time.time() + offset_s)  # noqa: DTZ006 -- entries have local time
 
     @property
     def is_hermes(self) -> bool:

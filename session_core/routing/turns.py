@@ -65,11 +65,13 @@ class TurnRecords:
         """Record the end of a turn; return None if the chat is in another session by now."""
 
         def record_end(entry: SessionEntry) -> bool:
-            if entry.session_id != session_id:
+            now = self._settings.now()
+            # A later turn of the chat, here or on another machine, has another token.
+            later = None if token is None else TURN_LEASE.find_holder(entry, now)
+            if entry.session_id != session_id or later not in {None, token}:
                 return False
-            # A later turn of the chat has another token, and its lease stays.
             TURN_LEASE.clear(entry, token)
-            entry.updated_at = self._settings.now()
+            entry.updated_at = now
             entry.was_auto_reset = entry.is_fresh_reset = False
             entry.auto_reset_reason = None
             if last_prompt_tokens is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ from tests.interrupts import make_interrupting_profiler, run_beside_thread
 
 
 def make_holder(pid: int, start: object = "", agent: str = "mcp-sessions", host: str = "") -> str:
-    where = host or platform.node()
+    where = host or processes.identify_host()
     return f"pid={pid}:tid=1:agent={agent}:start={start}:host={where}:nonce=1"
 
 

@@ -10,6 +10,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.ledger_tables import LedgerTables
 from session_core.state.postgres import holders
 from session_core.state.postgres.connection import PostgresConnection
+from session_core.state.postgres.connections import PostgresStore
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import admin, usage
 from session_core.state.sqlite.search.search_api import TimeRangeSearches
@@ -41,6 +42,10 @@ class PostgresAdmin(TimeRangeSearches):
         """Return the id that the home got at its creation."""
         mark = self._read(lambda handle: handle.fetch_value(FEED_SQL["get_mark"]))
         return None if mark is None else str(mark)
+
+    def get_clock_offset(self) -> float:
+        """Return the seconds by which the server's clock is ahead, as its last answer has shown."""
+        return cast("PostgresStore", self._store).server_clock.offset_s
 
     def get_ledger_tables(self) -> LedgerTables:
         """Return the tables of the ledger, in the transactions of this instance."""

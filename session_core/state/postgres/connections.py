@@ -26,6 +26,7 @@ from session_core.state.postgres.connection import (
     translate_error,
 )
 from session_core.state.postgres.holders import HolderNote
+from session_core.state.postgres.server_clock import ServerClock
 from session_core.state.postgres.transaction import ReadSnapshot, Transaction
 
 T = TypeVar("T")
@@ -41,11 +42,12 @@ _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
 _SETTINGS = "SET LOCAL search_path = {schema}; SET LOCAL mcp_sessions.home = '{home}'; "
 _BY_NAME = "BEGIN; SELECT set_config('mcp_sessions.home_name', ?, true); {statement}; {end}"
-_GET_SNAPSHOT = "SELECT pg_current_snapshot()::text"
+_GET_TIME = "extract(epoch FROM clock_timestamp())::double precision"
+_GET_SNAPSHOT = f"SELECT {_GET_TIME}, pg_current_snapshot()::text"
 _LOCK_HOME = (
     "SET LOCAL lock_timeout = {timeout}; "
     "SELECT pg_advisory_xact_lock('homes'::regclass::oid::integer, {home}), "
-    "pg_current_xact_id()::text; SET LOCAL lock_timeout = 0"
+    f"{_GET_TIME}, pg_current_xact_id()::text; SET LOCAL lock_timeout = 0"
 )
 
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -63,13 +65,14 @@ class PostgresStore:
         *,
         read_only: bool = False,
         patience_s: float = 20.0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s must be >= 0, got {patience_s}")
         self.address = opening.parse_address(address)
         self.read_only = read_only
-        self.clock = clock
+        self.server_clock = ServerClock()
+        self.clock = self.server_clock if clock is None else clock
         self.snapshots: list[weakref.ref[ReadSnapshot]] = []
         self.transactions: list[weakref.ref[Transaction]] = []
         self._patience_s = patience_s
@@ -306,7 +309,7 @@ class PostgresStore:
         """Return the present snapshot of the server, which changes with each commit."""
         handle = self._take_connection()
         try:
-            return str(handle.fetch_value(_GET_SNAPSHOT))
+            return str(handle.fetch_tuples(_GET_SNAPSHOT)[0][-1])
         finally:
             self.release_connection(handle)
 
@@ -358,7 +361,9 @@ class PostgresStore:
         """Read what the server answered to the first statements of a transaction."""
         handle.forget_transaction()
         rows = [row for row in _iter_results(cursor) if row is not None]
-        handle.snapshot = handle.change = str(rows[-1][-1])
+        *_, server_time, number = rows[-1]
+        self.server_clock.compare(server_time)
+        handle.snapshot = handle.change = str(number)
         handle.reads_one_moment = is_read
 
     def _take_connection(self) -> PostgresConnection:

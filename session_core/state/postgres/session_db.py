@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -98,7 +97,7 @@ class PostgresDB(
         *,
         read_only: bool = False,
         patience_s: float = 20.0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         store = PostgresStore(address, read_only=read_only, patience_s=patience_s, clock=clock)
         shared = cast("Any", store)

@@ -84,6 +84,10 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
             )
         )
 
+    def get_clock_offset(self) -> float:
+        """Return 0: the home is on this machine."""
+        return 0.0
+
     def list_holders(self) -> list[Holder]:
         """Return the other processes that have the database open, if the system reports them."""
         return self._store.list_holders()
