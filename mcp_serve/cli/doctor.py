@@ -372,7 +372,7 @@ def check_homes(served: ServedStores) -> Iterator[Check]:
     """Yield the checks of every chosen home."""
     choose_driver()
     yield _check_location(served)
-    is_wrong = missing_home.explain_wrong_name(served) is not None
+    is_wrong = _has_wrong_name(served)
     for name in served.home_names:
         label = f" {name}" if len(served.home_names) > 1 else ""
         is_needless = bool(served.transcript_names) and name == "own"
@@ -381,6 +381,14 @@ def check_homes(served: ServedStores) -> Iterator[Check]:
         )
     if served.transcript_names:
         yield from _check_transcripts(served)
+
+
+def _has_wrong_name(served: ServedStores) -> bool:
+    """Return True if the named home is missing; a home that cannot be read is reported later."""
+    try:
+        return missing_home.explain_wrong_name(served) is not None
+    except SessionError:
+        return False
 
 
 def check_sqlite() -> Check:
@@ -408,6 +416,11 @@ def _check_location(served: ServedStores) -> Check:
     said = f"{found.place} ({found.found_by}){hint}"
     more = {"path": str(found.place), "found_by": found.found_by}
     more |= {"active_profile": active} if active else {}
+    is_secret = isinstance(found.place, DatabaseAddress) and not found.place.can_be_shown
+    if is_secret and found.found_by == "--home":
+        said += "; other users can read the password in the list of processes"
+        advice = "move the password to a password file (PGPASSFILE) or a service file"
+        return Check("home", "warning", said, advice, more)
     return Check("home", "ok", said, more=more)
 
 
@@ -443,6 +456,14 @@ def _check_home(
     home: ServedHome, label: str, *, is_wrong: bool, is_needless: bool
 ) -> Iterator[Check]:
     about = f"sessions{label}"
+    if home.db_path is None:
+        from mcp_serve.cli.server_checks import check_server  # noqa: PLC0415 -- it imports this module
+
+        checks = list(check_server(home, label))
+        yield from checks
+        # The database cannot be opened either.
+        if any(check.state == "failure" for check in checks):
+            return
     try:
         missing = missing_home.find_missing_reason(home)
         home.db.list_sessions(limit=1)

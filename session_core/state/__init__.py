@@ -5,7 +5,7 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
-        "engines": ("DatabaseAddress", "migrate_home", "open_postgres"),
+        "engines": ("DatabaseAddress", "inspect_server", "migrate_home", "open_postgres"),
         "merged_search": ("MergedHit", "MergedPosition", "MergedSearch"),
         "protocol": (
             "MetaStorage",
@@ -15,6 +15,7 @@ __all__, __getattr__, __dir__ = export_names(
             "StateAdmin",
             "StateStorage",
         ),
+        "server_report": ("ServerReport",),
         "store_search": ("StoreSearch",),
     },
 )

@@ -1,4 +1,5 @@
 from session_core.home import DatabaseAddress as DatabaseAddress
+from session_core.state.engines import inspect_server as inspect_server
 from session_core.state.engines import migrate_home as migrate_home
 from session_core.state.engines import open_postgres as open_postgres
 from session_core.state.merged_search import MergedHit as MergedHit
@@ -10,4 +11,5 @@ from session_core.state.protocol import RowStorage as RowStorage
 from session_core.state.protocol import SdkStorage as SdkStorage
 from session_core.state.protocol import StateAdmin as StateAdmin
 from session_core.state.protocol import StateStorage as StateStorage
+from session_core.state.server_report import ServerReport as ServerReport
 from session_core.state.store_search import StoreSearch as StoreSearch

@@ -8,8 +8,15 @@ from typing import Any
 from session_core.errors import InvalidInput, Unsupported
 from session_core.home import DATABASE_SCHEMES, DatabaseAddress, find_scheme
 from session_core.state.protocol import StateDatabase
+from session_core.state.server_report import ServerReport
 
-__all__ = ["DatabaseAddress", "is_postgres_address", "migrate_home", "open_postgres"]
+__all__ = [
+    "DatabaseAddress",
+    "inspect_server",
+    "is_postgres_address",
+    "migrate_home",
+    "open_postgres",
+]
 
 _MODULES = ("psycopg", "psycopg_pool")
 
@@ -54,6 +61,21 @@ def migrate_home(address: str, *, grant_to: str | None = None) -> list[str]:
         raise InvalidInput("the address of a home to migrate must begin with postgresql://")
     applied = _load_opening().migrate_schema(address, grant_to=grant_to)
     return [f"{migration.number:04} {migration.name}" for migration in applied]
+
+
+def inspect_server(address: str) -> ServerReport:
+    """Return the state of the server of an address; nothing is changed.
+
+    Raises:
+        Busy: the server does not answer.
+        Denied: the server refuses the connection.
+        InvalidInput: the address is not valid.
+        Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
+    """
+    _load_opening()
+    from session_core.state.postgres import server_check  # noqa: PLC0415 -- an extra
+
+    return server_check.inspect_server(address)
 
 
 def _load_opening() -> Any:

@@ -177,3 +177,39 @@ def test_missing_home_is_named(person: CommandUser) -> None:
         assert (done.code, "check home=NAME" in done.err) == (3, True)
     done = person.run("import", "none.jsonl", "--home", address, "--plan-only")
     assert done.code != 3
+
+
+def find_checks(person: CommandUser, address: str, code: int, **env: str) -> dict[str, Any]:
+    """Return the checks of `doctor` by their names."""
+    done = person.run("doctor", "--home", address, "--json", **env)
+    assert done.code == code, done.out + done.err
+    return {check["about"]: check for check in json.loads(done.out)["checks"]}
+
+
+def test_doctor_checks_server(person: CommandUser, address: str) -> None:
+    checks = find_checks(person, address, 0)
+    states = {about: check["state"] for about, check in checks.items()}
+    names = ("home", "server", "role", "migrations", "clock", "pooler", "handshake")
+    assert {name: states[name] for name in names} == dict.fromkeys(names, "ok")
+    assert checks["pooler"]["pooling"] == "none"
+    owner = f"{postgres_server.get_owner_address()}&home={quote(str(person.folder))}"
+    role = find_checks(person, owner.replace("@", ":secret@", 1), 0)["role"]
+    assert (role["state"], "migrate" in role["next"]) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("address", "check", "advice"),
+    [
+        ("postgresql://u:secret@127.0.0.1:1/d", "server", "start the server"),
+        ("postgresql://u:secret@h/d?no_such_option=1", "server", "fix the address"),
+        ("SCHEMA", "migrations", "mcp-sessions migrate --home"),
+    ],
+)
+def test_doctor_names_fix(person: CommandUser, address: str, check: str, advice: str) -> None:
+    if address == "SCHEMA":
+        address = f"{postgres_server.get_owner_address()}&schema=t{uuid.uuid4().hex[:12]}"
+    done = person.run("doctor", "--home", address, "--json", "--timeout", "20")
+    found = {found["about"]: found for found in json.loads(done.out)["checks"]}
+    assert (done.code, found[check]["state"]) == (1, "failure")
+    assert found[check]["next"].startswith(advice)
+    assert "secret" not in done.out + done.err

@@ -132,8 +132,8 @@ def prepare_schema(address: str, *, read_only: bool = False) -> None:
             migrated the schema.
     """
     place = parse_address(address)
-    with _connect(place) as connection:
-        applied = _read_applied(connection, place.schema)
+    with connect(place) as connection:
+        applied = read_applied(connection, place.schema)
     _refuse_newer(place.schema, applied)
     pending = list_pending(applied)
     if pending and place.migrates and not read_only:
@@ -147,13 +147,22 @@ def prepare_schema(address: str, *, read_only: bool = False) -> None:
 
 
 def _refuse_newer(schema: str, applied: Sequence[int]) -> None:
-    newest = max(migration.number for migration in list_migrations())
-    unknown = [number for number in applied if number > newest]
-    if unknown:
+    newer = find_newer(applied)
+    if newer is not None:
         raise Unsupported(
-            f"the schema {schema} has the migration {max(unknown):04}, and this version of "
-            f"mcp-sessions knows them up to {newest:04}; install a newer mcp-sessions"
+            f"the schema {schema} has the migration {newer:04}, and this version of mcp-sessions "
+            f"knows them up to {_get_newest():04}; install a newer mcp-sessions"
         )
+
+
+def find_newer(applied: Sequence[int]) -> int | None:
+    """Return the newest migration that this version does not know, or None."""
+    newest = max(applied, default=0)
+    return newest if newest > _get_newest() else None
+
+
+def _get_newest() -> int:
+    return max(migration.number for migration in list_migrations())
 
 
 def migrate_schema(address: str, *, grant_to: str | None = None) -> list[Migration]:
@@ -171,10 +180,10 @@ def migrate_schema(address: str, *, grant_to: str | None = None) -> list[Migrati
     """
     place = parse_address(address)
     applied = []
-    with _connect(place) as connection:
+    with connect(place) as connection:
         if grant_to is not None:
             _check_runtime_role(connection, grant_to)
-        _refuse_newer(place.schema, _read_applied(connection, place.schema))
+        _refuse_newer(place.schema, read_applied(connection, place.schema))
         try:
             for migration in list_migrations():
                 with connection.transaction():
@@ -225,7 +234,7 @@ def _grant_use(connection: psycopg.Connection[Any], schema: str, roles: Iterable
 
 
 @contextmanager
-def _connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
+def connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
     """Connect to the server of an address once, so that a refusal is reported at once."""
     try:
         connection = psycopg.connect(
@@ -249,7 +258,7 @@ def _make_connect_error(error: psycopg.Error) -> SessionError:
     return Busy("the server of the home does not answer; check host, port and network")
 
 
-def _read_applied(connection: psycopg.Connection[Any], schema: str) -> list[int]:
+def read_applied(connection: psycopg.Connection[Any], schema: str) -> list[int]:
     """Return the numbers of the migrations that a schema has."""
     table = f"{schema}.migrations"
     statement = f"SELECT number FROM {table}"  # noqa: S608 -- a checked name
