@@ -212,11 +212,11 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         of_user = _take_prefix(State.USER_PREFIX, values)
         _take_prefix(State.TEMP_PREFIX, values)
         if of_app:
-            state.change_app_state(app, of_app)
+            state.merge_app_state(app, of_app)
         if of_user:
-            state.change_user_state(app, user, of_user)
+            state.merge_user_state(app, user, of_user)
         own = _add_prefix(_STATE_PREFIX, values)
-        state.change_session_state(row_id, {**own, _UPDATED: at})
+        state.merge_session_state(row_id, {**own, _UPDATED: at})
 
 
 def build_session_id(app: str, user: str, name: str) -> str:

@@ -92,7 +92,7 @@ class ClaudeSessionStore(HomeAdapter):
             if not key.get("subpath"):
                 changes |= self._set_title(session_id, records, state)
                 changes[_SUMMARY] = _fold_summary(state.get(_SUMMARY), key, new)
-            db.state.change_session_state(session_id, changes)
+            db.state.merge_session_state(session_id, changes)
 
     def _require_parent(self, key: SessionKey) -> None:
         """Create the session of a subagent, whose first entries may come before its own."""

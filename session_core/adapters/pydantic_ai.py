@@ -131,7 +131,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
             if not self._append_entries(record, new_entries):
                 self._mark_changed(session_id)
             values = _RECORDS.dump_python(record, mode="json")
-            db.state.change_session_state(session_id, {_RECORD: values})
+            db.state.merge_session_state(session_id, {_RECORD: values})
 
     def _mark_changed(self, session_id: str) -> None:
         """Give the session another revision, so that a deletion that began before notices."""

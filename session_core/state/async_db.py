@@ -151,11 +151,11 @@ class AsyncStateStorage(_AsyncDatabasePart[StateStorage]):
     """Wraps `db.state`. `StateStorage` documents the methods."""
 
     read_session_state = _wrap_read(StateStorage.read_session_state)
-    change_session_state = _wrap_change(StateStorage.change_session_state)
+    merge_session_state = _wrap_change(StateStorage.merge_session_state)
     read_user_state = _wrap_read(StateStorage.read_user_state)
-    change_user_state = _wrap_change(StateStorage.change_user_state)
+    merge_user_state = _wrap_change(StateStorage.merge_user_state)
     read_app_state = _wrap_read(StateStorage.read_app_state)
-    change_app_state = _wrap_change(StateStorage.change_app_state)
+    merge_app_state = _wrap_change(StateStorage.merge_app_state)
 
 
 class AsyncSdkStorage(_AsyncDatabasePart[SdkStorage]):

@@ -20,21 +20,24 @@ class BatchSize:
     """Adapts the number of bytes of messages that one transaction deletes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.room = _INITIAL_BYTES
+        self.max_bytes = _INITIAL_BYTES
         self._clock = clock
         self._bytes = 0.0
         self._seconds = 0.0
         self._began_at = 0.0
 
-    def begin(self) -> None:
+    def begin_batch(self) -> None:
         """Record that a transaction has taken the lock."""
         self._began_at = self._clock()
 
-    def end(self, size: int | None = None) -> None:
-        """Adapt to the time since `begin`, for `size` bytes if they were not the full batch."""
+    def end_batch(self, size: int | None = None) -> None:
+        """Adapt the size to the time since `begin_batch`.
+
+        `size` is the number of deleted bytes, by default the full batch.
+        """
         # Some transactions pay for merging the search index that earlier ones have left, so the
         # pace is the decayed mean of the last few.
-        self._bytes = self._bytes * _DECAY_FACTOR + (self.room if size is None else size)
+        self._bytes = self._bytes * _DECAY_FACTOR + (self.max_bytes if size is None else size)
         self._seconds = self._seconds * _DECAY_FACTOR + self._clock() - self._began_at
         target_bytes = _TARGET_S * self._bytes / max(self._seconds, 0.0001)
-        self.room = int(min(max(target_bytes, _MIN_BYTES), 2 * self.room, _MAX_BYTES))
+        self.max_bytes = int(min(max(target_bytes, _MIN_BYTES), 2 * self.max_bytes, _MAX_BYTES))

@@ -17,8 +17,8 @@ class LedgerTables(Protocol):
     A read or write inside a transaction of the caller is part of that transaction.
     """
 
-    def read(self, look: Callable[[Connection], T]) -> T:
-        """Call `look` with one snapshot of the tables and return its result."""
+    def read(self, function: Callable[[Connection], T]) -> T:
+        """Call `function` with one snapshot of the tables and return its result."""
 
-    def write(self, step: Callable[[Connection], T]) -> T:
-        """Run `step` in a transaction, which is durable when this returns."""
+    def write(self, function: Callable[[Connection], T]) -> T:
+        """Run `function` in a transaction, which is durable when this returns."""

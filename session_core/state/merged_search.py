@@ -299,9 +299,10 @@ class MergedSearch:
     def _make_result(self, page: _Page, rest: MergedPosition | None) -> MergedResult:
         """Return the page, with the next position in each of its hits."""
         hits = [
-            replace(hit, position=self._complete(position, page)) for hit, position in page.hits
+            replace(hit, position=self._complete_position(position, page))
+            for hit, position in page.hits
         ]
-        last = None if rest is None else self._complete(rest, page)
+        last = None if rest is None else self._complete_position(rest, page)
         if hits:
             hits[-1] = replace(hits[-1], position=last)
         step = page.matched or page.step
@@ -318,7 +319,7 @@ class MergedSearch:
             last,
         )
 
-    def _complete(self, position: MergedPosition, page: _Page) -> MergedPosition:
+    def _complete_position(self, position: MergedPosition, page: _Page) -> MergedPosition:
         has_hits = position.has_hits or bool(page.hits)
         weights = self._weights if position.step in _WEIGHED else ()
         return replace(position, has_hits=has_hits, newest_ms=page.newest_ms, weights=weights)
@@ -418,12 +419,12 @@ class MergedSearch:
             }
             least = least if scores and scores[-1] < least else None
         ranked = (
-            sorted((self._rank(number, match), number, match) for match in matches)
+            sorted((self._make_rank(number, match), number, match) for match in matches)
             for number, matches in lists.items()
         )
         return merge(*ranked, key=lambda entry: entry[:2]), least
 
-    def _rank(self, store: int, match: RankedMatch) -> _Rank:
+    def _make_rank(self, store: int, match: RankedMatch) -> _Rank:
         """Return the rank of a match: its score or time, then a number that never changes."""
         values = {
             "relevance": -round(match.score * _SCORE_UNIT),

@@ -505,10 +505,10 @@ def find_needle(node: Node) -> str:
 def make_word_start_test(needle: str) -> Callable[[str], bool]:
     """Return a predicate that finds a folded needle at the beginning of a word."""
 
-    def test(folded: str) -> bool:
+    def begins_word(folded: str) -> bool:
         at = folded.find(needle)
         while at > 0 and search_text.is_word_char(folded[at - 1]):
             at = folded.find(needle, at + 1)
         return at >= 0
 
-    return test
+    return begins_word

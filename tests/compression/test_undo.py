@@ -255,7 +255,7 @@ def test_continuation_carries_payloads_and_state(chat: Chat) -> None:
     old = chat.session_id
     for row in chat.db.get_messages(old):
         chat.db.sdk.update_message(row["id"], payload_json=[row["id"]])
-    chat.db.state.change_session_state(old, {"key": 1})
+    chat.db.state.merge_session_state(old, {"key": 1})
     before = chat.whole()
     result = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
     payloads = [row["payload_json"] for row in chat.db.get_messages(result.session_id)]
@@ -270,7 +270,7 @@ def test_changed_state_makes_undo_plan(chat: Chat) -> None:
     result = chat.compressor().compress(
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
-    chat.db.state.change_session_state(result.session_id, {"key": 2})
+    chat.db.state.merge_session_state(result.session_id, {"key": 2})
     plan = chat.compressor().undo(result.batch)
     assert isinstance(plan, UndoPlan)
     assert plan.changed == ("ms_session_state",)

@@ -169,7 +169,7 @@ class MemoryForeignWriter(SqliteForeignWriter):
 
             writer = db._store.pool.writer
             assert writer is not None
-            return writer.run_alone(change)
+            return writer.run_exclusively(change)
 
 
 class Memory:

@@ -91,11 +91,11 @@ def test_home_without_state_refuses_it(stateful: StateDatabase) -> None:
         return
     for call in (
         lambda: stateful.state.read_session_state("s"),
-        lambda: stateful.state.change_session_state("s", {"key": 1}),
+        lambda: stateful.state.merge_session_state("s", {"key": 1}),
         lambda: stateful.state.read_user_state("app", "user"),
-        lambda: stateful.state.change_user_state("app", "user", {"key": 1}),
+        lambda: stateful.state.merge_user_state("app", "user", {"key": 1}),
         lambda: stateful.state.read_app_state("app"),
-        lambda: stateful.state.change_app_state("app", {"key": 1}),
+        lambda: stateful.state.merge_app_state("app", {"key": 1}),
     ):
         with pytest.raises(Unsupported, match="home of our own"):
             call()
@@ -107,15 +107,15 @@ Change = Callable[..., None]
 OWNERS: dict[str, tuple[State, Change]] = {
     "session": (
         lambda db: db.state.read_session_state("s"),
-        lambda db, *args, **named: db.state.change_session_state("s", *args, **named),
+        lambda db, *args, **named: db.state.merge_session_state("s", *args, **named),
     ),
     "user": (
         lambda db: db.state.read_user_state("app", "user"),
-        lambda db, *args, **named: db.state.change_user_state("app", "user", *args, **named),
+        lambda db, *args, **named: db.state.merge_user_state("app", "user", *args, **named),
     ),
     "app": (
         lambda db: db.state.read_app_state("app"),
-        lambda db, *args, **named: db.state.change_app_state("app", *args, **named),
+        lambda db, *args, **named: db.state.merge_app_state("app", *args, **named),
     ),
 }
 
@@ -142,10 +142,10 @@ def test_state_belongs_to_one_owner(stateful: StateDatabase) -> None:
     if not stateful.admin.get_capabilities().state:
         return
     state = stateful.state
-    state.change_user_state("app", "user", {"key": 1})
-    state.change_user_state("app", "other", {"key": 2})
-    state.change_user_state("other", "user", {"key": 3})
-    state.change_app_state("app", {"key": 4})
+    state.merge_user_state("app", "user", {"key": 1})
+    state.merge_user_state("app", "other", {"key": 2})
+    state.merge_user_state("other", "user", {"key": 3})
+    state.merge_app_state("app", {"key": 4})
     owners = [("app", "user"), ("app", "other"), ("other", "user")]
     assert [state.read_user_state(*owner)["key"] for owner in owners] == [1, 2, 3]
     assert state.read_app_state("app") == {"key": 4}
@@ -155,15 +155,15 @@ def test_state_belongs_to_one_owner(stateful: StateDatabase) -> None:
 def test_state_refuses_invalid_changes(stateful: StateDatabase) -> None:
     state: Any = stateful.state
     for call in (
-        lambda: state.change_session_state("s", {"key": object()}),
-        lambda: state.change_session_state("s", {"key": float("nan")}),
-        lambda: state.change_session_state("s", {"": 1}),
-        lambda: state.change_session_state("s", {1: 1}),
-        lambda: state.change_session_state("s", [("key", 1)]),
-        lambda: state.change_session_state("s", {}, remove="key"),
-        lambda: state.change_session_state("s", {"key": 1}, remove=["key"]),
-        lambda: state.change_user_state("app", "", {"key": 1}),
-        lambda: state.change_app_state("", {"key": 1}),
+        lambda: state.merge_session_state("s", {"key": object()}),
+        lambda: state.merge_session_state("s", {"key": float("nan")}),
+        lambda: state.merge_session_state("s", {"": 1}),
+        lambda: state.merge_session_state("s", {1: 1}),
+        lambda: state.merge_session_state("s", [("key", 1)]),
+        lambda: state.merge_session_state("s", {}, remove="key"),
+        lambda: state.merge_session_state("s", {"key": 1}, remove=["key"]),
+        lambda: state.merge_user_state("app", "", {"key": 1}),
+        lambda: state.merge_app_state("", {"key": 1}),
         lambda: state.read_user_state("app", None),
     ):
         with pytest.raises(InvalidInput):
@@ -172,7 +172,7 @@ def test_state_refuses_invalid_changes(stateful: StateDatabase) -> None:
         assert state.read_session_state("s") == {}
         assert state.read_session_state("nobody") == {}
         with pytest.raises(NotFound):
-            state.change_session_state("nobody", {"key": 1})
+            state.merge_session_state("nobody", {"key": 1})
 
 
 def test_state_joins_open_transaction(stateful: StateDatabase) -> None:
@@ -180,7 +180,7 @@ def test_state_joins_open_transaction(stateful: StateDatabase) -> None:
         return
     with roll_back_at_end(stateful):
         stateful.append_message("s", "user", "x")
-        stateful.state.change_session_state("s", {"key": 1})
+        stateful.state.merge_session_state("s", {"key": 1})
         assert stateful.state.read_session_state("s") == {"key": 1}
     assert stateful.state.read_session_state("s") == {}
 
@@ -189,8 +189,8 @@ def test_state_joins_open_transaction(stateful: StateDatabase) -> None:
 def test_session_state_goes_with_session(stateful: StateDatabase) -> None:
     if not stateful.admin.get_capabilities().state:
         return
-    stateful.state.change_session_state("s", {"key": ODD_VALUE})
-    stateful.state.change_user_state("app", "user", {"key": 1})
+    stateful.state.merge_session_state("s", {"key": ODD_VALUE})
+    stateful.state.merge_user_state("app", "user", {"key": 1})
     stateful.rows.copy_session("s", "copy", title=None)
     images = stateful.rows.read_session_images("s")
     stateful.delete_session("s")

@@ -266,11 +266,11 @@ def _update_message(db: SessionDB) -> object:
 
 
 def _set_state(db: SessionDB) -> None:
-    db.state.change_session_state("chat", {"was": 1, "stays": 2})
+    db.state.merge_session_state("chat", {"was": 1, "stays": 2})
 
 
 def _change_state(db: SessionDB) -> None:
-    db.state.change_session_state("chat", {"is": [1]}, remove=["was"])
+    db.state.merge_session_state("chat", {"is": [1]}, remove=["was"])
 
 
 def _vacuum_database(db: SessionDB) -> None:
@@ -307,13 +307,13 @@ _MUTATIONS = (
     ),
     DatabaseMutation("sdk.update_message", _update_message),
     DatabaseMutation("sdk.update_message, hermes", _update_message, kind="hermes"),
-    DatabaseMutation("state.change_session_state", _change_state, prepare=_set_state),
+    DatabaseMutation("state.merge_session_state", _change_state, prepare=_set_state),
     DatabaseMutation(
-        "state.change_user_state",
-        lambda db: db.state.change_user_state("app", "user", {"key": 1, "other": 2}),
+        "state.merge_user_state",
+        lambda db: db.state.merge_user_state("app", "user", {"key": 1, "other": 2}),
     ),
     DatabaseMutation(
-        "state.change_app_state", lambda db: db.state.change_app_state("app", {"key": 1})
+        "state.merge_app_state", lambda db: db.state.merge_app_state("app", {"key": 1})
     ),
     DatabaseMutation("end_session", lambda db: db.end_session("chat", "cli_close")),
     DatabaseMutation("promote_to_session_reset", lambda db: db.promote_to_session_reset("chat")),

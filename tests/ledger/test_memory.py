@@ -55,7 +55,7 @@ def add_old_session(home: OpenedHome, session_id: str = "old") -> None:
     create = {"source": "cli", "started_at": long_ago}
     for text in ("one", "two"):
         home.db.append_message(session_id, "user", text, timestamp=long_ago, create=create)
-    home.db.state.change_session_state(session_id, {"key": 1})
+    home.db.state.merge_session_state(session_id, {"key": 1})
     home.db.end_session(session_id, "user_exit")
 
 

@@ -25,7 +25,7 @@ def add_application_session(db: StateDatabase, started_at: float) -> None:
     db.create_session("app", "adk", started_at=started_at, chat_id="c")
     for text in ("says one", "says two"):
         db.append_message("app", "user", text, payload_json=PAYLOAD, timestamp=started_at)
-    db.state.change_session_state("app", STATE)
+    db.state.merge_session_state("app", STATE)
     db.end_session("app", "cli_close")
 
 
@@ -62,7 +62,7 @@ def test_import_brings_back_application_data(home_path: Path, tmp_path: Path) ->
     file = tmp_path / "export.jsonl"
     with place(home_path, "own") as home:
         add_application_session(home.db, 1.7e9)
-        home.db.state.change_app_state("app", {"shared": 1})
+        home.db.state.merge_app_state("app", {"shared": 1})
         home.exporting.write_file(file, ExportRequest(["app"]))
     line = json.loads(file.read_text())
     assert [message["payload_json"] for message in line["messages"]] == [PAYLOAD, PAYLOAD]

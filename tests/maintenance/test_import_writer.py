@@ -169,7 +169,7 @@ def test_long_session_takes_several_transactions(
         return put(given, **more)
 
     monkeypatch.setattr(fresh.db.rows, "put_images", putting)
-    fresh.importing._writer._batch_size.room = 64_000
+    fresh.importing._writer._batch_size.max_bytes = 64_000
     fresh.importing.import_file(make_long_line(file))
     assert sum(sizes) == 400
     assert sizes[0] <= 64_000 / 2200 + 1
@@ -222,7 +222,7 @@ def test_import_resumes_only_same_file(fresh: Place, file: Path, monkeypatch: py
 def test_stopped_import_resumes(fresh: Place, file: Path):
     reports: list[tuple[int, int]] = []
     write_lines(file, make_line("a"), make_line("b"), make_line("c"))
-    fresh.importing._writer._batch_size.room = 1  # a step for each session
+    fresh.importing._writer._batch_size.max_bytes = 1  # a step for each session
     part = fresh.importing.import_file(
         file, progress=lambda *done: reports.append(done), stop=lambda: len(reports) == 2
     )

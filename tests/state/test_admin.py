@@ -144,10 +144,10 @@ def test_pace_slows_down_but_never_stops() -> None:
     pace = BatchSize(lambda: now[0])
     rooms = []
     for took in [0.001] * 8 + [5.0] * 40:
-        pace.begin()
+        pace.begin_batch()
         now[0] += took
-        pace.end()
-        rooms.append(pace.room)
+        pace.end_batch()
+        rooms.append(pace.max_bytes)
     assert rooms[7] > rooms[0]
     assert 0 < rooms[-1] < rooms[0]
 

@@ -19,10 +19,10 @@ def run_batches(durations: Iterable[float], size: int | None = None) -> list[int
     rooms = []
     for seconds in durations:
         now[0] += 5.0  # the time between transactions does not count
-        batch.begin()
+        batch.begin_batch()
         now[0] += seconds
-        batch.end(size)
-        rooms.append(batch.room)
+        batch.end_batch(size)
+        rooms.append(batch.max_bytes)
     return rooms
 
 

@@ -181,7 +181,7 @@ def test_unparsable_row_blocks_no_indexing(db: SessionDB, home_path: Path) -> No
 def test_failed_indexing_fails_no_durable_change(db: SessionDB, home_path: Path) -> None:
     def change(handle: Connection) -> None:
         handle.execute_update("UPDATE sessions SET title = 'kept' WHERE id = 's'")
-        handle.due = True
+        handle.indexing_due = True
 
     def fail(_: Connection) -> bool:
         raise RecursionError

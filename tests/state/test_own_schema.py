@@ -49,7 +49,7 @@ def test_first_change_updates_older_home(older: Path, tmp_path: Path) -> None:
         assert "payload_json" not in db.get_messages("s")[0]
         assert list_schema(older) == before
         db.append_message("s", "user", "now", payload_json=[1])
-        db.state.change_session_state("s", {"key": 1})
+        db.state.merge_session_state("s", {"key": 1})
         rows = [(row["content"], row["payload_json"]) for row in db.get_messages("s")]
         assert rows == [("from the past", None), ("now", "[1]")]
         assert db.state.read_session_state("s") == {"key": 1}
@@ -72,7 +72,7 @@ def test_failed_change_leaves_older_home(older: Path) -> None:
         with pytest.raises(InvalidInput):
             db.append_message("s", "user", "x", no_such_column=1)
         assert list_schema(older) == before
-        db.state.change_session_state("s", {"key": 1})
+        db.state.merge_session_state("s", {"key": 1})
         assert db.state.read_session_state("s") == {"key": 1}
 
 
@@ -85,7 +85,7 @@ def test_concurrent_writers_update_schema_once(older: Path) -> None:
 
 def write_state(path: Path, number: int) -> None:
     with SessionDB(path) as db:
-        db.state.change_session_state("s", {str(number): number})
+        db.state.merge_session_state("s", {str(number): number})
 
 
 def test_newer_home_keeps_its_number(older: Path) -> None:

@@ -150,11 +150,11 @@ def test_search_index_is_updated_after_snapshot(path: Path) -> None:
                 " VALUES ('s', 'user', 'foreign ' || ?, 9.0)",
                 [(number,) for number in range(fts.MAX_LAG)],
             )
-        assert db._read(fts.is_behind)
+        assert db._read(fts.is_index_behind)
         with db.snapshot():
             assert len(db.search("foreign 7", per="message").hits) == 1
-            assert db._read(fts.is_behind)
-        assert not db._read(fts.is_behind)
+            assert db._read(fts.is_index_behind)
+        assert not db._read(fts.is_index_behind)
 
 
 def test_feed_of_old_snapshot_loses_no_end(path: Path) -> None:

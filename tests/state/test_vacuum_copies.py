@@ -158,7 +158,7 @@ KILLED = (
     "stepping._INSTRUCTIONS_PER_STEP = 2000\n"
     "db = SessionDB(sys.argv[1])\n"
     "kill = lambda: os.kill(os.getpid(), 9)\n"
-    "db._store.get_writer().run_alone(partial(db.admin._vacuum_through_file, step=kill))\n"
+    "db._store.get_writer().run_exclusively(partial(db.admin._vacuum_through_file, step=kill))\n"
 )
 
 

@@ -16,7 +16,7 @@ _LOOK = "PRAGMA data_version"
 def vacuum_through_copy(db: SessionDB, step: Callable[[], object] | None = None) -> None:
     """Rewrite the database through a copy, whatever its SQLite library would do."""
     with db._store.translate_errors():
-        db._store.get_writer().run_alone(partial(db.admin._vacuum_through_file, step=step))
+        db._store.get_writer().run_exclusively(partial(db.admin._vacuum_through_file, step=step))
 
 
 def trace_vacuum(db: SessionDB, act: Callable[[str], object]) -> list[str]:

@@ -60,7 +60,7 @@ class OrphanedRowRemover:
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
         """Return the rows to remove next, as many as there is room for."""
-        activity, items = self._get_activity(), _OrphanStepItems(self._batch_size.room)
+        activity, items = self._get_activity(), _OrphanStepItems(self._batch_size.max_bytes)
         for member in members:
             if not self._add_member(member, items, activity):
                 break
@@ -108,7 +108,7 @@ class OrphanedRowRemover:
             raise MemberOutdated(member.id, "its session is in use by now")
 
     def _remove_rows(self, items: _OrphanStepItems, db: StateDatabase) -> dict[str, Any]:
-        self._batch_size.begin()
+        self._batch_size.begin_batch()
         for member in items.of:
             # A message of its chat may have created the session since the draft.
             if db.get_session(member.revision["session"]) is not None:
@@ -117,7 +117,7 @@ class OrphanedRowRemover:
             db.rows.remove_rows(items.images)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
-        self._batch_size.end(items.estimated_size)
+        self._batch_size.end_batch(items.estimated_size)
         return {UNLINKED_KEY: True}
 
 

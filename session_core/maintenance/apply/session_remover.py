@@ -120,7 +120,7 @@ class SessionRemover:
     def _collect_items(
         self, members: Sequence[Member], activity: ActivitySnapshot, previous: StepItems | None
     ) -> StepItems:
-        items = StepItems(self._batch_size.room, self._batch_size.room, previous)
+        items = StepItems(self._batch_size.max_bytes, self._batch_size.max_bytes, previous)
         for member in members:
             if items.is_full or not self._has_known_files(member):
                 break
@@ -243,7 +243,7 @@ class SessionRemover:
         db: StateDatabase,
     ) -> dict[str, Any]:
         """Remove the drafted rows if they are unchanged."""
-        self._batch_size.begin()
+        self._batch_size.begin_batch()
         preconditions.require_not_in_use(
             db, items.members_by_session, activity, self._list_pinned()
         )
@@ -271,7 +271,7 @@ class SessionRemover:
             raise ConcurrentWrite(str(error)) from error
         # Only a full step tells how long a batch of this size takes.
         if items.is_full:
-            self._batch_size.end(items.size)
+            self._batch_size.end_batch(items.size)
         items.after = {session_id: after[session_id] for session_id in items.partial_sessions}
         return {
             "after": items.after,

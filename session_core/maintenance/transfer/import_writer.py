@@ -131,7 +131,7 @@ class ImportWriter:
     @property
     def room(self) -> int:
         """The number of bytes of lines that one transaction stores."""
-        return self._batch_size.room
+        return self._batch_size.max_bytes
 
     def store_sessions(self, context: ImportContext, lines: Sequence[ScannedSession]) -> None:
         """Store new sessions in one transaction, all of them or none.
@@ -149,7 +149,7 @@ class ImportWriter:
         ]
 
         def store(db: StateDatabase) -> None:
-            self._batch_size.begin()
+            self._batch_size.begin_batch()
             for step in steps:
                 try:
                     # A savepoint: taken ids undo this session, and the others stay.
@@ -161,7 +161,7 @@ class ImportWriter:
                 tally.ids.append(step.found.id)
 
         context.batch.run_change([item.id for item in lines], store)
-        self._batch_size.end(sum(item.bytes for item in lines))
+        self._batch_size.end_batch(sum(item.bytes for item in lines))
         # After the commit: if the step fails, its sessions are stored and counted one by one.
         context.tally.merge(tally)
 
@@ -179,7 +179,7 @@ class ImportWriter:
         stored: list[PutResult] = []
 
         def store(db: StateDatabase) -> None:
-            self._batch_size.begin()
+            self._batch_size.begin_batch()
             # Inside the transaction: another process may have stored this piece.
             if step.marked and (self.find_progress(line) or (None,))[0] != step.at:
                 raise LineRefused("another process is importing it")
@@ -193,7 +193,7 @@ class ImportWriter:
 
         batch.run_change([line.id], store)
         if end < line.messages:  # the last piece is no measure of a full one
-            self._batch_size.end()
+            self._batch_size.end_batch()
         return stored[-1]
 
     def _write_piece(self, db: StateDatabase, step: _StoreStep, *, renumbered: bool) -> PutResult:
@@ -253,7 +253,7 @@ class ImportWriter:
         With `whole`, yield a single piece.
         """
         piece: list[dict[str, Any]] = []
-        room, remaining = self._batch_size.room, line.messages - done
+        room, remaining = self._batch_size.max_bytes, line.messages - done
         for number, message in enumerate(scan.iter_messages(file, line)):
             if number < done:
                 continue
@@ -264,7 +264,7 @@ class ImportWriter:
             remaining -= 1
             if room <= 0 and remaining and not whole:
                 yield piece
-                piece, room = [], self._batch_size.room
+                piece, room = [], self._batch_size.max_bytes
         if remaining:
             raise LineRefused("the file has changed during the import")
         yield piece

@@ -114,7 +114,7 @@ class PostgresConnection(Connection):
         """Return the `tsquery` of a node, which may find more than the node."""
         return fts.compose_match(node)
 
-    def resolve(self, block: str) -> str:
+    def resolve_block(self, block: str) -> str:
         """Return the text of a block for PostgreSQL."""
         if isinstance(block, SqlBlock):
             return _load_own_blocks(block.key[0]).get(block.key[1], block)
@@ -122,7 +122,7 @@ class PostgresConnection(Connection):
 
     def execute(self, sql: str, params: Params = ()) -> psycopg.Cursor[Any]:
         """Run a statement."""
-        statement = _translate_placeholders(self.resolve(sql))
+        statement = _translate_placeholders(self.resolve_block(sql))
         for value in params.values() if isinstance(params, dict) else params:
             if type(value) is int and not _LEAST_INTEGER <= value <= _MAX_INTEGER:
                 raise OverflowError
@@ -132,11 +132,11 @@ class PostgresConnection(Connection):
         """Run several statements without parameters in one round trip."""
         return self.driver.execute(cast("Any", script))
 
-    def iterate(self, sql: str, params: Params = ()) -> Iterator[tuple[Any, ...]]:
+    def iter_rows(self, sql: str, params: Params = ()) -> Iterator[tuple[Any, ...]]:
         """Run a statement and yield its rows."""
         return iter(self.execute(sql, params))
 
-    def insert(self, sql: str, params: Params = ()) -> int:
+    def insert_row(self, sql: str, params: Params = ()) -> int:
         """Run an INSERT of one row; return the id of a message, 0 for any other row."""
         self._changes += 1
         if not _MESSAGE_INSERT.match(sql):
@@ -187,12 +187,12 @@ class PostgresConnection(Connection):
         names = [column.name for column in cursor.description or ()]
         return names, cursor.fetchall() if names else []
 
-    def prefetch(self, statements: Iterable[str], keys: Sequence[str]) -> None:
+    def prefetch_rows(self, statements: Iterable[str], keys: Sequence[str]) -> None:
         """Run statements with one key for many keys, each in one round trip."""
         if not self.reads_one_moment or not keys:
             return
         for sql in statements:
-            statement = _compose_bulk(self.resolve(sql))
+            statement = _compose_bulk(self.resolve_block(sql))
             cursor = self.driver.execute(cast("Any", statement), (list(keys),))
             names = [column.name for column in cursor.description or ()][2:]
             rows: dict[str, list[tuple[Any, ...]]] = {key: [] for key in keys}
@@ -208,7 +208,7 @@ class PostgresConnection(Connection):
 
     def execute_updates(self, sql: str, rows: Sequence[Params]) -> int:
         """Run a change for several rows of values, in few round trips."""
-        statement, changed = _translate_placeholders(self.resolve(sql)), 0
+        statement, changed = _translate_placeholders(self.resolve_block(sql)), 0
         self._changes += len(rows)
         for start in range(0, len(rows), _INSERT_ROWS):
             cursor = cast("psycopg.ClientCursor[Any]", self.driver.cursor())
@@ -235,9 +235,9 @@ class PostgresConnection(Connection):
 
     def expand_sql(self, block: str) -> str:
         """Return a block with its placeholders replaced by conditions."""
-        return self.resolve(block).format_map(_CONDITIONS)
+        return self.resolve_block(block).format_map(_CONDITIONS)
 
-    def attempt(self) -> AbstractContextManager[None]:
+    def isolate_failure(self) -> AbstractContextManager[None]:
         """Return a block in which a statement may fail without ending the transaction."""
         return self._open_savepoint()
 

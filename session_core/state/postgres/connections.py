@@ -57,7 +57,7 @@ class PostgresStore:
     """Reads and writes one home; `PostgresDB` has the operations."""
 
     path = None
-    moment = None
+    change_token = None
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class PostgresStore:
                 handle = transaction.get_handle()
                 handle.seen.clear()
                 # An error of the server would end the whole transaction of the caller.
-                with handle.attempt():
+                with handle.isolate_failure():
                     return look(handle)
             snapshot = self.find_snapshot() if self.snapshots else None
             if snapshot is not None:
@@ -196,7 +196,7 @@ class PostgresStore:
             if transaction is not None:
                 handle = transaction.get_handle()
                 try:
-                    with handle.attempt():
+                    with handle.isolate_failure():
                         return step(handle)
                 except BaseException:
                     handle.forget_all()

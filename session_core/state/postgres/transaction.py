@@ -111,7 +111,7 @@ class Transaction(CallerBlock):
                     raise InvalidInput(
                         "the open transaction checks links; use linked=False in one of its own"
                     )
-                self._part = handle.attempt()
+                self._part = handle.isolate_failure()
                 self._part.__enter__()
                 return
             self._store.check_writable()

@@ -253,7 +253,7 @@ def _count_orphans(handle: Connection) -> Iterator[OrphanRows]:
 
 
 def _sum_usage(handle: Connection) -> tuple[dict[str, int], float]:
-    total = handle.resolve(SQL["total"])
+    total = handle.resolve_block(SQL["total"])
     sums = [total.format(_select_column(handle, column)) for column in _TOKEN_COLUMNS.values()]
     names = {
         "sums": ", ".join(sums),
@@ -262,7 +262,7 @@ def _sum_usage(handle: Connection) -> tuple[dict[str, int], float]:
     }
     *counts, cost = map(
         _replace_infinite,
-        handle.fetch_tuples(handle.resolve(SQL["sum_usage"]).format_map(names))[0],
+        handle.fetch_tuples(handle.resolve_block(SQL["sum_usage"]).format_map(names))[0],
     )
     return {name: int(count) for name, count in zip(_TOKEN_COLUMNS, counts, strict=True)}, cost
 
@@ -375,7 +375,7 @@ def read_folders(handle: Connection) -> list[str]:
     """Return the working folders and git roots of all sessions, each once."""
     columns = [name for name in lineage.FOLDER_COLUMNS if handle.has_column("sessions", name)]
     parts = [f"SELECT {name} AS folder FROM sessions" for name in columns]  # noqa: S608 -- fixed names
-    statement = handle.resolve(SQL["list_folders"]).format(folders=" UNION ".join(parts))
+    statement = handle.resolve_block(SQL["list_folders"]).format(folders=" UNION ".join(parts))
     return [row[0] for row in handle.fetch_tuples(statement)] if parts else []
 
 
@@ -426,15 +426,15 @@ def _read_session_rows(handle: Connection) -> list[tuple[Any, ...]]:
         name if handle.has_column("sessions", name) else f"NULL AS {name}"
         for name in _INVENTORY_COLUMNS
     ]
-    column_list = ", ".join([*columns, handle.resolve(SQL["link_marks"])])
+    column_list = ", ".join([*columns, handle.resolve_block(SQL["link_marks"])])
     return handle.fetch_tuples(
-        handle.resolve(SQL["list_sessions"]).replace("{columns}", column_list)
+        handle.resolve_block(SQL["list_sessions"]).replace("{columns}", column_list)
     )
 
 
 def _count_messages(handle: Connection) -> dict[str, _MessageCounts]:
     counts_by_session: dict[str, _MessageCounts] = {}
-    for session_id, active, count, last_id, compacted, last_at in handle.iterate(
+    for session_id, active, count, last_id, compacted, last_at in handle.iter_rows(
         handle.expand_sql(SQL["count_messages"])
     ):
         counted = counts_by_session.get(session_id)

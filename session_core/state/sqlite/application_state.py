@@ -121,7 +121,7 @@ class SqliteState(SqliteOperations):
         validation.check_text("session_id", session_id, needed=True)
         return self._read_values(_SESSION_TABLE, "list_session_state", (session_id,))
 
-    def change_session_state(
+    def merge_session_state(
         self, session_id: str, changes: Mapping[str, Any], *, remove: Collection[str] = ()
     ) -> None:
         """Set keys of the state of a session and remove others.
@@ -140,7 +140,7 @@ class SqliteState(SqliteOperations):
         def update_session_state(handle: Connection) -> None:
             _require_table(handle, _SESSION_TABLE)
             sessions.require_session(handle, session_id)
-            change.apply(handle, _SESSION_BLOCKS, (session_id,))
+            change.write_rows(handle, _SESSION_BLOCKS, (session_id,))
 
         self._write(update_session_state)
 
@@ -152,7 +152,7 @@ class SqliteState(SqliteOperations):
         """
         return self._read_values(_SHARED_TABLE, "list_shared_state", _to_owner(app, user_id))
 
-    def change_user_state(
+    def merge_user_state(
         self, app: str, user_id: str, changes: Mapping[str, Any], *, remove: Collection[str] = ()
     ) -> None:
         """Set keys of the state of a user and remove others.
@@ -163,7 +163,7 @@ class SqliteState(SqliteOperations):
             InvalidInput: a value has no JSON form.
             Unsupported: this home has no place for state.
         """
-        self._change_shared(_to_owner(app, user_id), _StateChange(changes, remove))
+        self._update_shared_state(_to_owner(app, user_id), _StateChange(changes, remove))
 
     def read_app_state(self, app: str) -> dict[str, Any]:
         """Return the state that all users of an application share, by key.
@@ -173,7 +173,7 @@ class SqliteState(SqliteOperations):
         """
         return self._read_values(_SHARED_TABLE, "list_shared_state", _to_app_owner(app))
 
-    def change_app_state(
+    def merge_app_state(
         self, app: str, changes: Mapping[str, Any], *, remove: Collection[str] = ()
     ) -> None:
         """Set keys of the state of an application and remove others.
@@ -184,7 +184,7 @@ class SqliteState(SqliteOperations):
             InvalidInput: a value has no JSON form.
             Unsupported: this home has no place for state.
         """
-        self._change_shared(_to_app_owner(app), _StateChange(changes, remove))
+        self._update_shared_state(_to_app_owner(app), _StateChange(changes, remove))
 
     def _read_values(self, table: str, block: str, owner: Sequence[str]) -> dict[str, Any]:
         def read_state_rows(handle: Connection) -> dict[str, Any]:
@@ -194,12 +194,12 @@ class SqliteState(SqliteOperations):
 
         return self._read(read_state_rows)
 
-    def _change_shared(self, owner: tuple[str, ...], change: _StateChange) -> None:
-        def update_shared_state(handle: Connection) -> None:
+    def _update_shared_state(self, owner: tuple[str, ...], change: _StateChange) -> None:
+        def update_state_rows(handle: Connection) -> None:
             _require_table(handle, _SHARED_TABLE)
-            change.apply(handle, _SHARED_BLOCKS, owner)
+            change.write_rows(handle, _SHARED_BLOCKS, owner)
 
-        self._write(update_shared_state)
+        self._write(update_state_rows)
 
 
 class _StateChange:
@@ -215,7 +215,9 @@ class _StateChange:
             both = sorted(self._values.keys() & set(self._removed))
             raise InvalidInput(f"a key cannot be both set and removed, got {both[0]!r:.40}")
 
-    def apply(self, handle: Connection, blocks: tuple[str, str], owner: tuple[str, ...]) -> None:
+    def write_rows(
+        self, handle: Connection, blocks: tuple[str, str], owner: tuple[str, ...]
+    ) -> None:
         """Set and delete the keys of an owner.
 
         `blocks` name the statements that set and delete one key.

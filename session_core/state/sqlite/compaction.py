@@ -48,7 +48,7 @@ class SqliteCompaction(SqliteOperations):
         encoded = messages.encode_messages(compacted_messages, self._clock())
 
         def compact_live_rows(handle: Connection) -> AppendManyResult:
-            _require_flag(handle)
+            _require_compacted_column(handle)
             before = sessions.get_revision(handle, session_id)
             with messages.flag_changes(handle, session_id):
                 handle.execute_update(handle.expand_sql(SQL["compact_live"]), (session_id,))
@@ -132,7 +132,7 @@ class MessageCompactor(SqliteOperations):
         flagged_ids = validation.parse_integers("message_ids", message_ids) + carried_ids
 
         def compact_rows(handle: Connection) -> AppendManyResult:
-            _require_flag(handle)
+            _require_compacted_column(handle)
             before = sessions.get_revision(handle, session_id)
             # A message that another process has changed meanwhile is not flipped.
             if _flip_flags(handle, "compact_rows", session_id, flagged_ids) < len(flagged_ids):
@@ -188,7 +188,7 @@ class MessageCompactor(SqliteOperations):
         flags_by_id = {message_id: tuple(pair) for message_id, pair in (flags or {}).items()}
 
         def restore_rows(handle: Connection) -> AppendManyResult:
-            _require_flag(handle)
+            _require_compacted_column(handle)
             before = sessions.get_revision(handle, session_id)
             if _count_rows(handle, session_id, dropped_ids) < len(dropped_ids):
                 raise Conflict(f"messages of session {session_id} were deleted meanwhile")
@@ -200,7 +200,7 @@ class MessageCompactor(SqliteOperations):
             # Before the rows are deleted, because an index needs the old text to remove its words.
             fts.remove_index_entries(handle, dropped_ids)
             fts.repair_entries(handle, dropped_ids)
-            handle.execute_update(SQL["delete_rows"], _make_bounds(session_id, dropped_ids))
+            handle.execute_update(SQL["delete_rows"], _make_id_bounds(session_id, dropped_ids))
             restored_count += _flip_flags(handle, "revive_rows", session_id, flagged_only)
             if restored_count < len(restored_ids):
                 raise Conflict(f"messages of session {session_id} have changed")
@@ -210,17 +210,17 @@ class MessageCompactor(SqliteOperations):
         return self._write(restore_rows)
 
 
-def _require_flag(handle: Connection) -> None:
+def _require_compacted_column(handle: Connection) -> None:
     if not handle.has_column("messages", "compacted"):
         raise Unsupported("the schema of this home has no compaction in place")
 
 
-def _make_bounds(session_id: str, ids: Sequence[int]) -> dict[str, Any]:
+def _make_id_bounds(session_id: str, ids: Sequence[int]) -> dict[str, Any]:
     return {"session": session_id, "ids": json.dumps(list(ids))}
 
 
 def _count_rows(handle: Connection, session_id: str, ids: Sequence[int]) -> int:
-    return cast("int", handle.fetch_value(SQL["count_of"], _make_bounds(session_id, ids)))
+    return cast("int", handle.fetch_value(SQL["count_of"], _make_id_bounds(session_id, ids)))
 
 
 def _flip_flags(handle: Connection, block: str, session_id: str, ids: Sequence[int]) -> int:
@@ -230,7 +230,7 @@ def _flip_flags(handle: Connection, block: str, session_id: str, ids: Sequence[i
     """
     # Triggers remove and add the entries, so a NUL is blanked before and after.
     fts.repair_entries(handle, ids)
-    flipped = handle.execute_update(handle.expand_sql(SQL[block]), _make_bounds(session_id, ids))
+    flipped = handle.execute_update(handle.expand_sql(SQL[block]), _make_id_bounds(session_id, ids))
     fts.repair_entries(handle, ids)
     return flipped
 
@@ -244,7 +244,7 @@ def _append_copies(handle: Connection, ids: Sequence[int], session_id: str) -> l
     copy = f"INSERT INTO messages ({names}) SELECT {values} FROM messages WHERE id = ?"  # noqa: S608 -- columns that the table has
     # One INSERT for each row, so that the copies get ids in the order of `ids`.
     with row_images.translate_copy_errors(), messages.translate_id_exhaustion(handle):
-        copy_ids = [handle.insert(copy, (session_id, message_id)) for message_id in ids]
+        copy_ids = [handle.insert_row(copy, (session_id, message_id)) for message_id in ids]
     if copy_ids:
         fts.schedule_indexing(handle, copy_ids[-1])
         fts.repair_entries(handle, copy_ids)

@@ -37,9 +37,9 @@ class Connection:
     def __init__(self, connection: _sqlite3.Connection) -> None:
         self.connection = connection
         self.cache: dict[Any, Any] = {}
-        self.stands_in = False
+        self.is_placeholder = False
         """Whether this is an empty database in memory, in place of a file that does not exist."""
-        self.due = False
+        self.indexing_due = False
         """Whether a change has made an update of the search index due."""
         self.seen: dict[Any, Any] = {}
         self.kept: dict[str, Any] = {}
@@ -49,10 +49,10 @@ class Connection:
         """Whether the file was opened as immutable, on a read-only mount."""
         self.linked = True
         """Whether foreign keys are enforced."""
-        self.moment: object = None
+        self.change_token: object = None
         """A token that changes with each transaction before which messages may have changed."""
         self.changed = False
-        """Whether this connection has changed a session since `moment` was set."""
+        """Whether this connection has changed a session since `change_token` was set."""
         self.depth = 0
         """Number of nested savepoints that are open."""
         self.schema: dict[Any, Any] = {}
@@ -94,25 +94,25 @@ class Connection:
         """Build the expression of our own search index for a node, or return None."""
         return build_match_expression(node, _build_own_match)
 
-    def resolve(self, block: str) -> str:
+    def resolve_block(self, block: str) -> str:
         """Return the text of a block for this engine, to compose a statement with it."""
         return block
 
-    def attempt(self) -> AbstractContextManager[None]:
+    def isolate_failure(self) -> AbstractContextManager[None]:
         """Return a block in which a statement may fail without ending the transaction."""
         return nullcontext()
 
-    def iterate(self, sql: str, params: Params = ()) -> Iterator[tuple[Any, ...]]:
+    def iter_rows(self, sql: str, params: Params = ()) -> Iterator[tuple[Any, ...]]:
         """Run a statement and yield its rows."""
         return iter(self.connection.execute(sql, params))
 
-    def insert(self, sql: str, params: Params = ()) -> int:
+    def insert_row(self, sql: str, params: Params = ()) -> int:
         """Run an INSERT of one row and return its row id."""
         return self.connection.execute(sql, params).lastrowid or 0
 
     def insert_rows(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
         """Run an INSERT for several rows and return their row ids in order."""
-        return [self.insert(sql, row) for row in rows]
+        return [self.insert_row(sql, row) for row in rows]
 
     def fetch_rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """Run a statement and return its rows as mappings."""
@@ -145,7 +145,7 @@ class Connection:
         """Run a statement with several rows of values and return the number of affected rows."""
         return self.connection.executemany(sql, rows).rowcount if rows else 0
 
-    def prefetch(self, statements: Iterable[str], keys: Sequence[str]) -> None:
+    def prefetch_rows(self, statements: Iterable[str], keys: Sequence[str]) -> None:
         """Fetch the rows of each statement for all `keys`, if each read is a round trip.
 
         Every statement has one parameter. SQLite needs no prefetch.
@@ -238,7 +238,7 @@ class Connection:
         """Clear outdated caches at the start of a transaction."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if version != self._data_version or self.changed:
-            self.moment, self.changed = object(), False
+            self.change_token, self.changed = object(), False
         if version != self._data_version:
             self._data_version = version
             self.forget_outdated_content()

@@ -93,7 +93,7 @@ class SqliteDeletion(SqliteOperations):
                 done, removed = self._write(
                     partial(_delete_within_pace, ids=remaining, unlinked=unlinked, pace=pace)
                 )
-            pace.end()
+            pace.end_batch()
             deleted |= removed
             remaining = remaining[done:]
         return len(deleted & requested)
@@ -115,7 +115,9 @@ def _finalize_orphans(handle: Connection, ids: Sequence[str], now: float, before
     bounds = {"ids": json.dumps(ids), "before": before}
     orphans = [
         row[0]
-        for row in handle.fetch_tuples(handle.resolve(SQL["list_orphans"]) + _AMONG_IDS, bounds)
+        for row in handle.fetch_tuples(
+            handle.resolve_block(SQL["list_orphans"]) + _AMONG_IDS, bounds
+        )
     ]
     for orphan in orphans:
         handle.forget_session_counts(orphan)
@@ -126,7 +128,9 @@ def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
     bounds = {"ids": json.dumps(ids), "before": before}
     ghosts = [
         row[0]
-        for row in handle.fetch_tuples(handle.resolve(SQL["list_ghosts"]) + _AMONG_IDS, bounds)
+        for row in handle.fetch_tuples(
+            handle.resolve_block(SQL["list_ghosts"]) + _AMONG_IDS, bounds
+        )
     ]
     for ghost in ghosts:
         delete_session_row(handle, ghost)
@@ -136,8 +140,8 @@ def _prune_ghosts(handle: Connection, ids: Sequence[str], before: float) -> int:
 def _delete_within_pace(
     handle: Connection, ids: Sequence[str], unlinked: UnlinkedDelegates, pace: BatchSize
 ) -> tuple[int, set[str]]:
-    pace.begin()
-    return delete_batch(handle, ids, unlinked, pace.room)
+    pace.begin_batch()
+    return delete_batch(handle, ids, unlinked, pace.max_bytes)
 
 
 def _iter_chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -194,7 +198,7 @@ class _DeletionBatch:
         self._handle.forget_session_counts(session_id)
         # If the room ends here, these messages are deleted, and the session row in a later batch.
         statement = self._handle.expand_sql(SQL["list_rows"])
-        for row_id, size in self._handle.iterate(statement, (session_id,)):
+        for row_id, size in self._handle.iter_rows(statement, (session_id,)):
             if self.room <= 0:
                 return False
             self.rows.append(row_id)

@@ -104,7 +104,7 @@ class SqliteFeed(SqliteOperations):
             finally:
                 self._store.pool.release_reader(handle)
         # After a postponed scan there may be ends in this state that were not reported.
-        if not page.events and not changes.put_off:
+        if not page.events and not changes.is_scan_postponed:
             self._watch.remember_state(page.cursor, state)
         return page
 
@@ -176,9 +176,9 @@ class ChangeSnapshot:
         self._now = now
         self._scans = scans
         self._state = state
-        self.put_off = False
+        self.is_scan_postponed = False
         """Whether a scan for ended sessions was postponed."""
-        self._mark = _to_mark(handle)
+        self._mark = _find_home_mark(handle)
         self._high = _find_highest_message_id(handle)
 
     def read_page(
@@ -326,7 +326,7 @@ class ChangeSnapshot:
         floor, _ = position.ends.floor
         rows = self._list_ended_rows(position.session, floor) if limit > 0 else None
         if rows is None:
-            self.put_off = True
+            self.is_scan_postponed = True
             return [], position.ends
         new_rows, ends = position.ends.take_new_ends(rows, limit, self._now)
         return [_to_end_event(row) for row in new_rows], ends
@@ -349,7 +349,7 @@ def _is_renumbered(moves: list[tuple[int, int]]) -> bool:
     return len(moves) > 1 and closed_up and all(now < then for now, then in moves)
 
 
-def _to_mark(handle: Connection) -> str | None:
+def _find_home_mark(handle: Connection) -> str | None:
     mark = sessions.find_meta(handle, HOME_ID_KEY)
     return None if mark is None else str(mark)
 

@@ -261,10 +261,10 @@ def list_unindexed(handle: Connection, above: int, count: int) -> Iterator[Index
     # The next id would not fit into 64 bits.
     if above == MAX_ID:
         return iter(())
-    return handle.iterate(SQL["list_tail"], (above + 1, count))
+    return handle.iter_rows(SQL["list_tail"], (above + 1, count))
 
 
-def is_behind(handle: Connection) -> bool:
+def is_index_behind(handle: Connection) -> bool:
     """Return True if the tail above the mark is long enough to slow down a search."""
     if handle.queues_texts:
         return len(list_changed_messages(handle) or range(MAX_LAG)) >= MAX_QUEUED
@@ -288,7 +288,7 @@ def schedule_indexing(handle: Connection, last_id: int) -> None:
         due = _find_due_id(handle) if is_own_index(handle) else float("inf")
         handle.cache[_DUE_KEY] = due
     if last_id >= due:
-        handle.due = True
+        handle.indexing_due = True
 
 
 def index_batch(handle: Connection) -> bool:
@@ -336,7 +336,7 @@ def remove_index_entries(handle: Connection, ids: Sequence[int]) -> None:
     if handle.queues_texts:
         return
     try:
-        _write_each(handle, ids, "remove_text")
+        _update_index_entries(handle, ids, "remove_text")
     except _sqlite3.load_library().DatabaseError as error:
         if type(error) is not _sqlite3.load_library().DatabaseError:
             raise
@@ -354,10 +354,10 @@ def reindex_messages(handle: Connection, ids: Sequence[int], since: int) -> None
         return
     for chunk in _iter_chunks(ids):
         handle.execute_update(SQL["delete_changed"], {"ids": json.dumps(chunk), "number": since})
-    _write_each(handle, ids, "add_text")
+    _update_index_entries(handle, ids, "add_text")
 
 
-def _write_each(handle: Connection, ids: Sequence[int], block: str) -> None:
+def _update_index_entries(handle: Connection, ids: Sequence[int], block: str) -> None:
     handle.seen.pop(_CHANGED_KEY, None)
     if not is_own_index(handle) or find_high_mark(handle) == EMPTY_MARK:
         return

@@ -156,8 +156,8 @@ def list_all_ancestors(handle: Connection, session_id: str) -> set[str]:
 def find_resumed_session(handle: Connection, session_id: str) -> str:
     """Return the last session with messages, from the tip on, or the tip."""
     tip = found = find_tip(handle, session_id)
-    continues = handle.resolve(SQL["continues"])
-    newest = handle.resolve(SQL["find_newest_child"]).format(continues=continues)
+    continues = handle.resolve_block(SQL["continues"])
+    newest = handle.resolve_block(SQL["find_newest_child"]).format(continues=continues)
     current: str | None = tip
     # Links of a damaged home may form a circle.
     seen = set[str]()
@@ -372,7 +372,7 @@ def _find_origin_cached(handle: Connection, session_id: str) -> SessionOrigin:
         columns = [
             name if handle.has_column("sessions", name) else "NULL" for name in FOLDER_COLUMNS
         ]
-        statement = handle.resolve(SQL["get_origin"]).format(*columns)
+        statement = handle.resolve_block(SQL["get_origin"]).format(*columns)
         own_origins[current] = _to_origin(handle.fetch_row(statement, (current,)) or {"source": ""})
         current = None if own_origins[current].is_whole else find_continued_cached(handle, current)
     inherited = None if current is None else origins.get(current)
@@ -413,9 +413,9 @@ def list_heirs(
     key = ("heirs", columns, matches, json.dumps(values))
     if key not in handle.seen:
         present_columns = [name for name in columns if handle.has_column("sessions", name)]
-        statement = handle.resolve(SQL["list_heirs"]).format(
+        statement = handle.resolve_block(SQL["list_heirs"]).format(
             child_lacks=_build_missing_condition("child", present_columns),
-            continues=handle.resolve(SQL["continues"]),
+            continues=handle.resolve_block(SQL["continues"]),
             matches=matches,
         )
         can_inherit = present_columns or not columns

@@ -50,10 +50,10 @@ def execute_with_retry(handle: Connection, sql: str, deadline: float) -> None:
             return
 
 
-def run_without_waiting(handle: Connection, work: Callable[[], T], wait_ms: int) -> T:
-    """Call `work` with a busy timeout of zero and return its result."""
+def run_without_waiting(handle: Connection, function: Callable[[], T], wait_ms: int) -> T:
+    """Call `function` with a busy timeout of zero and return its result."""
     try:
         handle.connection.execute("PRAGMA busy_timeout=0")
-        return work()
+        return function()
     finally:
         handle.connection.execute(f"PRAGMA busy_timeout={wait_ms}")

@@ -92,7 +92,7 @@ class MemoryDatabase:
     def forget_all_content(self) -> None:
         """Clear all caches after a change outside of a transaction."""
         self.handle.forget_all()
-        self.handle.moment = object()
+        self.handle.change_token = object()
         self.version += 1
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class MemoryWriter(Writer):
                 return copy
             try:
                 copy_present = partial(self._copy_present, target)
-                return self.run_alone(copy_present, wait_s=_RECHECK_S)
+                return self.run_exclusively(copy_present, wait_s=_RECHECK_S)
             except (Busy, _sqlite3.load_library().OperationalError) as error:
                 # Meanwhile a transaction may have begun, which has kept the committed state.
                 is_refused = isinstance(error, SessionError) or not is_busy(error)
@@ -201,7 +201,7 @@ class MemoryWriter(Writer):
 
 def _create_database() -> Connection:
     handle = opening.open_empty()
-    handle.stands_in = False
+    handle.is_placeholder = False
     values = (opening.HOME_ID_KEY, uuid.uuid4().hex)
     handle.execute_update("INSERT INTO state_meta VALUES (?, ?)", values)
     return handle

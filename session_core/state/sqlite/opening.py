@@ -278,7 +278,7 @@ def _connect(uri: str) -> Connection:
 def open_empty() -> Connection:
     """Open an empty database in memory, with the schema of our own home."""
     handle = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
-    handle.stands_in = True
+    handle.is_placeholder = True
     # The statements take nine times as long as a copy of their result.
     template = _make_template(os.getpid())
     with template.lock:

@@ -29,37 +29,37 @@ class RecentSessions:
         self._newest: list[tuple[float, str]] = []
         self._last_message = -1
         self._last_session: tuple[int, str] = (0, "")
-        self._whole = False
+        self._is_complete = False
 
     def list_newest(self, handle: Connection) -> list[tuple[float, str]]:
         """Return the newest sessions as of the open snapshot."""
         # `seen` is cleared by commits of others, so the list is updated once for each of them.
         if handle.seen.get("recency") is not True:
-            if not self._read_new(handle):
-                self._read_all(handle)
+            if not self._read_new_sessions(handle):
+                self._read_all_sessions(handle)
             handle.seen["recency"] = True
         return self._newest
 
     @property
     def is_complete(self) -> bool:
         """True if the list contains every session."""
-        return self._whole
+        return self._is_complete
 
-    def _read_all(self, handle: Connection) -> None:
+    def _read_all_sessions(self, handle: Connection) -> None:
         """Read every session by its id alone, since rows are long."""
         rows = handle.fetch_tuples(self._sql["list_newest"], {"rows": MAX_RECENT})
         active = [
             (active_at, session_id) for session_id, active_at in rows if active_at is not None
         ]
         oldest = active[-1][0] if len(active) == MAX_RECENT else float("-inf")
-        empty = self._list_empty(handle, oldest)
+        empty = self._list_empty_sessions(handle, oldest)
         active += [(started_at, session_id) for session_id, started_at in empty]
-        self._whole = len(active) < MAX_RECENT
+        self._is_complete = len(active) < MAX_RECENT
         self._newest = _sort_newest_first(active)
         self._last_message = fts.find_highest_id(handle)
         self._last_session = self._find_latest_session(handle)
 
-    def _read_new(self, handle: Connection) -> bool:
+    def _read_new_sessions(self, handle: Connection) -> bool:
         if self._last_message < 0 or not self._newest:
             return False
         since = {"since": self._last_message, "rows": _MAX_NEWER}
@@ -74,8 +74,8 @@ class RecentSessions:
         members = {session_id for _, session_id in self._newest}
         members |= {row[0] for row in handle.fetch_tuples(self._sql["list_newer"], since)}
         members |= {row[0] for row in handle.fetch_tuples(self._sql["list_stored_since"], (rowid,))}
-        if not self._whole:
-            members |= {row[0] for row in self._list_empty(handle, oldest[0])}
+        if not self._is_complete:
+            members |= {row[0] for row in self._list_empty_sessions(handle, oldest[0])}
         members = {member for member in members if isinstance(member, str)}
         entries = [
             (active_at, member)
@@ -85,14 +85,14 @@ class RecentSessions:
         ]
         # Below the oldest kept entry there may be sessions that were never read.
         self._newest = sorted(
-            (entry for entry in entries if self._whole or entry >= oldest), reverse=True
+            (entry for entry in entries if self._is_complete or entry >= oldest), reverse=True
         )[:MAX_RECENT]
-        self._whole = self._whole and len(entries) <= MAX_RECENT
+        self._is_complete = self._is_complete and len(entries) <= MAX_RECENT
         self._last_message = last
         self._last_session = self._find_latest_session(handle)
-        return self._whole or len(self._newest) >= MAX_RECENT // 2
+        return self._is_complete or len(self._newest) >= MAX_RECENT // 2
 
-    def _list_empty(self, handle: Connection, oldest: float) -> list[tuple[str, float]]:
+    def _list_empty_sessions(self, handle: Connection, oldest: float) -> list[tuple[str, float]]:
         """Return the newest sessions without messages that began after the oldest entry."""
         bounds = {"oldest": oldest, "rows": MAX_RECENT}
         return handle.fetch_tuples(self._sql["list_newest_empty"], bounds)

@@ -58,7 +58,7 @@ class SqliteSdk(SqliteOperations):
             if not handle.has_column("sessions", "cwd"):
                 return []
             status = "" if include_archived else "AND coalesce(archived, 0) = 0"
-            statement = handle.resolve(SQL["list_used_folders"]).format(status=status)
+            statement = handle.resolve_block(SQL["list_used_folders"]).format(status=status)
             return [FolderUse(*row) for row in handle.fetch_tuples(statement)]
 
         return self._read(read_folders)
@@ -163,7 +163,7 @@ class SqliteSdk(SqliteOperations):
             handle.forget_session_counts(row["session_id"])
             delete.update_columns(handle, "messages", {"id": message_id}, values, [message_id])
             if "tool_calls" in values and row["active"] in (1, None):
-                _subtract_counts(handle, row["session_id"], 0, _count_new_calls(row, values))
+                _subtract_counts(handle, row["session_id"], 0, _count_removed_calls(row, values))
             handle.execute_update(messages.SQL["count_rewind"], (row["session_id"],))
             return sessions.get_revision(handle, row["session_id"])
 
@@ -222,7 +222,7 @@ def _subtract_counts(
     handle.execute_update(SQL["subtract_counts"], counts)
 
 
-def _count_new_calls(before: dict[str, Any], values: dict[str, Any]) -> int:
+def _count_removed_calls(before: dict[str, Any], values: dict[str, Any]) -> int:
     """Count the tool calls that an update removes, negative if it adds some."""
     now = content.count_tool_calls(values["tool_calls"])
     return content.count_tool_calls(before["tool_calls"]) - now

@@ -121,8 +121,8 @@ def compose_condition(handle: Connection, where: SessionFilter) -> tuple[str, di
         validation.check_flag("titled", where.titled)
         conditions.append(f"coalesce(s.title, '') {'<>' if where.titled else '='} ''")
     _add_set_conditions(handle, where, conditions, values)
-    _add_folders(handle, where, conditions, values)
-    _add_words(handle, where, conditions, values)
+    _add_folder_conditions(handle, where, conditions, values)
+    _add_word_conditions(handle, where, conditions, values)
     return handle.expand_sql(" AND ".join(conditions)), values
 
 
@@ -182,7 +182,7 @@ def _build_inherited_condition(
     return f"({condition} OR {_IS_ONE_OF.format(name)})"
 
 
-def _add_folders(
+def _add_folder_conditions(
     handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
     """Match folders and their subfolders, never a sibling with the same prefix."""
@@ -216,7 +216,7 @@ def _make_folder_prefix(column: str, name: str) -> str:
     return f"(s.{column} = :{name} OR {beginning} IN (:{name}_below, :{name}_under))"
 
 
-def _add_words(
+def _add_word_conditions(
     handle: Connection, where: SessionFilter, conditions: list[str], values: dict[str, Any]
 ) -> None:
     if where.words is None:
@@ -271,7 +271,7 @@ ListPosition = tuple[float, str]
 def count_sessions(handle: Connection, where: SessionFilter) -> int:
     """Count the sessions of every kind that match a filter."""
     condition, values = compose_condition(handle, where)
-    statement = handle.resolve(SQL["count_ids"]).replace(_FILTER_PLACEHOLDER, condition)
+    statement = handle.resolve_block(SQL["count_ids"]).replace(_FILTER_PLACEHOLDER, condition)
     return cast("int", handle.fetch_value(statement, values))
 
 
@@ -337,7 +337,9 @@ class SqliteLists(SqliteOperations):
 
         def read_session_ids(handle: Connection) -> list[str]:
             condition, values = compose_condition(handle, where)
-            statement = handle.resolve(SQL["list_ids"]).replace(_FILTER_PLACEHOLDER, condition)
+            statement = handle.resolve_block(SQL["list_ids"]).replace(
+                _FILTER_PLACEHOLDER, condition
+            )
             return [row[0] for row in handle.fetch_tuples(statement, values)]
 
         return self._read(read_session_ids)
@@ -394,7 +396,7 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
 
 def _prefetch_lines(handle: Connection, session_ids: Sequence[str]) -> None:
     """Prepare to read the list lines of some sessions."""
-    handle.prefetch(
+    handle.prefetch_rows(
         (
             *(sessions.SQL[name] for name in ("has_session", "get_session")),
             *(lineage.SQL[name] for name in ("get_link", "list_child_links")),
@@ -415,14 +417,14 @@ def _compute_amounts(handle: Connection, row: Mapping[str, Any]) -> tuple[float,
 
 def _compose_amounts(handle: Connection) -> str:
     amounts = ((name, _compose_amount(handle, name)) for name in _AMOUNTS)
-    return handle.resolve(SQL["get_amounts"]).format(**dict(amounts))
+    return handle.resolve_block(SQL["get_amounts"]).format(**dict(amounts))
 
 
 def _compose_amount(handle: Connection, name: str) -> str:
-    return handle.resolve(SQL["amount_of_conversation"]).format(
+    return handle.resolve_block(SQL["amount_of_conversation"]).format(
         own=_AMOUNTS[name].format("s"),
         earlier=_AMOUNTS[name].format("earlier"),
-        continues=handle.resolve(lineage.SQL["continues"]),
+        continues=handle.resolve_block(lineage.SQL["continues"]),
     )
 
 
@@ -464,7 +466,7 @@ def _iter_candidates(
         return
     if order == "recent" and where == SessionFilter() and handle.has_row_ids:
         recency: RecentSessions = handle.kept.setdefault(
-            "recency", RecentSessions(_is_unfiltered())
+            "recency", RecentSessions(_build_unfiltered_blocks())
         )
         for entry in recency.list_newest(handle):
             if edge == _FIRST_POSITION or entry < edge:
@@ -530,7 +532,7 @@ def _iter_by_start(
     handle: Connection, condition: tuple[str, dict[str, Any]], edge: ListPosition, limit: int
 ) -> Iterator[tuple[ListPosition, str]]:
     """Yield matching tips, ordered by the start of their roots."""
-    statement = handle.resolve(SQL["filter_ids"]).replace(_FILTER_PLACEHOLDER, condition[0])
+    statement = handle.resolve_block(SQL["filter_ids"]).replace(_FILTER_PLACEHOLDER, condition[0])
     rows = limit * 2
     while True:
         roots = handle.fetch_tuples(
@@ -567,7 +569,7 @@ def _find_tip_of_root(
     )
 
 
-def _is_unfiltered() -> dict[str, str]:
+def _build_unfiltered_blocks() -> dict[str, str]:
     return {name: block.replace(_FILTER_PLACEHOLDER, "1") for name, block in SQL.items()}
 
 

@@ -78,7 +78,7 @@ def read_layout(handle: Connection) -> TableLayout:
 
 def estimate_sizes(handle: Connection, path: Path, *, tables: bool = True) -> Sizes:
     """Estimate the size of the file. With `tables`, also estimate its parts."""
-    if handle.stands_in:
+    if handle.is_placeholder:
         return Sizes(db=0, wal=0, free=0, index=0)
     page, pages, free = (
         int(handle.fetch_value(f"PRAGMA {name}"))
@@ -122,11 +122,11 @@ def count_sizes(
     estimated: Sizes, found: TableLayout, path: Path, step: StepCallback | None = None
 ) -> Sizes:
     """Count exact sizes in a child process, or return the estimate if that fails."""
-    counted = _ask_child(path, step)
+    counted = _count_in_child(path, step)
     return found.fill_sizes(estimated, counted, exact=True) if counted else estimated
 
 
-def _ask_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
+def _count_in_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
     # The child imports this package first, whatever the import path of this process is.
     root = Path(_sqlite3.__file__).parent.parent
     read_end, write_end = os.pipe()

@@ -80,7 +80,7 @@ class ConnectionPool:
 
     def release_reader(self, handle: Connection) -> None:
         """Keep a reader for the next read, or close it."""
-        if handle.stands_in:
+        if handle.is_placeholder:
             handle.connection.close()
             return
         handle.connection.rollback()  # an interrupt may have left a transaction open
@@ -155,7 +155,7 @@ class SqliteStore:
         self._patience_s = patience_s
         self._pid = os.getpid()
         self._lock = threading.RLock()  # reentrant: a signal handler may write while it is held
-        self._late: list[weakref.ref[Transaction]] = []
+        self._pending: list[weakref.ref[Transaction]] = []
         self.snapshots: list[weakref.ref[ReadSnapshot]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
@@ -204,17 +204,17 @@ class SqliteStore:
         return self._immutable
 
     @property
-    def moment(self) -> object:
+    def change_token(self) -> object:
         """A token that changes once a transaction finds that messages may have changed."""
-        return None if self.pool.writer is None else self.pool.writer.moment
+        return None if self.pool.writer is None else self.pool.writer.change_token
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
         """Return the transaction of this task. `SessionDB.transaction` documents its rules."""
         return Transaction(
             self.get_writer,
             errors=self.translate_errors,
-            late=self._late,
-            is_late=self.is_file_missing,
+            pending=self._pending,
+            is_deferred=self.is_file_missing,
             linked=linked,
         )
 
@@ -230,7 +230,7 @@ class SqliteStore:
     def in_transaction(self) -> bool:
         """True if this task has a transaction open in this thread."""
         writer = self.pool.writer
-        return bool(self._list_late_transactions()) or (
+        return bool(self._list_pending_transactions()) or (
             writer is not None and writer.current is not None
         )
 
@@ -253,8 +253,8 @@ class SqliteStore:
             self.pool.close()
             self._closer.detach()
 
-    def read(self, look: Callable[[Connection], T]) -> T:
-        """Call `look` with one snapshot of the database and return its result."""
+    def read(self, function: Callable[[Connection], T]) -> T:
+        """Call `function` with one snapshot of the database and return its result."""
         self.check_open()
         writer = self.pool.writer
         open_handle = writer.current if writer else None
@@ -263,33 +263,33 @@ class SqliteStore:
                 # What was read before a change of this transaction may be outdated; only other
                 # commits clear it.
                 open_handle.seen.clear()
-                return look(open_handle)
+                return function(open_handle)
             snapshot = self.find_snapshot() if self.snapshots else None
             if snapshot is not None:
-                return look(snapshot.get_handle())
+                return function(snapshot.get_handle())
             handle = self.take_reader()
             try:
                 with handle.open_snapshot():
-                    return look(handle)
+                    return function(handle)
             finally:
                 self.pool.release_reader(handle)
 
-    def write(self, step: Callable[[Connection], T]) -> T:
-        """Run `step` in a transaction and return its result.
+    def write(self, function: Callable[[Connection], T]) -> T:
+        """Run `function` in a transaction and return its result.
 
-        The step may run again, so it must have no effect outside of the database.
+        The function may run again, so it must have no effect outside of the database.
         """
         self.check_open()
         with self.translate_errors(), translate_bind_errors():
             if self.is_file_missing():
                 # A step that is refused or changes nothing must not create a home.
-                changed, result = _rehearse_step(step)
+                changed, result = _rehearse_step(function)
                 if not changed:
                     return result
             # The outermost begins first, the others become its savepoints.
-            for transaction in self._list_late_transactions():
+            for transaction in self._list_pending_transactions():
                 transaction.begin()
-            return self.get_writer().run_transaction(step)
+            return self.get_writer().run_transaction(function)
 
     def update_search_index(self) -> None:
         """Update the search index.
@@ -336,9 +336,9 @@ class SqliteStore:
         self.check_open()
         return self.pool.writer is None and not self.read_only and not has_database(self.path)
 
-    def _list_late_transactions(self) -> list[Transaction]:
+    def _list_pending_transactions(self) -> list[Transaction]:
         """Return the transactions of this task that have not begun yet, outermost first."""
-        transactions = [transaction() for transaction in list(self._late)]
+        transactions = [transaction() for transaction in list(self._pending)]
         return [
             transaction
             for transaction in transactions

@@ -123,14 +123,14 @@ class Transaction:
         open_writer: Callable[[], Writer],
         *,
         errors: Callable[[], AbstractContextManager[None]],
-        late: list[weakref.ref[Transaction]],
-        is_late: Callable[[], bool],
+        pending: list[weakref.ref[Transaction]],
+        is_deferred: Callable[[], bool],
         linked: bool,
     ) -> None:
         self._open_writer = open_writer
         self._errors = errors
-        self._late = late
-        self._is_late = is_late
+        self._pending = pending
+        self._is_deferred = is_deferred
         self._linked = linked
         self._writer: Writer | None = None
         self._job: WriteJob | None = None
@@ -142,10 +142,10 @@ class Transaction:
     def __enter__(self) -> None:
         self._thread, self._task = get_thread_token(), get_current_task()
         with self._errors():
-            is_late = self._is_late()
-        if is_late:
+            is_deferred = self._is_deferred()
+        if is_deferred:
             # A weak reference, so that a transaction that was interrupted at its end is dropped.
-            self._late.append(weakref.ref(self, self._late.remove))
+            self._pending.append(weakref.ref(self, self._pending.remove))
         else:
             self.begin()
 

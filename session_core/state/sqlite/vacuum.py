@@ -68,9 +68,9 @@ class SqliteVacuum(SqliteOperations):
         with self._store.translate_errors():
             writer = self._store.get_writer()
             if self._store.is_in_memory:
-                return writer.run_alone(partial(self._vacuum_memory, step=step))
+                return writer.run_exclusively(partial(self._vacuum_memory, step=step))
             holders.require_no_holders(self._store.path, self._store.list_holders())
-            return writer.run_alone(partial(self._run_vacuum, step=step))
+            return writer.run_exclusively(partial(self._run_vacuum, step=step))
 
     def _run_vacuum(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
         # First, since a stale copy takes the room that this vacuum needs.

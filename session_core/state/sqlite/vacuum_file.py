@@ -169,7 +169,7 @@ def _read_version(guard: Connection) -> int:
 @contextmanager
 def _create_copy_file(path: Path) -> Iterator[Path]:
     """Create an empty owner-only file next to the database, and delete it at the end."""
-    copy = _build_copy(path)
+    copy = _make_copy_file(path)
     _copies_in_use.add(copy)
     try:
         yield copy
@@ -180,7 +180,7 @@ def _create_copy_file(path: Path) -> Iterator[Path]:
         _copies_in_use.discard(copy)
 
 
-def _build_copy(path: Path) -> Path:
+def _make_copy_file(path: Path) -> Path:
     folder = get_sidecar_path(path).parent
     try:
         descriptor, name = tempfile.mkstemp(

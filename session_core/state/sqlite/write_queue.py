@@ -63,7 +63,6 @@ class WriteJob:
         "error",
         "inside",
         "linked",
-        "of",
         "over",
         "owner",
         "result",
@@ -71,6 +70,7 @@ class WriteJob:
         "step",
         "task",
         "thread",
+        "transaction_ref",
         "wake",
     )
 
@@ -92,14 +92,18 @@ class WriteJob:
         """Whether the caller has left."""
         self.owner: object = None
         """The writer that made the job."""
-        self.of: weakref.ref[Any] | None = None
+        self.transaction_ref: weakref.ref[Any] | None = None
         """The object whose end ends the transaction, if it is not bound to one call."""
         self.wake: threading.Lock | None = None
 
     @property
     def is_open(self) -> bool:
         """True if calls of the job's caller are now part of its transaction."""
-        return self.inside and not self.over and (self.of is None or self.of() is not None)
+        return (
+            self.inside
+            and not self.over
+            and (self.transaction_ref is None or self.transaction_ref() is not None)
+        )
 
     @property
     def is_of_caller(self) -> bool:
@@ -194,7 +198,7 @@ class WriteQueue:
         """Make the job the leader if its turn has come."""
         if self.leader is job:
             self.leader = None
-        if self._is_led(job, closely=closely):
+        if self._has_active_leader(job, closely=closely):
             # Only this thread could end that transaction, so the wait would never end.
             if self.leader is not None and self.leader.thread == job.thread:
                 raise _make_deadlock_error(self.leader, job)
@@ -208,7 +212,7 @@ class WriteQueue:
             job.wake.acquire()
         return False
 
-    def _is_led(self, job: WriteJob, *, closely: bool) -> bool:
+    def _has_active_leader(self, job: WriteJob, *, closely: bool) -> bool:
         leader = self.leader
         if leader is None or leader.over:
             return False
@@ -285,7 +289,7 @@ def _is_active(leader: WriteJob) -> bool:
         return False
     frame = sys._current_frames().get(mark.number)  # noqa: SLF001 -- there is no other way to see it
     # The block of a transaction is code of its caller, which has no frame with the job.
-    if frame is not None and leader.of is not None and leader.is_open:
+    if frame is not None and leader.transaction_ref is not None and leader.is_open:
         return True
     while frame is not None:
         if frame.f_locals.get("job") is leader:

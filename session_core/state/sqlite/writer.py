@@ -78,9 +78,9 @@ class Writer:
         return self._handle if is_own else None
 
     @property
-    def moment(self) -> object:
+    def change_token(self) -> object:
         """A token that changes after a transaction finds that messages may have changed."""
-        return None if self._handle is None else self._handle.moment
+        return None if self._handle is None else self._handle.change_token
 
     def run_transaction(self, change: Callable[[Connection], T]) -> T:
         """Run `change` in a transaction and return its result after the commit is durable."""
@@ -110,7 +110,7 @@ class Writer:
         job = self._make_job()
         job.linked = linked
         # A transaction that is dropped without its exit would hold the lock until the process ends.
-        job.of = weakref.ref(of, lambda _: self._drop_transaction(job))
+        job.transaction_ref = weakref.ref(of, lambda _: self._drop_transaction(job))
         return job
 
     def begin_transaction(self, job: WriteJob) -> None:
@@ -135,11 +135,13 @@ class Writer:
             if self._unfinished and self._queue.leader is job and self._handle is not None:
                 self._handle.connection.rollback()
                 self._roll_back(job)
-            job.over, job.of = True, None
+            job.over, job.transaction_ref = True, None
             self._queue.leave_queue(job)
 
-    def run_alone(self, work: Callable[[Connection], T], *, wait_s: float | None = None) -> T:
-        """Call `work` with exclusive use of the connection, outside of a transaction.
+    def run_exclusively(
+        self, function: Callable[[Connection], T], *, wait_s: float | None = None
+    ) -> T:
+        """Call `function` with exclusive use of the connection, outside of a transaction.
 
         A lock of another process is waited for once, by the busy timeout of the connection.
         """
@@ -148,7 +150,7 @@ class Writer:
             self._acquire_connection(job)
             handle = self._open_connection()
             self._check()
-            return work(handle)
+            return function(handle)
         finally:
             job.over = True
             self._queue.leave_queue(job)
@@ -170,8 +172,8 @@ class Writer:
     def run_due_indexing(self) -> None:
         """Index messages for a moment if a change has made the index due."""
         handle = self._handle
-        if handle is not None and handle.due and self.current is None:
-            handle.due = False
+        if handle is not None and handle.indexing_due and self.current is None:
+            handle.indexing_due = False
             self.run_deferred_indexing(_MAX_FOLLOW_UP_S)
 
     def check_task(self) -> None:
@@ -247,7 +249,7 @@ class Writer:
         """Commit a batch of jobs, or return each job to its own thread if the commit fails."""
         try:
             self._run_transaction(
-                job, partial(_run_batch, batch), max(member.deadline for member in batch)
+                job, partial(_run_job_steps, batch), max(member.deadline for member in batch)
             )
         except Exception as error:  # noqa: BLE001 -- each job is retried in its own thread
             if not is_busy(error):
@@ -347,6 +349,6 @@ class Writer:
         return time.monotonic() + self._patience_s
 
 
-def _run_batch(batch: list[WriteJob], handle: Connection) -> None:
+def _run_job_steps(batch: list[WriteJob], handle: Connection) -> None:
     for job in batch:
         job.result = cast("WriteStep", job.step)(handle)

@@ -106,14 +106,14 @@ def test_prefetched_rows_equal_single_reads(db: PostgresDB) -> None:
     calls: list[str] = []
 
     def read_prefetched(handle: Any) -> list[Any]:
-        handle.prefetch(statements, keys)
+        handle.prefetch_rows(statements, keys)
         handle.execute = calls.append
         return read_all(handle)
 
     assert store.read(read_prefetched) == single
     assert calls == []
     with db.transaction():  # a statement may have another result after a change
-        assert store.read(lambda handle: handle.prefetch(statements, keys)) is None
+        assert store.read(lambda handle: handle.prefetch_rows(statements, keys)) is None
         db.append_message("a", "user", "three")
         assert len(store.read(read_all)[0][0]) == 3
 

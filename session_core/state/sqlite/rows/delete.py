@@ -136,7 +136,7 @@ class RowDeleter(SqliteOperations):
             for image in images:
                 # Without a write since the image was read, a comparison would only read every row
                 # again.
-                if handle.changed or image.at is None or image.at is not handle.moment:
+                if handle.changed or image.at is None or image.at is not handle.change_token:
                     check_unchanged(handle, image)
             after = {
                 session_id: _compute_revision_without(handle, session_id, ids, expected)

@@ -166,7 +166,7 @@ def insert_row(handle: Connection, table: str, values: Mapping[str, Any]) -> int
     """Insert a row unchanged and return its row id."""
     marks = ", ".join(map(make_placeholder, values.values()))
     sql = f"INSERT INTO {quote_name(table)} ({join_columns(values)}) VALUES ({marks})"  # noqa: S608 -- from the schema, quoted
-    return handle.insert(sql, bind_values(values.values()))
+    return handle.insert_row(sql, bind_values(values.values()))
 
 
 def insert_rows(

@@ -38,7 +38,7 @@ def read_referring_rows(handle: Connection, images: Iterable[RowImages]) -> list
 
     Each row is returned once, and the imaged rows are left out.
     """
-    links = _list_links(handle)
+    links = _list_table_links(handle)
     images = list(images) if links else []
     seen = {(image.table, row) for image in images for row in image.rows}
     referring: list[RowImages] = []
@@ -46,7 +46,7 @@ def read_referring_rows(handle: Connection, images: Iterable[RowImages]) -> list
         for shape, link in links.get(image.table, ()):
             rows = [
                 row
-                for row in _read_rows(handle, shape, link, image)
+                for row in _read_linked_rows(handle, shape, link, image)
                 if (shape.table, row) not in seen
             ]
             if rows:
@@ -56,7 +56,7 @@ def read_referring_rows(handle: Connection, images: Iterable[RowImages]) -> list
     return referring
 
 
-def _list_links(handle: Connection) -> TableLinks:
+def _list_table_links(handle: Connection) -> TableLinks:
     """Return the links between tables, except links to sessions by their id."""
     if "links" not in handle.schema:
         links: dict[str, list[tuple[TableShape, ForeignKey]]] = {}
@@ -70,7 +70,7 @@ def _list_links(handle: Connection) -> TableLinks:
     return cast("TableLinks", handle.schema["links"])
 
 
-def _read_rows(
+def _read_linked_rows(
     handle: Connection, shape: TableShape, link: ForeignKey, image: RowImages
 ) -> Iterator[Row]:
     if not set(link.named) <= set(image.columns):
@@ -85,10 +85,10 @@ def _read_rows(
         return
     for key in keys:
         if None not in key:
-            yield from raw.find_rows(handle, shape, _bind_names(link.columns, key))
+            yield from raw.find_rows(handle, shape, _zip_columns(link.columns, key))
 
 
-def _bind_names(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+def _zip_columns(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
@@ -105,12 +105,12 @@ def split_owned_rows(
     owners = _list_owner_columns(handle)
     # Rows of a table that this home lacks have no owner; they are refused when they are written.
     owned = [
-        _find_owner(image, owners, of) if raw.get_shape(handle, image.table) else image
+        _select_owned_rows(image, owners, of) if raw.get_shape(handle, image.table) else image
         for image in images
         if not image.shared
     ]
-    referred = set(_iter_referred(handle, owned, owners))
-    owned += [_list_needed(handle, image, referred) for image in images if image.shared]
+    referred = set(_iter_references(handle, owned, owners))
+    owned += [_select_referenced_rows(handle, image, referred) for image in images if image.shared]
     ordered = [image for image in images if not image.shared]
     ordered += [image for image in images if image.shared]
     refused = [
@@ -129,13 +129,13 @@ def _list_owner_columns(handle: Connection) -> OwnerColumns:
     return columns
 
 
-def _find_owner(image: RowImages, owners: OwnerColumns, of: Collection[str]) -> RowImages:
+def _select_owned_rows(image: RowImages, owners: OwnerColumns, of: Collection[str]) -> RowImages:
     names = owners.get(image.table, ())
     places = [place for place, name in enumerate(image.columns) if name in names]
-    return _extend_image(image, [row for row in image.rows if any(row[at] in of for at in places)])
+    return _replace_rows(image, [row for row in image.rows if any(row[at] in of for at in places)])
 
 
-def _iter_referred(
+def _iter_references(
     handle: Connection, images: Sequence[RowImages], owners: OwnerColumns
 ) -> Iterator[tuple[str, tuple[str, ...], Row]]:
     """Yield the references of rows to tables that do not belong to sessions."""
@@ -149,7 +149,7 @@ def _iter_referred(
                 yield link.table, link.named, tuple(row[at] for at in places)
 
 
-def _list_needed(
+def _select_referenced_rows(
     handle: Connection, image: RowImages, named: Collection[tuple[str, tuple[str, ...], Row]]
 ) -> RowImages:
     keys = {names for table, names, _ in named if table == image.table}
@@ -161,10 +161,10 @@ def _list_needed(
         if known and set(names) <= set(image.columns)
         if (image.table, names, tuple(row[image.columns.index(at)] for at in names)) in named
     ]
-    return _extend_image(image, list(dict.fromkeys(rows)))
+    return _replace_rows(image, list(dict.fromkeys(rows)))
 
 
-def _extend_image(image: RowImages, rows: Sequence[Row]) -> RowImages:
+def _replace_rows(image: RowImages, rows: Sequence[Row]) -> RowImages:
     return RowImages(image.table, image.columns, tuple(rows), shared=image.shared)
 
 
@@ -324,7 +324,7 @@ class RowReader(SqliteOperations):
         validation.check_text("session_id", session_id, needed=True)
         validation.check_number("after", after)
         validation.check_number("room", room, needed=True)
-        at = self._store.moment  # taken before the rows are read
+        at = self._store.change_token  # taken before the rows are read
         begin = _MIN_ROWID if after is None else after
         image, more = self._read(lambda handle: read_next_messages(handle, session_id, begin, room))
         return replace(image, at=at), more
@@ -398,9 +398,11 @@ def require_columns(shape: TableShape, names: Mapping[str, Any]) -> None:
 def read_session_images(handle: Connection, session_id: str) -> list[RowImages]:
     """Return the images of a session's row and of the rows that belong to it."""
     columns = {SESSIONS: ["id"], **_list_session_columns(handle)}
-    images = [_read_belonging(handle, table, names, session_id) for table, names in columns.items()]
+    images = [
+        _read_owned_rows(handle, table, names, session_id) for table, names in columns.items()
+    ]
     images = [image for image in images if image.rows]
-    return images + _read_shared(handle, images)
+    return images + _read_shared_rows(handle, images)
 
 
 def _list_session_columns(handle: Connection) -> dict[str, list[str]]:
@@ -422,7 +424,7 @@ def iter_session_rows(handle: Connection, session_ids: Sequence[str]) -> Iterato
         yield from ((table, row) for row in raw.read_rows(handle, select, values))
 
 
-def _read_belonging(
+def _read_owned_rows(
     handle: Connection, table: str, names: Sequence[str], session_id: str
 ) -> RowImages:
     shape = _require_shape(handle, table)
@@ -433,7 +435,7 @@ def _read_belonging(
     )
 
 
-def _read_shared(handle: Connection, images: Sequence[RowImages]) -> list[RowImages]:
+def _read_shared_rows(handle: Connection, images: Sequence[RowImages]) -> list[RowImages]:
     """Return the rows of other tables to which imaged rows refer."""
     own_tables = {image.table for image in images} | {SESSIONS, MESSAGES}
     images_by_key: dict[tuple[str, Row], RowImages] = {}
@@ -476,7 +478,7 @@ def read_next_messages(
 
 def read_messages(handle: Connection, shape: TableShape, ids: Sequence[int]) -> list[Row]:
     """Return messages by id, in the order of the ids."""
-    select = shape.build_select(handle.resolve(SQL["among_ids"]))
+    select = shape.build_select(handle.resolve_block(SQL["among_ids"]))
     return raw.read_rows(handle, select, (json.dumps(ids),)) if ids else []
 
 

@@ -83,7 +83,7 @@ class TableWriter:
         self._new: dict[Row, dict[str, Any]] = {}
         """The inserted rows by key, with the values that they must have."""
 
-    def insert_missing(self) -> None:
+    def insert_missing_rows(self) -> None:
         """Insert the rows that are missing."""
         if self._shape.table != MESSAGES:
             self._insert_rows()
@@ -94,7 +94,7 @@ class TableWriter:
             fts.merge_less_often(self._handle),
         ):
             # One statement for all rows takes half the processor time.
-            if not self._insert_all():
+            if not self._insert_all_at_once():
                 self._insert_rows()
         for session_id in sessions if self._new else ():
             self._handle.forget_session_counts(session_id)
@@ -113,9 +113,9 @@ class TableWriter:
             for reference, keys in keys_by_reference.items():
                 if not self._is_present(link, reference):
                     for key in keys:
-                        self._omit_columns(link, key)
+                        self._clear_reference(link, key)
 
-    def finish(self) -> None:
+    def correct_and_index_rows(self) -> None:
         """Undo the changes of triggers, and update the search index."""
         for key in self._list_conflicting_keys():
             self._correct_row(key, self._new[key])
@@ -130,7 +130,7 @@ class TableWriter:
             fts.reindex_messages(self._handle, ids, self._change_number)
             fts.schedule_indexing(self._handle, max(ids))
 
-    def _insert_all(self) -> bool:
+    def _insert_all_at_once(self) -> bool:
         """Insert messages in one statement.
 
         Return False without a change if a message exists already or a row is unusual.
@@ -188,7 +188,7 @@ class TableWriter:
                 self._insert_row(key, dict(zip(self._names, row, strict=True)))
                 self._counted[tuple(row)] += 1
             elif self._shape.keyed:
-                self._refuse(key, _TAKEN_REASON)
+                self._refuse_row(key, _TAKEN_REASON)
             else:
                 self._insert_with_new_rowid(row)
 
@@ -221,7 +221,7 @@ class TableWriter:
         """Insert a row, without the values that this home refuses."""
         while True:
             try:
-                with self._handle.attempt():
+                with self._handle.isolate_failure():
                     row_id = raw.insert_row(self._handle, self._shape.table, values)
             except self._handle.integrity_error as error:
                 # The transaction was ended by a trigger; what follows would commit on its own.
@@ -230,7 +230,7 @@ class TableWriter:
                 text = self._handle.describe_refusal(error)
                 name, reason = self._find_refused_column(text), _find_refusal_reason(text)
                 if name is None or not self._can_omit(name, values):
-                    self._refuse(key or (), reason)
+                    self._refuse_row(key or (), reason)
                     return
                 self._report.emptied.append(RowMismatch(self._shape.table, key or (), reason, name))
                 del values[name]
@@ -261,17 +261,17 @@ class TableWriter:
         sql = f"SELECT 1 FROM {quote_name(link.table)} WHERE {raw.build_condition(values)}"  # noqa: S608 -- from the schema, quoted
         return bool(self._handle.fetch_tuples(sql, raw.bind_values(values.values())))
 
-    def _omit_columns(self, link: ForeignKey, key: Row) -> None:
+    def _clear_reference(self, link: ForeignKey, key: Row) -> None:
         key_values = dict(zip(self._shape.key, key, strict=True))
         empty = dict.fromkeys(link.columns)
         try:
-            with self._handle.attempt():
+            with self._handle.isolate_failure():
                 raw.update_rows(self._handle, self._shape.table, key_values, empty)
         except self._handle.integrity_error:
             raw.delete_rows(self._handle, self._shape.table, key_values)
             del self._new[key]
             self._report.inserted -= 1
-            self._refuse(key, _GONE_REASON)
+            self._refuse_row(key, _GONE_REASON)
             return
         self._new[key].update(empty)
         emptied = [RowMismatch(self._shape.table, key, _GONE_REASON, name) for name in link.columns]
@@ -289,7 +289,7 @@ class TableWriter:
             if changed:
                 raw.update_rows(self._handle, self._shape.table, key_values, changed)
 
-    def _refuse(self, key: Row, reason: str) -> None:
+    def _refuse_row(self, key: Row, reason: str) -> None:
         self._report.refused.append(RowMismatch(self._shape.table, key, reason))
 
 
@@ -346,12 +346,12 @@ def write_images(
             table for image in ordered for table in _iter_table_writers(handle, image, report)
         ]
         for table in tables:
-            table.insert_missing()
+            table.insert_missing_rows()
         # Without foreign keys, rows may refer to missing ones, as restored orphans do.
         for table in tables if handle.linked else ():
             table.repair_links()
         for table in tables:
-            table.finish()
+            table.correct_and_index_rows()
     return report.to_result()
 
 

@@ -67,9 +67,9 @@ class _TermPostings:
         self._plan = index_plan.make_plan(task.handle, term.node, coded=False)
         self._top = top
         self.floor = max(task.low, min(top, self._plan.covered_to + 1))
-        self.read_more()
+        self.read_more_ids()
 
-    def read_more(self) -> None:
+    def read_more_ids(self) -> None:
         """Read the next list of ids and estimate the weight of the term."""
         ids, self.floor, self.done = candidates.list_lookup_ids(
             self._task.handle, self._plan.lookups, self._task.low, self.floor, _LIST_ROWS
@@ -142,7 +142,7 @@ def gather_best(
     room = _TOTAL_LIST_ROWS - sum(len(postings.ids) for postings in lists)
     for postings in lists:
         while not postings.done and room > 0:
-            postings.read_more()
+            postings.read_more_ids()
             room -= _LIST_ROWS
     scores = dict(_iter_scored(task, lists, top))
     added = dict(islice(_iter_passing(task, scores, lists), _MAX_READ_ROWS))
@@ -295,11 +295,11 @@ def _iter_passing(
         rows = candidates.read_sizes(task, ranked[start : start + _FILTERED])
         added = _sum_near_terms(task, {row[0]: row[1] for row in rows}, lists)
 
-        def score(row: tuple[int, str, int | None], added: dict[int, float] = added) -> float:
+        def score_row(row: tuple[int, str, int | None], added: dict[int, float] = added) -> float:
             own = relevance.discount_length(scores[row[0]], row[2] or 0)
             return own + added.get(row[0], 0.0)
 
-        for message_id, session_id, _ in sorted(rows, key=score, reverse=True):
+        for message_id, session_id, _ in sorted(rows, key=score_row, reverse=True):
             counted[session_id] += 1
             if not task.per_session or counted[session_id] <= blocks.MAX_SESSION_MATCHES:
                 yield message_id, added.get(message_id, 0.0)
@@ -345,9 +345,9 @@ def _read_matches(
     *,
     apart: str = "",
 ) -> MatchBlock:
-    def test(folded: str) -> bool:
+    def has_any_term(folded: str) -> bool:
         return any(term.compute_match_weight(folded) for term in terms)
 
     return blocks.gather_block(
-        replace(task, query=CandidateQuery(plan, test, apart=apart), per_session=False), top
+        replace(task, query=CandidateQuery(plan, has_any_term, apart=apart), per_session=False), top
     )

@@ -98,7 +98,7 @@ class SearchTask:
         filters = f"{self.filters} AND ({condition})" if condition else self.filters
         statement = self.handle.expand_sql(SQL[name]).replace(_FILTER, filters)
         bound = {**self.values, **self.query.values, **bounds}
-        return self.handle.iterate(statement.replace(_SIEVE, sieve or "1 = 1"), bound)
+        return self.handle.iter_rows(statement.replace(_SIEVE, sieve or "1 = 1"), bound)
 
     @property
     def scan_limit(self) -> int:
@@ -226,7 +226,7 @@ def _read_scattered_batch(
 ) -> tuple[dict[int, str], int]:
     texts, characters = {}, 0
     block = SQL["list_apart_texts"]
-    for message_id, *row in task.handle.iterate(block, (json.dumps(ids),)):
+    for message_id, *row in task.handle.iter_rows(block, (json.dumps(ids),)):
         text = search_text.build_search_text(*row)
         texts[message_id] = search_text.fold_text(text)
         characters += measure_weight(row[0], text, ranked=False)

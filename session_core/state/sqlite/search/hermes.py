@@ -142,10 +142,10 @@ def build_word_match(leaf: Leaf) -> str | None:
 def build_inner_match(node: Node) -> str | None:
     """Build the expression of a node for the trigram index, or return None for short words."""
 
-    def gram(leaf: Leaf) -> str | None:
+    def build_gram(leaf: Leaf) -> str | None:
         return queries.quote_fts_string(leaf.text) if len(leaf.text) >= GRAM_LENGTH else None
 
-    return queries.build_match_expression(_drop_not(node), gram)
+    return queries.build_match_expression(_drop_not(node), build_gram)
 
 
 def build_lookups(handle: Connection, node: Node, *, coded: bool) -> list[Lookup]:
@@ -207,7 +207,7 @@ def _build_hidden_match(handle: Connection, node: Node) -> str | None:
     Return None if JSON hides no word of the node.
     """
     hidden: dict[Leaf, str] = {}
-    glue = _list_glue(handle)
+    glue = _list_escape_prefixes(handle)
     for leaf in set(queries.iter_leaves(node)):
         plain = build_word_match(leaf)
         probe = Lookup(WORDS, _build_glued_match(_take_first_word(leaf), glue))
@@ -250,7 +250,7 @@ def _escape_words(text: str) -> str:
     return _UNICODE_ESCAPE.sub(r" u\1", json.dumps(text)[1:-1]).strip()
 
 
-def _list_glue(handle: Connection) -> list[str]:
+def _list_escape_prefixes(handle: Connection) -> list[str]:
     """Return the prefixes that escapes add to words in this index."""
     end = find_index_end(handle)
     last, codes = handle.kept.get(_GLUED_CACHE_KEY, (None, set()))

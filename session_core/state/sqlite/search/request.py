@@ -90,7 +90,7 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
         ("session", "m.session_id = :session"),
         ("since", "m.timestamp >= :since"),
         ("until", "m.timestamp < :until"),
-        ("tool", handle.resolve(SQL["uses_tool"])),
+        ("tool", handle.resolve_block(SQL["uses_tool"])),
     ):
         value = getattr(request, name)
         if value is not None:

@@ -72,18 +72,18 @@ def search_messages(
     position = None if cursor is None else _decode_cursor(request, cursor)
     max_hits = min(limit, MAX_HITS)
 
-    def answer(handle: Connection) -> SearchResult:
+    def search_snapshot(handle: Connection) -> SearchResult:
         return _run_search(handle, request, position, max_hits)
 
-    def answer_unless_behind(handle: Connection) -> SearchResult | None:
-        return None if fts.is_behind(handle) else answer(handle)
+    def search_unless_behind(handle: Connection) -> SearchResult | None:
+        return None if fts.is_index_behind(handle) else search_snapshot(handle)
 
     # A read-only store cannot update the index, so it answers at once.
-    result = store.read(answer if store.read_only else answer_unless_behind)
+    result = store.read(search_snapshot if store.read_only else search_unless_behind)
     # The index is updated in a write transaction, then the search runs again.
     if result is None:
         store.update_search_index()
-        result = store.read(answer)
+        result = store.read(search_snapshot)
     return result
 
 

@@ -106,10 +106,11 @@ def _iter_loose_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
     best = replace(best, query=query, terms=terms, goes_on=True, brief=True)
     yield best
 
-    def test(folded: str) -> bool:
+    def has_any_term(folded: str) -> bool:
         return any(term.compute_match_weight(folded) for term in terms)
 
-    rest = CandidateQuery(index_plan.make_plan(handle, any_words.build_any_query(terms)), test)
+    plan = index_plan.make_plan(handle, any_words.build_any_query(terms))
+    rest = CandidateQuery(plan, has_any_term)
     words = tuple(term.word for term in terms)
     yield from _add_unindexed_stage(
         handle, SearchStage("rest", "any", rest, words, adds=True, best=best)
@@ -123,11 +124,11 @@ def _make_node_stage(handle: Connection, name: str, matched: MatchMode, node: No
     sieve, values = index_plan.build_sieve(handle, needle)
     plan = index_plan.make_plan(handle, node)
 
-    def test(folded: str) -> bool:
+    def matches_node(folded: str) -> bool:
         return queries.is_match(node, folded)
 
     return SearchStage(
-        name, matched, CandidateQuery(plan, test, needle, sieve, values=values), words
+        name, matched, CandidateQuery(plan, matches_node, needle, sieve, values=values), words
     )
 
 
@@ -167,12 +168,12 @@ def _iter_substring_stages(
         return iter(())
     sieve, values = index_plan.build_sieve(handle, folded_needle)
 
-    def test(folded: str) -> bool:
+    def has_needle(folded: str) -> bool:
         return folded_needle in folded
 
     plan = index_plan.plan_substring_search(handle, needle)
     whole = SearchStage(
-        "substring", matched, CandidateQuery(plan, test, sieve=sieve, values=values)
+        "substring", matched, CandidateQuery(plan, has_needle, sieve=sieve, values=values)
     )
     if index_plan.has_inner_words(handle, folded_needle):
         return _chain_stages(*_iter_place_stages(whole, folded_needle))

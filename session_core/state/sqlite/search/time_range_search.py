@@ -55,7 +55,7 @@ class TimeRangeSearch:
         self._weights: Mapping[str, float] | None = None
         self.unread_at: float | None = None
         # A read-only store cannot update the index; a search reads what it lacks.
-        if not store.read_only and store.read(fts.is_behind):
+        if not store.read_only and store.read(fts.is_index_behind):
             store.update_search_index()
 
     def list_terms(self) -> Sequence[str]:
@@ -81,20 +81,20 @@ class TimeRangeSearch:
         """Return the hits, with the id of the reply in hits of the user."""
         return self.read(lambda run: run.add_replies(hits))
 
-    def read(self, look: Callable[[TimeRangeRun], T]) -> T:
-        """Call `look` with the search, without the index if it is damaged."""
+    def read(self, function: Callable[[TimeRangeRun], T]) -> T:
+        """Call `function` with the search, without the index if it is damaged."""
 
-        def read(handle: Connection) -> T:
+        def search_snapshot(handle: Connection) -> T:
             try:
-                return look(self._get_run(handle))
+                return function(self._get_run(handle))
             except _sqlite3.load_library().DatabaseError:
                 if handle.seen.get(hermes.INDEX_BROKEN_KEY):
                     raise
                 handle.seen[hermes.INDEX_BROKEN_KEY] = True
                 self._run = None
-                return look(self._get_run(handle))
+                return function(self._get_run(handle))
 
-        return self._store.read(read)
+        return self._store.read(search_snapshot)
 
     def _get_run(self, handle: Connection) -> TimeRangeRun:
         if self._run is None or self._run.handle is not handle:
@@ -281,7 +281,7 @@ class TimeRangeRun(SearchRun):
         """
         if message_id not in self._times:
             latest = (self.request.moment or 0) * 1000 + _CLOCK_SLACK_MS
-            rows = self.handle.iterate(_TIME_SQL, (message_id,))
+            rows = self.handle.iter_rows(_TIME_SQL, (message_id,))
             times = (row[0] for row in rows if isinstance(row[0], (int, float)))
             ms = (math.floor(time * 1000) for time in times if abs(time) < LAST_MS / 1000 - 1)
             self._times[message_id] = next((time for time in ms if time <= latest), None)
