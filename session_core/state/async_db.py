@@ -222,7 +222,7 @@ class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
         If there are no events, wait until one is committed, `stop` is set or `timeout_s` has
         passed.
         """
-        # Waiting takes no thread: many callers can wait, and a cancelled one ends at once.
+        # Waiting takes no thread: many callers can wait, and a cancelled call ends at once.
         poller = ChangePoller(cursor, timeout_s, stop)
         read = partial(self.db.read_changes, session=session, limit=limit)
         while True:

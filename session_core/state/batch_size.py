@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 _TARGET_S = 0.014
-"""The mean duration; a transaction that merges the search index takes twice as long."""
+"""The mean duration. A transaction that merges the search index takes twice as long."""
 
 _INITIAL_BYTES = 32_000
 _MIN_BYTES = 16_000

@@ -20,7 +20,7 @@ from session_core.errors import InvalidInput
 JSON_MARKER = "\x00json:"
 
 MAX_DEPTH = 20
-"""The depth to which content is searched for text; deeper nesting is data."""
+"""The depth to which content is searched for text. Deeper nesting is data."""
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
 

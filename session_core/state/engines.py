@@ -37,7 +37,7 @@ def open_postgres(address: str, **options: Any) -> StateDatabase:
         Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
     """
     _load_opening().prepare_schema(address, read_only=bool(options.get("read_only")))
-    from session_core.state.postgres.session_db import PostgresDB  # noqa: PLC0415 -- an extra
+    from session_core.state.postgres.session_db import PostgresDB  # noqa: PLC0415 -- psycopg is optional
 
     return PostgresDB(address, **options)
 
@@ -88,6 +88,6 @@ def _load_opening() -> Any:
         raise Unsupported(
             "homes in PostgreSQL need psycopg; install it: pip install 'mcp-sessions[postgres]'"
         )
-    from session_core.state.postgres import opening  # noqa: PLC0415 -- an extra
+    from session_core.state.postgres import opening  # noqa: PLC0415 -- psycopg is optional
 
     return opening

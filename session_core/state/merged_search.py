@@ -335,7 +335,7 @@ class MergedSearch:
             self._weigh_terms(position.weights)
         begin, end, after, is_near = position.begin, position.end, position.after, True
         if after is not None and end is None:
-            # The block had all that was left; what has come since must not cut it short.
+            # The block held all remaining matches. Messages that came since must not cut it short.
             end = _Edge(LAST_MS if self._order == "oldest" else -LAST_MS, 0, NO_TIES)
         for _ in range(_MAX_BLOCKS):
             blocks = self._find_blocks(position.step, begin, end)
@@ -483,7 +483,7 @@ class MergedSearch:
         for term in terms:
             counts = [counts[term] for counts in counted if term in counts]
             total = sum(one.total for one in counts)
-            # Long lists are cut, so the share of what was looked at stands for all.
+            # Long lists are cut, so the share among the messages that were read stands for all.
             having = sum(one.found * one.total / max(one.looked_at, one.found, 1) for one in counts)
             self._found_terms += having > 0
             weight = round(weigh_term(math.ceil(having), total) * _WEIGHT_UNIT)

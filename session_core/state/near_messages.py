@@ -17,7 +17,7 @@ Postings = Sequence[tuple[Collection[int], float]]
 """For each term, the ids of the messages that have it, and its weight."""
 
 NearTerm = tuple[int, int, float]
-"""A message, a near one with a term that the message lacks, and the weight of the term."""
+"""A message id, the near id with a term that the message lacks, and the weight of the term."""
 
 
 def iter_near_terms(message_ids: Iterable[int], postings: Postings) -> Iterator[NearTerm]:

@@ -81,7 +81,7 @@ Row = Mapping[str, Any]
 Ids = Sequence[int]
 
 StepCallback = Callable[[], object]
-"""Called at intervals during long work; an exception from it rolls the work back."""
+"""Called at intervals during long work. An exception from it rolls the work back."""
 
 
 class StopSignal(Protocol):

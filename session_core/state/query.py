@@ -25,7 +25,7 @@ _GLUED_QUOTE = re.compile(r'^(?:[^"]|"[^"]*")*?(?:[^\s("]"[^"]*"|"[^"]*"[^\s)*"]
 """Matches a quotation mark in the middle of a word, which opens no phrase."""
 
 _EXCLUSION = re.compile(r"-(?![\d-])\w[^\s\"*]+")
-"""Matches a word to exclude; a lone letter is rather an option of a command, as in `-m`."""
+"""Matches a word to exclude. A lone letter is rather an option of a command, as in `-m`."""
 
 # SQLite ends a text at a NUL. Curly quotation marks open a phrase like straight ones.
 _QUOTE_TABLE = str.maketrans({"\x00": " ", "\u201c": '"', "\u201d": '"', "\u201e": '"'})

@@ -37,7 +37,7 @@ _FOLDABLE_CHARS = re.compile(
     "\u3400-\ua4cf\uac00-\ud7ff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
     "\U0001f000-\U0001f0ff\U0001f300-\U0001ffff\U00020000-\U0002f7ff]+"
 )
-"""Characters that folding may change; all others are skipped at once."""
+"""Characters that folding may change. All others are skipped at once."""
 
 _UNCERTAIN_CHARS = re.compile(rf"[^\x00-\x7f\w{SPACELESS_CHARS}]+")
 """Characters that are separators, or marks, which are part of words."""
@@ -46,10 +46,10 @@ _WORD = re.compile("[a-z0-9\x80-\U0010ffff]+")
 _MARK_CATEGORIES = ("Mn", "Mc", "Co")
 _VARIATION_SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _NUKTA, _POINTS, _ACCENTS = 7, range(10, 37), 202
-"""Combining classes of optional marks; vowels and voicing have other classes."""
+"""Combining classes of optional marks. Vowels and voicing have other classes."""
 
 _ID_KEY = re.compile("(^|_)id$")
-"""Keys of the ids of a tool call; it can have one for each side."""
+"""Keys of the ids of a tool call. It can have one for each side."""
 
 _MAX_TEXT_LENGTH = 4096
 """A longer value without a space is data (an image, a key), not text."""
@@ -126,7 +126,7 @@ def build_text_parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str
     for call in calls:
         _collect_texts(_list_ids(call), hidden, hidden)
         _collect_texts(_extract_call_values(call), shown, hidden)
-    # Many calls share the names of their arguments; each name is indexed once.
+    # Many calls share the names of their arguments. Each name is indexed once.
     return "\n".join(filter(None, shown)), "\n".join(dict.fromkeys(hidden))
 
 

@@ -131,7 +131,7 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
         Raises:
             NotFound: the session does not exist.
         """
-        # Counting reads many rows, so it runs outside of the write transaction; only its result
+        # Counting reads many rows, so it runs outside of the write transaction. Only its result
         # is checked there.
         for _ in range(_MAX_TRIES):
             counted = self._read(lambda handle: count_session(handle, session_id))
@@ -374,7 +374,7 @@ _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 def read_folders(handle: Connection) -> list[str]:
     """Return the working folders and git roots of all sessions, each once."""
     columns = [name for name in lineage.FOLDER_COLUMNS if handle.has_column("sessions", name)]
-    parts = [f"SELECT {name} AS folder FROM sessions" for name in columns]  # noqa: S608 -- fixed names
+    parts = [f"SELECT {name} AS folder FROM sessions" for name in columns]  # noqa: S608 -- column names of fixed tuples
     statement = handle.resolve_block(SQL["list_folders"]).format(folders=" UNION ".join(parts))
     return [row[0] for row in handle.fetch_tuples(statement)] if parts else []
 

@@ -67,7 +67,7 @@ class Checkpointer:
         """
         # Also if it fails: while a reader blocks it, it is tried once for this number of rows.
         self._rows_seen = handle.connection.total_changes
-        # The change is already durable; an error here would report to its caller that it is not.
+        # The change is already durable. An error here would report to its caller that it is not.
         with suppress(_sqlite3.load_library().Error):
             sql = f"PRAGMA wal_checkpoint({mode})"
             run_without_waiting(

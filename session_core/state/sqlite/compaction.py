@@ -287,7 +287,7 @@ def _update_counters(
 
 
 _MAX_STEP_S = 0.002
-"""Longer than any step by its times; only rows that were stored together are so close."""
+"""Longer than any step by its times. Only rows that were stored together are so close."""
 
 _EXTRA_ROWS = 20
 _CACHE_KEY = "carried"

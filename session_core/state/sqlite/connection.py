@@ -277,7 +277,7 @@ class Snapshot:
 
 def make_file_uri(path: Path, mode: str) -> str:
     """Return the URI that opens `path`, with special characters escaped."""
-    return make_uri(Path(os.path.abspath(path)), mode)  # noqa: PTH100 -- no symlink resolved
+    return make_uri(Path(os.path.abspath(path)), mode)  # noqa: PTH100 -- Path.resolve follows links
 
 
 def make_uri(path: PurePath, mode: str) -> str:

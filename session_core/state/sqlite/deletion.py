@@ -277,5 +277,5 @@ def list_belonging_columns(handle: Connection) -> list[tuple[str, str]]:
 
 def _build_delete(table: str, column: str) -> str:
     if table == "sessions":
-        return f"UPDATE sessions SET {quote_name(column)} = NULL WHERE {quote_name(column)} = ?"  # noqa: S608 -- from the schema, quoted
-    return f"DELETE FROM {quote_name(table)} WHERE {quote_name(column)} = ?"  # noqa: S608 -- from the schema, quoted
+        return f"UPDATE sessions SET {quote_name(column)} = NULL WHERE {quote_name(column)} = ?"  # noqa: S608 -- quoted names of the schema
+    return f"DELETE FROM {quote_name(table)} WHERE {quote_name(column)} = ?"  # noqa: S608 -- quoted names of the schema

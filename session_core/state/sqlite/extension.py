@@ -78,14 +78,14 @@ def load_extension(connection: _sqlite3.Connection, folder: Path) -> None:
             "extension "
             "loading; install pysqlite3, or use another Python"
         )
-    connection.enable_load_extension(True)  # noqa: FBT003 -- its only argument
+    connection.enable_load_extension(True)  # noqa: FBT003 -- the driver takes no keyword
     try:
         connection.load_extension(str(library))
     except _sqlite3.load_library().Error as error:
         raise Unsupported(f"{library} cannot be loaded; build it again for this system") from error
     finally:
         # While it is on, SQL can load libraries too.
-        connection.enable_load_extension(False)  # noqa: FBT003 -- its only argument
+        connection.enable_load_extension(False)  # noqa: FBT003 -- the driver takes no keyword
 
 
 def load_extension_if_safe(handle: Connection, folder: Path) -> None:
@@ -118,7 +118,7 @@ def _find_blocked_index(handle: Connection, name: str, sql: str) -> BlockedIndex
     is_index = "using fts5" in sql.lower()
     where = f"{table} MATCH 'a' AND rowid = 0" if is_index else "0"
     try:
-        handle.fetch_value(f"SELECT 1 FROM {table} WHERE {where}")  # noqa: S608 -- from the schema, quoted
+        handle.fetch_value(f"SELECT 1 FROM {table} WHERE {where}")  # noqa: S608 -- quoted names of the schema
     except _sqlite3.load_library().Error as error:
         return find_missing_module(error)
     return None

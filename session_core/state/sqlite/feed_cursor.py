@@ -24,7 +24,7 @@ from session_core.state.sqlite.lock_wait import is_busy
 from session_core.state.sqlite.opening import get_file_bytes, get_file_identity, open_reader
 
 ANCHOR_COUNT = 4
-"""Number of newest sessions in a cursor; several, since some of them may be deleted."""
+"""Number of newest sessions in a cursor. Some of them may be deleted, so there are several."""
 
 OVERLAP_S = 60.0
 """Longest time between the time stored by a change and its commit."""
@@ -203,10 +203,10 @@ def _decode_integer(value: Any) -> int:
 
 
 FileState = tuple[int, ...]
-"""Identity of the file and number of its changes; comparable while the watch is open."""
+"""Identity of the file and number of its changes, comparable while the watch is open."""
 
 _MAX_REMEMBERED = 20_000
-"""Largest number of remembered cursors; a forgotten cursor costs one read."""
+"""Largest number of remembered cursors. A forgotten cursor costs one read."""
 
 BUSY_STATE: FileState = (-1,)
 """A writer has locked the database, so its state is unknown."""
@@ -271,7 +271,7 @@ class FileWatch:
         )
 
     def _read_log_state(self) -> FileState:
-        # A connection follows the log that it has opened; if that is created anew, it must reopen.
+        # A connection follows the log that it has opened. If that is created anew, it must reopen.
         try:
             return (get_sidecar_path(self._path, "-wal").stat().st_ino,)
         except OSError:
@@ -284,6 +284,6 @@ class FileWatch:
         self._file = ()
         if file and not self._closed:
             self._handle = open_reader(self._path)
-            # A poll never waits for a lock; a locked file is reported as BUSY_STATE.
+            # A poll never waits for a lock. A locked file is reported as BUSY_STATE.
             self._handle.connection.execute("PRAGMA busy_timeout=0")
             self._file = self._read_identity()

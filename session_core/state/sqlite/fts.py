@@ -49,7 +49,7 @@ def merge_less_often(handle: Connection) -> Iterator[None]:
     yield
     for table in tables:
         _set_automerge(handle, table, _DEFAULT_AUTOMERGE)
-        handle.execute_update(f"DELETE FROM {_quote_config_table(table)} WHERE k = 'automerge'")  # noqa: S608 -- from the schema, quoted
+        handle.execute_update(f"DELETE FROM {_quote_config_table(table)} WHERE k = 'automerge'")  # noqa: S608 -- quoted names of the schema
 
 
 def _list_default_indexes(handle: Connection) -> list[str]:
@@ -68,7 +68,7 @@ def _list_default_indexes(handle: Connection) -> list[str]:
 
 def _set_automerge(handle: Connection, table: str, count: int) -> None:
     name = quote_name(table)
-    handle.execute_update(f"INSERT INTO {name}({name}, rank) VALUES ('automerge', ?)", (count,))  # noqa: S608 -- from the schema, quoted
+    handle.execute_update(f"INSERT INTO {name}({name}, rank) VALUES ('automerge', ?)", (count,))  # noqa: S608 -- quoted names of the schema
 
 
 def _quote_config_table(table: str) -> str:
@@ -183,7 +183,7 @@ MAX_QUEUED = 100
 
 _BATCH_ROWS = 512
 _BATCH_CHARACTERS = 500_000
-"""A batch holds the lock for about ten milliseconds; smaller batches cost more in total."""
+"""A batch holds the lock for about ten milliseconds. Smaller batches cost more in total."""
 
 _CHUNK_IDS = 500
 _MAX_CHANGED_CHARACTERS = 8_000_000
@@ -403,7 +403,7 @@ _MAX_SEGMENTS = 2000
 
 _SAMPLED_SEGMENTS = 10
 _SAMPLED_BLOCKS = 3
-"""Leaf blocks that are read of each segment; smaller segments together hold little."""
+"""Leaf blocks that are read of each segment. Smaller segments together hold little."""
 
 _VARINT_BYTES = 9
 
@@ -447,8 +447,8 @@ class _EntryCounts:
 def list_segments(handle: Connection, table: str) -> list[IndexSegment]:
     """Return the segments of an index, from its `_data` table."""
     name = quote_name(table)
-    first_after = f"SELECT min(id) FROM {name} WHERE id >= ?"  # noqa: S608 -- from the schema, quoted
-    last_before = f"SELECT max(id) FROM {name} WHERE id < ?"  # noqa: S608 -- from the schema, quoted
+    first_after = f"SELECT min(id) FROM {name} WHERE id >= ?"  # noqa: S608 -- quoted names of the schema
+    last_before = f"SELECT max(id) FROM {name} WHERE id < ?"  # noqa: S608 -- quoted names of the schema
     segments: list[IndexSegment] = []
     first = handle.fetch_value(first_after, (_SEGMENT_ID_STEP,))
     while first is not None and len(segments) < _MAX_SEGMENTS:
@@ -484,7 +484,7 @@ def estimate_dead_blocks(handle: Connection, table: str) -> float:
 
 def _count_entries(handle: Connection, table: str, segment: IndexSegment) -> _EntryCounts:
     entries = _EntryCounts()
-    sql = f"SELECT block FROM {quote_name(table)} WHERE id = ?"  # noqa: S608 -- from the schema, quoted
+    sql = f"SELECT block FROM {quote_name(table)} WHERE id = ?"  # noqa: S608 -- quoted names of the schema
     for block_id in segment.list_sample_ids():
         block = handle.fetch_value(sql, (block_id,))
         if isinstance(block, bytes):

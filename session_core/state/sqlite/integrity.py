@@ -33,7 +33,7 @@ _COPY_PAGES = 4096
 _ROOM_FACTOR = 1.1
 _COPY_PREFIX = "mcp-sessions-check-"
 _STALE_COPY_S = 86_400.0
-"""Older copies were left by killed processes; no check takes that long."""
+"""Older copies were left by killed processes. No check takes that long."""
 
 _ORPHAN_FINDINGS = {
     "messages": ("orphaned_messages", "messages of missing sessions"),
@@ -97,7 +97,7 @@ def _find_damage(handle: Connection) -> Iterator[Finding]:
         if "malformed" not in str(error):
             raise
         lines = [str(error)]
-    # A trigram index that an older SQLite wrote looks damaged to a newer one; see fts.py.
+    # A trigram index that an older SQLite wrote looks damaged to a newer one. See fts.py.
     lines = [line for line in lines if line != "ok" and not _is_version_difference(line)]
     index = [line for line in lines if "fts5" in line.lower()]
     if index:
@@ -207,7 +207,7 @@ def _check_index(handle: Connection, table: str) -> Iterator[Finding]:
     try:
         if table == "messages_fts_trigram":
             fts.repair_all_entries(handle)  # entries left out by an older SQLite are no damage
-        handle.execute_update(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- from the schema, quoted
+        handle.execute_update(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- quoted names of the schema
     except (_sqlite3.load_library().DatabaseError, Unsupported) as error:
         if "malformed" in str(error) or "corrupt" in str(error):
             yield Finding("search_index_damaged", 1, f"the search index {table} is damaged")

@@ -30,7 +30,7 @@ from session_core.state.sqlite.writer import Writer
 from session_core.types import Holder, HomeKind
 
 MEMORY_NAME = ":memory:"
-"""The path of a private database in memory. Stores of one longer name share a database."""
+"""The path of a private database in memory. Stores with the same longer path share a database."""
 
 _RECHECK_S = 0.05
 
@@ -105,7 +105,7 @@ class MemoryDatabase:
 
     def _copy(self, source: Connection, target: Connection | None) -> Connection:
         """Copy `source` into an older copy, or into a new database."""
-        # The schema of an older copy is known already; to read it takes longer than a small copy.
+        # The schema of an older copy is known already. To read it takes longer than a small copy.
         if target is None:
             target = Connection(_sqlite3.connect("file::memory:", busy_timeout_s=0))
         source.connection.backup(target.connection)
@@ -239,7 +239,7 @@ class MemoryStore(SqliteStore):
     pool: MemoryPool
 
     def _choose_path(self, db_path: str | os.PathLike[str] | None) -> Path:
-        # A label for errors; no file has it.
+        # A label for errors. No file has it.
         return Path(os.fspath(db_path or MEMORY_NAME))
 
     def _make_pool(self, patience_s: float) -> ConnectionPool:

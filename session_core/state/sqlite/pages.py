@@ -168,7 +168,7 @@ class _WindowFinder:
             if len(page) < rows:
                 return
             edge = page[-1]
-            # A rare role may need many rows; growing steps keep the number of statements small.
+            # A rare role may need many rows. Growing steps keep the number of statements small.
             rows *= 4
 
     def _read_ids(self, side: str, edge: int, rows: int) -> list[int]:

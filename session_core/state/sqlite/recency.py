@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from session_core.state.sqlite.connection import Connection
 
 MAX_RECENT = 200
-"""Number of kept sessions; a later page reads every session."""
+"""Number of kept sessions. A later page reads every session."""
 
 _MAX_NEWER = 5000
 

@@ -16,7 +16,7 @@ from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import Page, SessionRow
 
 SQL = sql_blocks.load_blocks("routes")
-# The lists use `+scope` to read the table once in its own order; its index would need a sort.
+# The lists use `+scope` to read the table once in its own order. Its index would need a sort.
 
 ROUTING_TABLE = "gateway_routing"
 _CURSOR_KIND = "routes"
@@ -170,7 +170,7 @@ class SqliteRoutes(SqliteOperations):
                 return None
             by_key = bounds | {"session_key": session_key}
             row = handle.fetch_row(SQL["find_by_key"], by_key) if session_key else None
-            # A row without a chat belongs to no chat; imported rows may have only a user.
+            # A row without a chat belongs to no chat. Imported rows may have only a user.
             if row is None and (chat_id or (user_id and chat_type)):
                 row = handle.fetch_row(SQL["find_by_peer"], bounds | peer)
             return cast("SessionRow | None", row)

@@ -272,13 +272,13 @@ def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
     filled = [name for name in names if name in FILLED_COLUMNS]
     if not has_session(handle, values["id"]):
         handle.execute_update(
-            f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608 -- fixed names
+            f"INSERT INTO sessions ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608 -- column names of fixed tuples
             [values[name] for name in names],
         )
     elif filled:
         changes = ", ".join(f"{name} = coalesce({name}, ?)" for name in filled)
         handle.execute_update(
-            f"UPDATE sessions SET {changes} WHERE id = ?",  # noqa: S608 -- fixed names
+            f"UPDATE sessions SET {changes} WHERE id = ?",  # noqa: S608 -- column names of fixed tuples
             [*(values[name] for name in filled), values["id"]],
         )
 
@@ -295,7 +295,7 @@ def update_session(handle: Connection, session_id: str, values: Mapping[str, Any
     assignments = ", ".join(f"{name} = ?" for name in values)
     return (
         handle.execute_update(
-            f"UPDATE sessions SET {assignments} WHERE id = ?",  # noqa: S608 -- fixed names
+            f"UPDATE sessions SET {assignments} WHERE id = ?",  # noqa: S608 -- column names of fixed tuples
             [*values.values(), session_id],
         )
         > 0

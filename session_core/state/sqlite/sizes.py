@@ -220,15 +220,15 @@ def _sample_table(handle: Connection, table: str) -> _TableSample:
     )
     name = quote_name(table)
     try:
-        low = handle.fetch_value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
-        high = handle.fetch_value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
+        low = handle.fetch_value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- quoted names of the schema
+        high = handle.fetch_value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- quoted names of the schema
     except _sqlite3.load_library().OperationalError:
         # A table WITHOUT ROWID has no places to sample, so its first rows stand for it.
-        rows = handle.fetch_tuples(f"SELECT {sizes} FROM {name} LIMIT {_SMALL_TABLE_ROWS}")  # noqa: S608 -- from the schema, quoted
+        rows = handle.fetch_tuples(f"SELECT {sizes} FROM {name} LIMIT {_SMALL_TABLE_ROWS}")  # noqa: S608 -- quoted names of the schema
         return _TableSample(columns, [(1.0, row) for row in rows])
     if low is None:
         return _TableSample(columns, [])
-    run = f"SELECT rowid, {sizes} FROM {name} WHERE rowid >= ? ORDER BY rowid LIMIT ?"  # noqa: S608 -- from the schema, quoted
+    run = f"SELECT rowid, {sizes} FROM {name} WHERE rowid >= ? ORDER BY rowid LIMIT ?"  # noqa: S608 -- quoted names of the schema
     if high - low < _SMALL_TABLE_ROWS:
         return _TableSample(
             columns, [(1.0, row[1:]) for row in handle.fetch_tuples(run, (low, _SMALL_TABLE_ROWS))]

@@ -36,4 +36,4 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    print(json.dumps(count_table_bytes(Path(sys.argv[1]))))  # noqa: T201 -- read by the parent
+    print(json.dumps(count_table_bytes(Path(sys.argv[1]))))  # noqa: T201 -- the parent reads the output

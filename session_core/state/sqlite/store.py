@@ -72,7 +72,7 @@ class ConnectionPool:
         with suppress(IndexError):
             while True:
                 handle = self.readers.pop()
-                # A connection to a file that was replaced would go on to read the deleted one.
+                # A connection to a file that was replaced would continue to read the deleted file.
                 if handle.file == get_file_identity(path, immutable=handle.immutable):
                     return handle
                 handle.connection.close()
@@ -122,7 +122,7 @@ _MAX_TIDY_S = 5.0
 """Longest time for which a search or a close updates the search index."""
 
 _EXIT_WAIT_S = 1.0
-"""How long the process waits at exit for a thread that is in a change."""
+"""The seconds that the process waits at exit for a thread that is in a change."""
 
 
 class SqliteStore:
@@ -150,7 +150,7 @@ class SqliteStore:
         self.clock = clock
         self.loads_extension = load_extension
         self.pool = self._make_pool(patience_s)
-        # A default path may lead to a Hermes home; an explicit path was chosen by the caller.
+        # A default path may lead to a Hermes home. An explicit path was chosen by the caller.
         self._in_hermes_home = in_hermes_home or db_path is None
         self._patience_s = patience_s
         self._pid = os.getpid()
@@ -260,8 +260,8 @@ class SqliteStore:
         open_handle = writer.current if writer else None
         with self.translate_errors(), translate_bind_errors():
             if open_handle is not None:
-                # What was read before a change of this transaction may be outdated; only other
-                # commits clear it.
+                # Values read before a change of this transaction may be outdated. Only commits of
+                # other connections clear them.
                 open_handle.seen.clear()
                 return function(open_handle)
             snapshot = self.find_snapshot() if self.snapshots else None
@@ -451,10 +451,10 @@ def _check_path(path: str | os.PathLike[str]) -> Path:
             f"the path of a database file must be a path, got an address ({scheme}://…): databases "
             "on a server are not supported; name a file"
         )
-    absolute = Path(os.path.abspath(path))  # noqa: PTH100 -- no symlink is resolved
-    if os.path.isdir(absolute):  # noqa: PTH112 -- a folder that may not be looked at raises none
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 -- Path.resolve follows links
+    if os.path.isdir(absolute):  # noqa: PTH112 -- Path.is_dir can raise
         raise InvalidInput(f"{absolute} is a directory; name the database file in it")
-    if os.path.exists(absolute) and not os.path.isfile(absolute):  # noqa: PTH110, PTH113 -- as above
+    if os.path.exists(absolute) and not os.path.isfile(absolute):  # noqa: PTH110, PTH113 -- as for is_dir
         raise InvalidInput(f"{absolute} is a device, a pipe or a socket; name a database file")
     return absolute
 

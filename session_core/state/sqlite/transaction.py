@@ -51,7 +51,7 @@ class Savepoint:
         # A full disk or a RAISE(ROLLBACK) ends the whole transaction, and the savepoint with it.
         if kind is not None and connection.in_transaction:
             connection.execute(f"ROLLBACK TO part_{self._depth}")
-            # The caches hold what the undone changes have left in them.
+            # The caches may hold values of the undone changes.
             self._handle.forget_all()
         # ROLLBACK TO undoes the changes and keeps the savepoint open.
         if connection.in_transaction:

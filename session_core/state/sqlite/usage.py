@@ -27,7 +27,7 @@ _CHANGES = {
     "cost_source": "coalesce(?, cost_source)",
     "last_seen": "?",
 }
-"""How the other columns of an existing row change; counts and costs are added."""
+"""The changes of the other columns of an existing row. Counts and costs are added."""
 
 _COUNT_LIMIT = 2**62
 
@@ -169,13 +169,13 @@ def _add_model_usage(handle: Connection, usage: UsageValues, now: float) -> None
     changes = {name: text for name, text in changes.items() if name not in (*keys, "first_seen")}
     assignments = ", ".join(f"{name} = {change}" for name, change in changes.items())
     updated = handle.execute_update(
-        f"UPDATE session_model_usage SET {assignments} "  # noqa: S608 -- fixed names
+        f"UPDATE session_model_usage SET {assignments} "  # noqa: S608 -- column names of fixed tuples
         f"WHERE {' AND '.join(f'{name} = ?' for name in keys)}",
         [values[name] for name in (*changes, *keys)],
     )
     if not updated:
         handle.execute_update(
-            f"INSERT INTO session_model_usage ({', '.join(present_names)}) "  # noqa: S608 -- fixed names
+            f"INSERT INTO session_model_usage ({', '.join(present_names)}) "  # noqa: S608 -- column names of fixed tuples
             f"VALUES ({', '.join('?' * len(present_names))})",
             [values[name] for name in present_names],
         )

@@ -25,7 +25,7 @@ from session_core.state.sqlite.vacuum_file import call_step_regularly
 from session_core.types import VacuumResult
 
 _MERGE_STEP_S = 0.015
-"""Duration of a merge step; with its commit it takes about 20 ms."""
+"""Duration of a merge step. With its commit it takes about 20 ms."""
 
 _MERGE_PAGES = 8
 _MIN_CHANGED_ROWS = 2
@@ -90,7 +90,7 @@ class SqliteVacuum(SqliteOperations):
             _require_room(self._store.path, [(folder, log)])
             self._vacuum_in_place(handle, step)
         self._store.forget_all_content(handle)
-        # The new content is in the log; only a complete checkpoint makes the file shorter.
+        # The new content is in the log. Only a complete checkpoint makes the file shorter.
         holders.require_no_holders(self._store.path, self._store.list_holders())
         handle.fetch_tuples("PRAGMA wal_checkpoint(TRUNCATE)")
         return VacuumResult(before, self._measure_bytes())
@@ -132,7 +132,7 @@ def _merge_indexes(handle: Connection) -> bool:
     until = time.monotonic() + _MERGE_STEP_S
     for table in extension.list_usable_indexes(handle):
         name = quote_name(table)
-        merge = f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)"  # noqa: S608 -- from the schema, quoted
+        merge = f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)"  # noqa: S608 -- quoted names of the schema
         while True:
             if time.monotonic() >= until:
                 return True

@@ -142,7 +142,7 @@ def _write_back(
 
     def handle_progress(status: int, left: int, _: int) -> None:
         nonlocal is_checked
-        # The holder of the lock is about to commit what the copy does not have.
+        # The holder of the lock is about to commit changes that the copy lacks.
         if status in (_BUSY, _LOCKED):
             raise _ConcurrentCommit
         if status != _OK:

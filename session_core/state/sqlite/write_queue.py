@@ -287,7 +287,7 @@ def _is_active(leader: WriteJob) -> bool:
     mark = leader.thread()
     if mark is None:
         return False
-    frame = sys._current_frames().get(mark.number)  # noqa: SLF001 -- there is no other way to see it
+    frame = sys._current_frames().get(mark.number)  # noqa: SLF001 -- the only access to frames
     # The block of a transaction is code of its caller, which has no frame with the job.
     if frame is not None and leader.transaction_ref is not None and leader.is_open:
         return True

@@ -86,7 +86,7 @@ class Writer:
         """Run `change` in a transaction and return its result after the commit is durable."""
         open_handle = self.current
         if open_handle is not None:
-            # A step that fails undoes its own changes; the caller may catch the error and continue.
+            # A step that fails undoes its own changes. The caller may catch the error and continue.
             with Savepoint(open_handle):
                 return change(open_handle)
         job = self._make_job(change)
@@ -261,7 +261,7 @@ class Writer:
                 # exception.
                 member.error = type(error)(*error.args)
         except BaseException:
-            # An interrupted COMMIT may have succeeded; a job that is tried again could be stored
+            # An interrupted COMMIT may have succeeded. A job that is tried again could be stored
             # twice.
             if not self._committing:
                 self._queue.put_back_jobs([member for member in batch if member is not job])

@@ -259,7 +259,7 @@ def _parse_removed(
     removed: Mapping[str, tuple[Sequence[int], Revision]],
 ) -> dict[str, tuple[set[int], Revision]]:
     validation.check_mapping("removed", removed)
-    if not all(isinstance(request, Sequence) and len(request) == 2 for request in removed.values()):  # noqa: PLR2004 -- a pair
+    if not all(isinstance(request, Sequence) and len(request) == 2 for request in removed.values()):  # noqa: PLR2004 -- a pair has two items
         raise InvalidInput("removed must map each session to its message ids and a revision")
     return {
         session_id: (set(validation.parse_integers("message ids", ids)), expected)
@@ -307,7 +307,7 @@ def _delete_row(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
     if not handle.has_foreign_keys and _is_referred_to(handle, table, key):
         return False
     try:
-        # A row that is gone already went by a cascade; one that stays is kept by a trigger.
+        # A row that is gone already went by a cascade. One that stays is kept by a trigger.
         if not raw.delete_rows(handle, table, key) and _is_present(handle, table, key):
             raise make_changed_error(f"a row of {table} to delete")
     except handle.integrity_error as error:

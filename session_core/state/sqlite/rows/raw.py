@@ -41,12 +41,12 @@ class TableShape:
 
     table: str
     columns: tuple[str, ...]
-    """All stored columns; without a primary key, the row id comes first."""
+    """All stored columns. Without a primary key, the row id comes first."""
     key: tuple[str, ...]
     keyed: bool
     """True if the key is a primary key, which identifies a row in any home."""
     defaults: Mapping[str, str]
-    """The default expressions of columns that have one."""
+    """The default expressions of columns, for columns with a default."""
     links: tuple[ForeignKey, ...]
     reads: str
     """The statement that reads rows, without its condition."""
@@ -87,7 +87,7 @@ def _read_shape(handle: Connection, table: str) -> TableShape | None:
         keyed=bool(keys),
         defaults={name: default for name, default in rows if default is not None},
         links=_read_foreign_keys(handle, table),
-        reads=f"SELECT {join_columns(columns)} FROM {quote_name(table)} WHERE ",  # noqa: S608 -- from the schema, quoted
+        reads=f"SELECT {join_columns(columns)} FROM {quote_name(table)} WHERE ",  # noqa: S608 -- quoted names of the schema
     )
 
 
@@ -117,7 +117,7 @@ def read_rows(handle: Connection, sql: str, params: Params = ()) -> list[Row]:
     connection = handle.connection
     text_factory = connection.text_factory
     try:
-        # `str` avoids a Python call for each text; text that is not UTF-8 is rare.
+        # `str` avoids a Python call for each text. Text that is not UTF-8 is rare.
         connection.text_factory = str
         try:
             return connection.execute(sql, params).fetchall()
@@ -165,7 +165,7 @@ def _compare_column(name: str, value: Any) -> str:
 def insert_row(handle: Connection, table: str, values: Mapping[str, Any]) -> int:
     """Insert a row unchanged and return its row id."""
     marks = ", ".join(map(make_placeholder, values.values()))
-    sql = f"INSERT INTO {quote_name(table)} ({join_columns(values)}) VALUES ({marks})"  # noqa: S608 -- from the schema, quoted
+    sql = f"INSERT INTO {quote_name(table)} ({join_columns(values)}) VALUES ({marks})"  # noqa: S608 -- quoted names of the schema
     return handle.insert_row(sql, bind_values(values.values()))
 
 
@@ -178,7 +178,7 @@ def insert_rows(
     for start in range(0, len(rows), batch_size):
         batch = rows[start : start + batch_size]
         marks = ", ".join(f"({', '.join(map(make_placeholder, row))})" for row in batch)
-        sql = f"INSERT INTO {quote_name(table)} ({join_columns(names)}) VALUES {marks}"  # noqa: S608 -- from the schema, quoted
+        sql = f"INSERT INTO {quote_name(table)} ({join_columns(names)}) VALUES {marks}"  # noqa: S608 -- quoted names of the schema
         handle.execute_update(sql, bind_values(chain.from_iterable(batch)))
 
 
@@ -189,13 +189,13 @@ def update_rows(
     changes = ", ".join(
         f"{quote_name(name)} = {make_placeholder(value)}" for name, value in values.items()
     )
-    sql = f"UPDATE {quote_name(table)} SET {changes} WHERE {build_condition(key)}"  # noqa: S608 -- from the schema, quoted
+    sql = f"UPDATE {quote_name(table)} SET {changes} WHERE {build_condition(key)}"  # noqa: S608 -- quoted names of the schema
     return handle.execute_update(sql, bind_values([*values.values(), *key.values()]))
 
 
 def delete_rows(handle: Connection, table: str, key: Mapping[str, Any]) -> int:
     """Delete the rows with a key and return the number of rows."""
-    sql = f"DELETE FROM {quote_name(table)} WHERE {build_condition(key)}"  # noqa: S608 -- from the schema, quoted
+    sql = f"DELETE FROM {quote_name(table)} WHERE {build_condition(key)}"  # noqa: S608 -- quoted names of the schema
     return handle.execute_update(sql, bind_values(key.values()))
 
 

@@ -77,9 +77,9 @@ def _read_linked_rows(
         return  # the schema has no such column
     places = [image.columns.index(name) for name in link.named]
     keys = dict.fromkeys(tuple(row[place] for place in places) for row in image.rows)
-    # Integers are exact in JSON; other keys are compared one by one, with their type.
+    # Integers are exact in JSON. Other keys are compared one by one, with their type.
     if all(type(value) is int for key in keys for value in key) and len(places) == 1:
-        where = f"{quote_name(link.columns[0])} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- from the schema, quoted
+        where = f"{quote_name(link.columns[0])} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- quoted names of the schema
         values = (json.dumps([value for (value,) in keys]),)
         yield from raw.read_rows(handle, shape.build_select(where), values)
         return
@@ -103,7 +103,7 @@ def split_owned_rows(
 ) -> tuple[list[RowImages], list[RowMismatch]]:
     """Return the rows that belong to the sessions `of`, and the refusals of all other rows."""
     owners = _list_owner_columns(handle)
-    # Rows of a table that this home lacks have no owner; they are refused when they are written.
+    # Rows of a table that this home lacks have no owner. They are refused when they are written.
     owned = [
         _select_owned_rows(image, owners, of) if raw.get_shape(handle, image.table) else image
         for image in images
@@ -286,7 +286,7 @@ def _build_insert(table: str, row: Mapping[str, Any]) -> str:
 
 
 def _build_select(table: str, column: str) -> str:
-    return f"SELECT * FROM {quote_name(table)} WHERE {quote_name(column)} = ?"  # noqa: S608 -- from the schema, quoted
+    return f"SELECT * FROM {quote_name(table)} WHERE {quote_name(column)} = ?"  # noqa: S608 -- quoted names of the schema
 
 
 SESSIONS = "sessions"

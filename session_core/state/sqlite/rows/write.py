@@ -147,7 +147,7 @@ class TableWriter:
         try:
             raw.insert_rows(self._handle, self._shape.table, self._names, self._rows)
         except self._handle.integrity_error:
-            # A trigger with RAISE(ROLLBACK) has ended the transaction; later rows would commit one
+            # A trigger with RAISE(ROLLBACK) has ended the transaction. Later rows would commit one
             # by one.
             if not self._handle.in_transaction:
                 raise
@@ -200,7 +200,7 @@ class TableWriter:
         """Return the rows with a key, with the columns of the image."""
         key_values = dict(zip(self._shape.key, key, strict=True))
         names, table = raw.join_columns(self._names), quote_name(self._shape.table)
-        sql = f"SELECT {names} FROM {table} WHERE {raw.build_condition(key_values)}"  # noqa: S608 -- from the schema, quoted
+        sql = f"SELECT {names} FROM {table} WHERE {raw.build_condition(key_values)}"  # noqa: S608 -- quoted names of the schema
         return raw.read_rows(self._handle, sql, raw.bind_values(key))
 
     def _insert_with_new_rowid(self, row: Sequence[Any]) -> None:
@@ -224,7 +224,7 @@ class TableWriter:
                 with self._handle.isolate_failure():
                     row_id = raw.insert_row(self._handle, self._shape.table, values)
             except self._handle.integrity_error as error:
-                # The transaction was ended by a trigger; what follows would commit on its own.
+                # The transaction was ended by a trigger. What follows would commit on its own.
                 if not self._handle.in_transaction:
                     raise
                 text = self._handle.describe_refusal(error)
@@ -258,7 +258,7 @@ class TableWriter:
         if raw.get_shape(self._handle, link.table) is None or not link.named:
             return True  # the schema itself has no such table or column
         values = dict(zip(link.named, reference, strict=True))
-        sql = f"SELECT 1 FROM {quote_name(link.table)} WHERE {raw.build_condition(values)}"  # noqa: S608 -- from the schema, quoted
+        sql = f"SELECT 1 FROM {quote_name(link.table)} WHERE {raw.build_condition(values)}"  # noqa: S608 -- quoted names of the schema
         return bool(self._handle.fetch_tuples(sql, raw.bind_values(values.values())))
 
     def _clear_reference(self, link: ForeignKey, key: Row) -> None:

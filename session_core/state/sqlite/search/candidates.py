@@ -49,7 +49,7 @@ class Match:
     shown: str
     """The readable text, folded."""
     folded: str
-    """The whole searchable text, folded; it includes text that is not shown."""
+    """The whole searchable text, folded. It includes text that is not shown."""
     compacted: bool
     source: str
     title: str | None
@@ -67,7 +67,7 @@ class CandidateQuery:
     needle: str = ""
     """A piece that every matching text contains, folded."""
     sieve: str = ""
-    """A condition for rows that are read one by one; it may pass rows that do not match."""
+    """A condition for rows that are read one by one. It may pass rows that do not match."""
     only: str = ""
     """A condition on the rows of this query."""
     apart: str = ""

@@ -229,7 +229,7 @@ def _take_first_word(leaf: Leaf) -> Leaf:
 
 def _build_glued_match(leaf: Leaf, glue: Sequence[str]) -> str:
     """Build the expression of a leaf with the escapes that JSON adds to it."""
-    # An escaped character before a word is part of the word in the index, as `n` or `u201c`; text
+    # An escaped character before a word is part of the word in the index, as `n` or `u201c`. Text
     # that is not ASCII is a row of codes, in the case as typed. A private-use character, which only
     # the index takes for a letter, is a word of its own if it is not escaped.
     text = _LEADING_NON_WORD.sub("", leaf.text)

@@ -124,7 +124,7 @@ def plan_multi_part_search(handle: Connection, plan: IndexPlan) -> tuple[IndexPl
     """
     if not _has_trigram_lookup(plan):
         return None
-    # The trigram index stops at the marker, so it has no text of these rows; the word index has
+    # The trigram index stops at the marker, so it has no text of these rows. The word index has
     # the beginning of the marker.
     condition, cut = MULTI_PART_SQL, hermes.build_cut_condition(handle)
     if cut is not None:

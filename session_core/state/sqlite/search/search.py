@@ -168,7 +168,7 @@ class SearchRun:
                 return self._make_result(
                     hits, matched, oldest_at, replace(next_position, found=int(has_hits))
                 )
-            # What the next stage adds to matches far below the best one is weaker still.
+            # Matches far below the best were dropped, and the next stage adds weaker matches.
             if has_hits and (not stage.goes_on or self._has_far_matches):
                 return self._make_result(hits, matched, oldest_at, None)
             # The stage is exhausted, or only adds to others: continue with the next one.

@@ -46,7 +46,7 @@ class Search(SqliteOperations):
             InvalidInput: an argument has an unknown value, or the cursor belongs to another search.
             NotFound: the session does not exist.
         """
-        from session_core.state.sqlite.search.search import make_request, search_messages  # noqa: PLC0415 -- lists do not need it
+        from session_core.state.sqlite.search.search import make_request, search_messages  # noqa: PLC0415 -- the first search imports it
 
         validation.check_limit(limit)
         request = make_request(
@@ -98,8 +98,8 @@ class TimeRangeSearches(SqliteOperations):
             InvalidInput: an argument has an unknown value.
             NotFound: the session does not exist.
         """
-        from session_core.state.sqlite.search.search import make_request  # noqa: PLC0415
-        from session_core.state.sqlite.search.time_range_search import TimeRangeSearch  # noqa: PLC0415 -- lists do not need it
+        from session_core.state.sqlite.search.search import make_request  # noqa: PLC0415 -- the first search imports it
+        from session_core.state.sqlite.search.time_range_search import TimeRangeSearch  # noqa: PLC0415 -- the first search imports it
 
         if newest_ms is not None:
             latest = (newest_ms + 1) / 1000

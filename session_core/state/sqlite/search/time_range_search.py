@@ -54,7 +54,7 @@ class TimeRangeSearch:
         self._run: TimeRangeRun | None = None
         self._weights: Mapping[str, float] | None = None
         self.unread_at: float | None = None
-        # A read-only store cannot update the index; a search reads what it lacks.
+        # A read-only store cannot update the index, so a search reads the missing messages itself.
         if not store.read_only and store.read(fts.is_index_behind):
             store.update_search_index()
 
