@@ -46,6 +46,7 @@ def test_memory_database_touches_no_file(
     audited: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # imports write files otherwise
     before = sorted(tmp_path.iterdir())
     audited.append(("begin", ""))
     with SessionDB(":memory:") as db:
