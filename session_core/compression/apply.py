@@ -86,7 +86,7 @@ class CompressionExecutor:
         requested_shape: RequestedShape,
         stop: StopFn | None = None,
     ) -> CompressionResult:
-        def commit() -> CompressionResult:
+        def commit_under_lock() -> CompressionResult:
             ready = self._prepare_commit(planned, summary, requested_shape)
             # Asked after the summary, which takes longest, and before the first change.
             if stop is not None and stop():
@@ -96,7 +96,7 @@ class CompressionExecutor:
             return self._committer.commit(handle, ready)
 
         try:
-            return self._locks.run_locked([planned.session_id], commit)
+            return self._locks.run_locked([planned.session_id], commit_under_lock)
         except Changed:
             close_plan(self._db, self._ledger, handle)
             raise

@@ -75,7 +75,7 @@ def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedC
         made=compaction.ids,
         replaced=replaced,
         carried=carried,
-        flags=_list_odd_flags([*ready.rows[planned.start : planned.end], *tail]),
+        flags=_list_unusual_flags([*ready.rows[planned.start : planned.end], *tail]),
         counted={name: (row_before.get(name), row_after.get(name)) for name in _COUNTER_COLUMNS},
     )
 
@@ -90,7 +90,7 @@ def commit_continuation(
         raise Changed(f"session {old} was deleted by another process")
     child = f"{datetime.now():%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"  # noqa: DTZ005 -- ids have local time
     db.end_session(old, "compression")
-    _make_child(db, parent, child)
+    _create_child(db, parent, child)
     added_ids = [
         *db.rows.copy_messages(old, ready.list_ids(0, ready.planned.start), child).ids,
         *db.append_messages(child, ready.summary).ids,
@@ -157,13 +157,13 @@ def _make_changed_error(ready: PreparedCompression) -> Changed:
     return Changed(f"session {ready.planned.session_id} was changed meanwhile; plan it again")
 
 
-def _list_odd_flags(rows: list[MessageRow]) -> list[tuple[int, int | None, int | None]]:
+def _list_unusual_flags(rows: list[MessageRow]) -> list[tuple[int, int | None, int | None]]:
     """Return the flags of live rows that are not 1 and 0; some homes have NULL, or 1 and 1."""
     row_flags = [(row["id"], row.get("active"), row.get("compacted")) for row in rows]
     return [flags for flags in row_flags if flags[1:] != (1, 0)]
 
 
-def _make_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
+def _create_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
     settings = _strip_markers(parent.get("model_config"))
     db.rows.copy_session(
         parent["id"],

@@ -242,7 +242,7 @@ class Compressor:
         if summarizer is not None:
             attempt.require_allowed(force=force)
 
-        def run() -> CompressionResult:
+        def plan_and_apply() -> CompressionResult:
             for attempts_left in reversed(range(_MAX_ATTEMPTS)):
                 plan, messages = self._planner.plan(tip, shape, keep_last, force=force)
                 summary = None
@@ -267,7 +267,7 @@ class Compressor:
             raise AssertionError
 
         # Held from the plan to the commit, so that two processes do not pay for the same summary.
-        return self._locks.run_locked([tip], run)
+        return self._locks.run_locked([tip], plan_and_apply)
 
     def undo(self, batch: str, *, client: str = DEFAULT_CLIENT) -> UndoResult | UndoPlan:
         """Undo a compression, or return a plan for it if the undo would drop later messages.

@@ -38,7 +38,7 @@ class CompressionLocks:
 
     def __init__(self, db: StateDatabase) -> None:
         self._db = db
-        self._mine = threading.local()
+        self._thread_state = threading.local()
 
     def run_locked(
         self, session_ids: Sequence[str], step: Callable[[], T], *, patient: bool = False
@@ -64,10 +64,10 @@ class CompressionLocks:
             with lock_thread.gate:
                 lock_thread.acquire_locks()
                 try:
-                    self._mine.held = {**held, **dict.fromkeys(missing, lock_thread.holder)}
+                    self._thread_state.held = {**held, **dict.fromkeys(missing, lock_thread.holder)}
                     return step()
                 finally:
-                    self._mine.held = held
+                    self._thread_state.held = held
         finally:
             # Without the wait, the next compression of this caller could find its own old lock.
             if lock_thread.is_alive():
@@ -83,7 +83,7 @@ class CompressionLocks:
             raise _make_locked_error(session_id, self._db.get_compression_lock_holder(session_id))
 
     def _get_held_locks(self) -> dict[str, str]:
-        held: dict[str, str] = self._mine.__dict__.setdefault("held", {})
+        held: dict[str, str] = self._thread_state.__dict__.setdefault("held", {})
         return held
 
 

@@ -110,14 +110,14 @@ def choose_range(
     outline = _Outline(messages, estimate)
     end = outline.find_cut_before(_find_tail_start(outline, limits))
     start = outline.find_cut_after(_find_head_end(outline, limits, end))
-    if outline.weigh_without_summaries(outline.find_summary_end(0, end), end) <= outline.least:
+    if outline.count_new_tokens(outline.find_summary_end(0, end), end) <= outline.least:
         return Refusal(
             "nothing_to_win", _NOTHING_NEW_REASON if outline.summaries else _ALL_PROTECTED_REASON
         )
     start, end = _exclude_anchors(outline, limits, start, end)
     if start >= end:
         return Refusal("nothing_to_win", _ALL_PROTECTED_REASON)
-    if outline.weigh_without_summaries(outline.find_summary_end(start, end), end) <= outline.least:
+    if outline.count_new_tokens(outline.find_summary_end(start, end), end) <= outline.least:
         return Refusal("nothing_to_win", _TOO_LIGHT_REASON)
     weights = outline.weights
     return MessageRange(start, end, weights[end] - weights[start], weights[-1])
@@ -182,7 +182,7 @@ class _Outline:
         self._fresh = [0, *accumulate(tokens)]
         self.least = sum(map(estimate, summary_message.build_messages(".", None, "user")))
 
-    def weigh_without_summaries(self, start: int, end: int) -> int:
+    def count_new_tokens(self, start: int, end: int) -> int:
         """Return the tokens of a range without the summaries in it."""
         return self._fresh[end] - self._fresh[start]
 
@@ -247,7 +247,7 @@ def _exclude_anchors(
         return start, end
     before = outline.find_cut_before(min(inside))
     after = outline.find_cut_after(max(inside) + 1)
-    if before <= start or outline.weigh_without_summaries(after, end) >= limits.tail_tokens:
+    if before <= start or outline.count_new_tokens(after, end) >= limits.tail_tokens:
         return after, end
     return start, before
 

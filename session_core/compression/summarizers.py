@@ -188,17 +188,17 @@ def call_summarizer(
     # IsolatedCall reports an error or a timeout, not the value, so it is collected here.
     results: list[object] = []
 
-    async def keep(result: Awaitable[object]) -> None:
+    async def store_result(result: Awaitable[object]) -> None:
         results.append(await result)
 
-    def begin() -> object:
+    def start_summarizer() -> object:
         result = summarizer(request)
         if inspect.isawaitable(result):
-            return keep(result)
+            return store_result(result)
         results.append(result)
         return None
 
-    call = IsolatedCall(begin, timeout_s, loop)
+    call = IsolatedCall(start_summarizer, timeout_s, loop)
     outcome = call.wait()
     if outcome == "timed_out":
         return SummaryFailure("timeout", f"no summary within {timeout_s:g} s")

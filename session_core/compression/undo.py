@@ -127,7 +127,7 @@ def collect_related_rows(db: StateDatabase, images: Iterable[RowImages]) -> Iter
         yield TrashItem("beside", image.pack())
 
 
-def revive_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
+def reactivate_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
     """Make the original rows live again in place of the summary and the copies.
 
     An original is live only if its copy is, and the summarized range only if its summary is.
@@ -384,7 +384,7 @@ class CompressionUndo:
             return self._run_undo_step(
                 past,
                 partial(collect_in_place_trash, past),
-                partial(revive_messages, past),
+                partial(reactivate_messages, past),
                 client=client,
             )
         dropped = find_dropped_sessions(self._db, past)
@@ -460,7 +460,7 @@ class CompressionUndo:
         client: str,
         plan: str | None = None,
     ) -> UndoResult:
-        def drop() -> UndoResult:
+        def run_drop_step() -> UndoResult:
             chats = self._routes.find_chats(dropped.sessions or [past.change.session_id])
             self._require_unused(dropped, chats)
             return self._run_undo_step(
@@ -474,7 +474,7 @@ class CompressionUndo:
             )
 
         # All of them are locked, so that none is compressed while it is deleted.
-        return self._locks.run_locked(tuple(dropped.sessions), drop, patient=True)
+        return self._locks.run_locked(tuple(dropped.sessions), run_drop_step, patient=True)
 
     def _run_undo_step(
         self,

@@ -77,14 +77,14 @@ class CorrectionFinder:
         statement = self._speech[at]
         if statement.traits.is_question and not statement.parts:
             return []
-        folded = _fold(statement)
+        folded = _get_folded_text(statement)
         rejects = claims.is_rejection(folded)
         marked = _is_marked(statement)
         if not (marked or rejects or self._index.values[at] or claims.has_denial(folded)):
             return []
         found: list[Correction] = []
         if not marked and claims.has_denial(folded):
-            marked = bool(self._read(at).denied)
+            marked = bool(self._get_claims(at).denied)
         for other, common in self._add_context(at, related) if marked else related:
             before = self._speech[other]
             if before.state != "current" or (before.kind == "done" and statement.kind != "done"):
@@ -120,12 +120,14 @@ class CorrectionFinder:
 
     def _compare_marked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
         """Yield the correction, if words show that there is one."""
-        index, new, old = self._index, self._read(at), self._read(other)
+        index, new, old = self._index, self._get_claims(at), self._get_claims(other)
         topic = (common - new.value_words - old.value_words) & index.topics[other]
         denied = self._find_denied(at, other, common, topic)
         if denied:
             yield Correction(
-                other, _SURE + self._weigh(at, other, topic), not _has_other(old, denied)
+                other,
+                _SURE + self._measure_common_share(at, other, topic),
+                not _has_other_value(old, denied),
             )
             return
         conflict = _find_conflict(new, old)
@@ -133,7 +135,7 @@ class CorrectionFinder:
             yield Correction(other, _SURE, is_whole=True)
         if not any(map(index.is_rare, topic)):
             return
-        overlap = self._weigh(at, other, topic)
+        overlap = self._measure_common_share(at, other, topic)
         if not topic & index.topics[at]:
             # What the speaker did not repeat is less sure.
             enough = (
@@ -145,10 +147,12 @@ class CorrectionFinder:
             loose = "number" in (conflict[0].kind, conflict[1].kind)
             enough = overlap >= (_LOOSE_OVERLAP if loose else _MARKED_OVERLAP)
             if enough and self._has_same_subject(at, other, conflict):
-                yield Correction(other, overlap, not loose and not _has_other(old, conflict[1]))
+                yield Correction(
+                    other, overlap, not loose and not _has_other_value(old, conflict[1])
+                )
             return
         strong = new.is_strong and len(topic) >= _MIN_STRONG_WORDS
-        strong = strong and min(overlap, self._weigh_in(other, topic)) >= _STRONG_OVERLAP
+        strong = strong and min(overlap, self._measure_word_share(other, topic)) >= _STRONG_OVERLAP
         if strong or self._is_person_replaced(at, other, overlap):
             yield Correction(other, overlap, is_whole=False)
 
@@ -160,7 +164,7 @@ class CorrectionFinder:
         # Most have little in common; counting is faster than weighing.
         if 2 * len(common) < len(index.topics[other]):
             return
-        new, old = self._read(at), self._read(other)
+        new, old = self._get_claims(at), self._get_claims(other)
         conflict = _find_conflict(new, old)
         if not conflict or not all(value.is_free for value in conflict):
             return
@@ -173,29 +177,29 @@ class CorrectionFinder:
         whole = index.weigh(words - new.value_words - old.value_words) or 1.0
         overlap = index.weigh(topic) / whole
         same = overlap >= _SAME_OVERLAP and self._has_same_subject(at, other, conflict)
-        alike = len(topic) >= _MIN_SUBJECT_WORDS and self._begins_alike(at, other, conflict)
+        alike = len(topic) >= _MIN_SUBJECT_WORDS and self._has_same_beginning(at, other, conflict)
         if same or alike:
             yield Correction(other, overlap, is_whole=True)
 
-    def _begins_alike(self, at: int, other: int, values: tuple[Value, Value]) -> bool:
+    def _has_same_beginning(self, at: int, other: int, values: tuple[Value, Value]) -> bool:
         """Return whether two statements say the same before their values."""
         new, old = (
-            _list_subject(_fold(self._speech[place]), value.start)
+            _list_subject(_get_folded_text(self._speech[place]), value.start)
             for place, value in zip((at, other), values, strict=True)
         )
         return new == old and sum(map(_is_telling, ([word] for word in new))) >= _MIN_SUBJECT_WORDS
 
-    def _weigh(self, at: int, other: int, topic: AbstractSet[str]) -> float:
+    def _measure_common_share(self, at: int, other: int, topic: AbstractSet[str]) -> float:
         """Return the share of the topic of the statement that has less of it."""
         index = self._index
-        ours = index.topics[at] - self._read(at).value_words
-        theirs = index.topics[other] - self._read(other).value_words
+        ours = index.topics[at] - self._get_claims(at).value_words
+        theirs = index.topics[other] - self._get_claims(other).value_words
         least = (
             min(index.weigh(ours), index.weigh(theirs)) if topic <= ours else index.weigh(theirs)
         )
         return min(index.weigh(topic) / least, 1.0) if least else 0.0
 
-    def _weigh_in(self, at: int, topic: Iterable[str]) -> float:
+    def _measure_word_share(self, at: int, topic: Iterable[str]) -> float:
         """Return the share of some words in all of a statement."""
         whole = self._index.weigh(self._index.topics[at])
         return self._index.weigh(topic) / whole if whole else 0.0
@@ -206,12 +210,12 @@ class CorrectionFinder:
         near = 0 < statement.passage.place - before.passage.place <= _NEAR_MESSAGES
         if not near or statement.author == before.author or before.traits.is_question:
             return False
-        words = self._read(at).rejected_words
+        words = self._get_claims(at).rejected_words
         return bool(words) and 2 * len(words & self._index.words[other]) > len(words)
 
     def _find_denied(self, at: int, other: int, common: set[str], topic: set[str]) -> Value | None:
         """Return the value of the earlier statement that a correction denies."""
-        index, new, old = self._index, self._read(at), self._read(other)
+        index, new, old = self._index, self._get_claims(at), self._get_claims(other)
         known = any(map(index.is_rare, topic))
         for value in old.claimed:
             for denied in new.denied:
@@ -224,7 +228,7 @@ class CorrectionFinder:
         words = new.denied_words & common
         if (
             any(map(index.is_rare, words))
-            and self._weigh(at, other, topic - words) >= _DENIED_OVERLAP
+            and self._measure_common_share(at, other, topic - words) >= _DENIED_OVERLAP
         ):
             return Value("word", "", 0, 0)
         return None
@@ -234,16 +238,16 @@ class CorrectionFinder:
         new, old = (frozenset(_NAME.findall(_get_text(it))) for it in (statement, before))
         if not new - old:
             return False
-        if new & old and cues.REPLACED_PERSON.search(_fold(statement)):
+        if new & old and cues.REPLACED_PERSON.search(_get_folded_text(statement)):
             return True
         return overlap >= _MARKED_OVERLAP and _is_person(statement) and _is_person(before)
 
     def _has_same_subject(self, at: int, other: int, found: tuple[Value, Value]) -> bool:
         """Return False if the words before the values differ in one: `staging` for `production`."""
-        if self._read(at).is_strong:
+        if self._get_claims(at).is_strong:
             return True
-        new = _list_subject(_fold(self._speech[at]), found[0].start)
-        old = _list_subject(_fold(self._speech[other]), found[1].start)
+        new = _list_subject(_get_folded_text(self._speech[at]), found[0].start)
+        old = _list_subject(_get_folded_text(self._speech[other]), found[1].start)
         codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         for place, (tag, begin, end, first, last) in enumerate(codes):
             if tag != "replace" or max(end - begin, last - first) > _MAX_SUBJECT_WORDS:
@@ -254,10 +258,12 @@ class CorrectionFinder:
                 return False
         return True
 
-    def _read(self, at: int) -> Claims:
+    def _get_claims(self, at: int) -> Claims:
         if at not in self._claims:
             statement = self._speech[at]
-            self._claims[at] = claims.read_claims(_fold(statement), _is_strong(statement))
+            self._claims[at] = claims.read_claims(
+                _get_folded_text(statement), _is_strong(statement)
+            )
         return self._claims[at]
 
 
@@ -277,7 +283,7 @@ def _get_text(statement: Statement) -> str:
     return "\n".join((statement.text, *parts)) if parts else statement.text
 
 
-def _fold(statement: Statement) -> str:
+def _get_folded_text(statement: Statement) -> str:
     return _get_text(statement).lower().replace("\u2019", "'")
 
 
@@ -287,17 +293,17 @@ def _is_marked(statement: Statement) -> bool:
 
 
 def _is_strong(statement: Statement) -> bool:
-    folded = _fold(statement)
+    folded = _get_folded_text(statement)
     words = frozenset(WORD.findall(folded))
     return statement.kind == "changed" or cues.STRONG_CORRECTION.is_in(folded, words)
 
 
 def _is_person(statement: Statement) -> bool:
-    folded = _fold(statement)
+    folded = _get_folded_text(statement)
     return cues.PERSON.is_in(folded, frozenset(WORD.findall(folded)))
 
 
-def _has_other(old: Claims, corrected: Value) -> bool:
+def _has_other_value(old: Claims, corrected: Value) -> bool:
     """Return whether a statement has another value than the one that is corrected."""
     return any(value.amount != corrected.amount for value in old.claimed)
 

@@ -27,8 +27,8 @@ class Cue(NamedTuple):
         return not folded.isascii() and self.unspaced.search(folded) is not None
 
 
-def _compile(phrases: str, unspaced: str) -> Cue:
-    listed, wide = _split(phrases), _split(unspaced)
+def _compile_cue(phrases: str, unspaced: str) -> Cue:
+    listed, wide = _split_phrases(phrases), _split_phrases(unspaced)
     firsts = frozenset(_WORD.findall(phrase)[0] for phrase in listed)
     return Cue(
         firsts,
@@ -37,7 +37,7 @@ def _compile(phrases: str, unspaced: str) -> Cue:
     )
 
 
-def _split(phrases: str) -> list[str]:
+def _split_phrases(phrases: str) -> list[str]:
     found = [part.strip() for line in phrases.splitlines() for part in line.split("|")]
     return sorted(filter(None, found), key=len, reverse=True)
 
@@ -57,7 +57,7 @@ _WEEKDAYS = (
     "|понедельника?|вторника?|среды|четверга|пятницы|субботы|воскресенья"
 )
 
-FILLER = _compile(
+FILLER = _compile_cue(
     """
 sure|ok|okay|thanks|thank you|great|perfect|sounds good|looks good|got it|alright|all right|cool
 nice|good morning|good evening|hello|hi|hey|let me|i'll look|i'll check|i'll have a look|i will look
@@ -80,7 +80,7 @@ gracias|vale|perfecto|claro|voy a mirar|voy a revisar|hola|buenos días|muy bien
 )
 """How talk begins that states nothing."""
 
-GOAL = _compile(
+GOAL = _compile_cue(
     """
 goal|the goals|objective|the aim|we want to|i want to build|i want to make|i'd like to build
 i would like to build|the project is|we are building|we're building|i'm building|i am building
@@ -93,7 +93,7 @@ objetivo|el objetivo|la meta|queremos|estamos construyendo|quiero crear|quiero m
     "目标是|目标|我们要做|我们想|想做一个|目的是|目的は|目標は|目標|を作りたい|作りたいと",
 )
 
-RULE = _compile(
+RULE = _compile_cue(
     """
 must|must not|mustn't|never|always|at most|no more than|at least|not more than|not allowed
 forbidden|requirement|required|constraint|prefer|prefers|preference|we don't|don't ever|only if
@@ -120,7 +120,7 @@ no más de|no puede|no pueden|sin excepción|únicamente|hay que evitar|restricc
 """,
 )
 
-OPEN = _compile(
+OPEN = _compile_cue(
     """
 wish|feature request|todo:|a todo|the todo|todo list|to-do|to do|fixme|still need|still needs
 still have to|still has to|still open|still missing
@@ -151,7 +151,7 @@ no olvides|tarea|tareas|tenemos que|hay que|está abierto|habrá que|recordar
 )
 """What shows a task that stays open until it is reported as done."""
 
-NOTED = _compile(
+NOTED = _compile_cue(
     """
 noted, |noted: |added: |put down: |on the list: |on my list: |next i |next: |next step: |next up:
 ich ergänze |notiert: |notiert, |vermerkt: |als nächstes |nächster schritt:
@@ -163,7 +163,7 @@ añado |anotado: |apuntado: |después voy |siguiente paso:
 )
 """How the assistant notes a task, or names its next step."""
 
-INTENTION = _compile(
+INTENTION = _compile_cue(
     """
 let me|i'll|i will|i am going to|i'm going to|now i|next i|i need to look|i need to check
 i need to see|first i|let's look|let's see|let's check
@@ -173,7 +173,7 @@ ich werde|ich schaue|ich prüfe|ich sehe|zuerst|je vais|voy a|сейчас|我�
 )
 """What announces the next step of the assistant."""
 
-DONE = _compile(
+DONE = _compile_cue(
     """
 done|finished|completed|complete|shipped|deployed|merged|released|sent|fixed|solved|resolved
 is live|are live|went live|works now|working now|installed|renewed|ordered|paid|booked
@@ -212,7 +212,7 @@ NOT_DONE = re.compile(
 )
 """What near a word like "done" shows that it is not."""
 
-CORRECTION = _compile(
+CORRECTION = _compile_cue(
     """
 correction|scratch that|i was wrong|was wrong|were wrong|that was a mistake|my mistake|no longer
 not anymore|anymore|any more|change of plan|change of plans|changed my mind|changed our mind
@@ -272,7 +272,7 @@ EFFECTIVE = re.compile(
 )
 """From when on a value holds, which shows that another one held before."""
 
-STRONG_CORRECTION = _compile(
+STRONG_CORRECTION = _compile_cue(
     """
 correction|scratch that|i was wrong|was wrong|were wrong|my mistake|no longer|change of plan
 change of plans|changed my mind|changed our mind|changed our minds|forget what|take that back
@@ -288,7 +288,7 @@ corrección|cambio de plan|cambiado de opinión|ya no|aplazado|aplazada|pospuest
     "更正|改为|改成|改到|不再|推迟|说错|搞错|訂正|変更になり|やっぱり|延期|取り消|間違え|撤回|に変更",
 )
 
-PROBLEM = _compile(
+PROBLEM = _compile_cue(
     """
 fails|failed|failing|broken|breaks|broke|crash|crashes|crashed|bug|doesn't work|does not work
 not working|stopped working|outage|went down|is down|was down|error|errors|timed out|corrupt
@@ -301,7 +301,7 @@ falla|fallan|falló|error|no funciona|roto|rota|se cayó|caído|se cuelga
     "报错|失败|坏了|错误|崩溃|不工作|挂了|出错|エラー|失敗|壊れ|動かない|動きません|落ちました|障害",
 )
 
-CAUSE = _compile(
+CAUSE = _compile_cue(
     """
 because|caused by|the cause|root cause|the reason|turned out|turns out|it was the|due to|culprit
 comes from|came from|that's why|since
@@ -313,7 +313,7 @@ la causa|causa|por culpa|debido|porque|se debe|se debía|la razón
     "原因|因为|由于|所以|導致|导致|原因は|ためです|ためでした|からです|せいで",
 )
 
-FIX = _compile(
+FIX = _compile_cue(
     """
 fixed|the fix|solved|solution|workaround|resolved|helped|helps|works again|works now|remedy
 cured|after that it works|running again|is back|patched|works since
@@ -325,7 +325,7 @@ solución|solucionado|arreglado|resuelto|se arregla|se arregló|funciona de nuev
     "解决|修复|修好|解決|直りました|直しました|直った|対処|対策|復旧|治りました",
 )
 
-REASON = _compile(
+REASON = _compile_cue(
     """
 because|since|the reason|that's because|so that|otherwise|due to
 weil|denn|der grund|damit|sonst|da sonst
@@ -337,7 +337,7 @@ porque|ya que|la razón|puesto que|si no
 )
 """How a sentence begins that gives the reason for the one before it."""
 
-PERSON = _compile(
+PERSON = _compile_cue(
     """
 is responsible|responsible for|contact person|contact|in charge|owner|owns|maintainer|my boss
 our lawyer|accountant|reachable|phone|e-mail|email|works on|works at|reports to|vacation|on leave

@@ -58,11 +58,11 @@ class Fact(NamedTuple):
 def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
     """Return the facts of a text by position; `prose` ends an error with its sentence."""
     # A compression reads its range again to measure what the summary keeps.
-    find = _find_kept if len(text) <= _MAX_KEPT_CHARS else _find_in_text
+    find = _find_cached_facts if len(text) <= _MAX_KEPT_CHARS else _find_text_facts
     return list(find(text, prose))
 
 
-def _find_in_text(text: str, prose: bool) -> list[Fact]:
+def _find_text_facts(text: str, prose: bool) -> list[Fact]:
     found: list[Fact] = []
     shell = fenced = False
     led: FactKind | None = None
@@ -72,7 +72,7 @@ def _find_in_text(text: str, prose: bool) -> list[Fact]:
             fenced = not fenced
             shell = fenced and fence.group(1).lower() in p.SHELLS
             continue
-        inside = list(_find_in_line(line, begin, in_shell=shell, in_code=fenced, prose=prose))
+        inside = list(_find_line_facts(line, begin, in_shell=shell, in_code=fenced, prose=prose))
         if prose and not fenced:
             led = _find_list_kind(line, led)
             inside += _find_list_item(line, begin, led, inside)
@@ -81,7 +81,7 @@ def _find_in_text(text: str, prose: bool) -> list[Fact]:
     return found
 
 
-_find_kept = lru_cache(maxsize=_MAX_KEPT_TEXTS)(_find_in_text)
+_find_cached_facts = lru_cache(maxsize=_MAX_KEPT_TEXTS)(_find_text_facts)
 
 
 def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
@@ -148,7 +148,7 @@ def _find_cut(text: str, begin: int) -> int:
     return begin + MAX_PIECE_CHARS
 
 
-def _find_in_line(
+def _find_line_facts(
     line: str, begin: int, *, in_shell: bool, in_code: bool, prose: bool
 ) -> Iterator[Fact]:
     lowered = line.lower().replace("\u2019", "'")

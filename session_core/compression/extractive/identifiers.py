@@ -200,7 +200,7 @@ def find_commands(line: str, *, in_shell: bool = False) -> Iterator[Span]:
     elif is_command(line):
         yield _limit_span(line, _find_command_start(line), len(line))
     else:
-        yield from _find_in_prose(line)
+        yield from _find_prose_commands(line)
 
 
 def is_command(text: str) -> bool:
@@ -233,7 +233,7 @@ def _find_command_start(line: str) -> int:
     )
 
 
-def _find_in_prose(line: str) -> Iterator[Span]:
+def _find_prose_commands(line: str) -> Iterator[Span]:
     spans = [
         match.span(1)
         for match in (p.CODE_SPAN.finditer(line) if "`" in line else ())
@@ -241,7 +241,9 @@ def _find_in_prose(line: str) -> Iterator[Span]:
     ]
     yield from spans
     programs = PROGRAMS.intersection(line.split())
-    for first, last in _find_by_program(line, programs) if programs else _find_by_instruction(line):
+    for first, last in (
+        _find_program_commands(line, programs) if programs else _find_instructed_commands(line)
+    ):
         if not any(begin < last and first < end for begin, end in spans):
             yield first, last
 
@@ -252,7 +254,7 @@ def _is_run_instruction(line: str, at: int) -> bool:
     return any(match.end() >= len(before) - 1 for match in p.RUN_INSTRUCTION.finditer(before))
 
 
-def _find_by_program(line: str, programs: frozenset[str]) -> Iterator[Span]:
+def _find_program_commands(line: str, programs: frozenset[str]) -> Iterator[Span]:
     for first, last in tokenize.find_sentence_spans(line):
         sentence = line[first:last]
         places = [at for program in programs if (at := _find_program(sentence, program)) >= 0]
@@ -265,7 +267,7 @@ def _find_program(sentence: str, program: str) -> int:
     return at if at >= 0 else -1
 
 
-def _find_by_instruction(line: str) -> Iterator[Span]:
+def _find_instructed_commands(line: str) -> Iterator[Span]:
     for match in p.RUN_INSTRUCTION.finditer(line):
         rest = line[match.end() :]
         if match.group() and is_command(rest):

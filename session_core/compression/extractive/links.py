@@ -37,7 +37,7 @@ def link_statements(found: Sequence[Statement]) -> None:
     _link_cases(new)
 
 
-def _link(head: Statement, label: Label, part: Statement) -> None:
+def _link_part(head: Statement, label: Label, part: Statement) -> None:
     head.parts.append((label, part))
     part.state = "linked"
 
@@ -50,7 +50,7 @@ def _link_reasons(speech: Sequence[Statement]) -> None:
             and after.kind not in ("task", "changed")
             and (before.kind, before.state) in _REASONED
         ):
-            _link(before, "reason", after)
+            _link_part(before, "reason", after)
 
 
 def _link_answers(speech: Sequence[Statement]) -> None:
@@ -81,7 +81,7 @@ def _link_answers(speech: Sequence[Statement]) -> None:
                 if answered_briefly and answer.kind in ("note", "remark")
                 else answer.kind
             )
-            _link(question, "answer", answer)
+            _link_part(question, "answer", answer)
 
 
 def _link_cases(new: Sequence[Statement]) -> None:
@@ -92,7 +92,7 @@ def _link_cases(new: Sequence[Statement]) -> None:
         label = _choose_label(statement) if statement.state == "current" else None
         case = _find_case(cases, statement) if label else None
         if label and case and not statement.parts:
-            _link(case, label, statement)
+            _link_part(case, label, statement)
         elif statement.kind == "problem" and statement.state == "current":
             cases.append(statement)
 
@@ -116,9 +116,9 @@ def _find_case(cases: Sequence[Statement], statement: Statement) -> Statement | 
         for case in open_cases
         if statement.passage.place - case.passage.place <= _NEAR_MESSAGES and case.is_speech
     ]
-    return next(_last_of(related, near), None)
+    return next(_iter_newest(related, near), None)
 
 
-def _last_of(*groups: Sequence[Statement]) -> Iterator[Statement]:
+def _iter_newest(*groups: Sequence[Statement]) -> Iterator[Statement]:
     for group in groups:
         yield from reversed(group)

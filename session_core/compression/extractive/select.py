@@ -78,10 +78,10 @@ def select_items(
     selector = _Selector(current, room, numbered, brief, min(_MIN_WORTH, _MIN_WORTH_SHARE * best))
     speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= _MIN_SPEECH_WORTH]
     tasks = [at for at in speech if _is_open(current[at])]
-    selector.fill(tasks, int(room * _TASK_SHARE))
-    selector.fill(speech, room, _MIN_SPEECH_RANK)
+    selector.choose_from(tasks, int(room * _TASK_SHARE))
+    selector.choose_from(speech, room, _MIN_SPEECH_RANK)
     selector.counts_facts = True
-    selector.fill(range(len(current)), room)
+    selector.choose_from(range(len(current)), room)
     return [SelectedItem(current[at], selector.chosen[at]) for at in sorted(selector.chosen)]
 
 
@@ -109,33 +109,35 @@ class _Selector:
     _said: set[str] = field(default_factory=set)
     _headed: set[StatementKind] = field(default_factory=set)
 
-    def fill(self, places: Iterable[int], limit: int, least: float = 0.0) -> None:
+    def choose_from(self, places: Iterable[int], limit: int, least: float = 0.0) -> None:
         """Choose among some statements until the summary has so many characters."""
-        forms = ((at, self._find_best(at, limit, least)) for at in places)
-        heap = [(self._rank(at, form), at) for at, form in forms if form]
+        forms = ((at, self._find_best_form(at, limit, least)) for at in places)
+        heap = [(self._compute_rank(at, form), at) for at, form in forms if form]
         heapq.heapify(heap)
         while heap and self.used < limit - 1:
             rank, at = heapq.heappop(heap)
-            form = self._find_best(at, limit, least)
+            form = self._find_best_form(at, limit, least)
             if form is None:
                 continue
-            if self._rank(at, form) <= rank:
-                self._accept(at, form)
-                form = self._find_best(at, limit, least)
+            if self._compute_rank(at, form) <= rank:
+                self._add_item(at, form)
+                form = self._find_best_form(at, limit, least)
             if form:
-                heapq.heappush(heap, (self._rank(at, form), at))
+                heapq.heappush(heap, (self._compute_rank(at, form), at))
 
-    def _rank(self, at: int, form: _Form) -> float:
+    def _compute_rank(self, at: int, form: _Form) -> float:
         if not self.candidates[at].age:
             return form.rank
         return form.rank * (_OLD_FACTOR if self.room >= _SMALL_ROOM else _OLD_FACTOR_IN_SMALL_ROOM)
 
-    def _find_best(self, at: int, limit: int, least: float) -> _Form | None:
+    def _find_best_form(self, at: int, limit: int, least: float) -> _Form | None:
         """Return the best form of a statement that still fits."""
         statement = self.candidates[at]
         taken = self.chosen.get(at)
         forms = (
-            self._list_forms(statement) if taken is None else self._list_longer(statement, taken)
+            self._list_forms(statement)
+            if taken is None
+            else self._list_longer_forms(statement, taken)
         )
         room = limit - self.used - self._measure_heading(statement)
         fitting = [
@@ -162,7 +164,7 @@ class _Selector:
         new = [pair for pair in new if not _is_bare_name(pair[0])]
         long = not statement.is_speech or len(passage.text) >= _MIN_FRAGMENT_CHARS
         if new and detail and long and not statement.parts:
-            part = _write(
+            part = _write_statement(
                 statement,
                 _format_facts(passage, [fact for fact, _ in new]),
                 numbered=self.numbered,
@@ -174,14 +176,14 @@ class _Selector:
         text = _strip_timestamp(statement.passage)
         if statement.is_speech and self.brief:
             text = tokenize.strip_ornament(text)
-        return _write(statement, text, numbered=self.numbered, lean=lean)
+        return _write_statement(statement, text, numbered=self.numbered, lean=lean)
 
     def _get_worth(self, statement: Statement) -> float:
         if self.counts_facts and statement.passage.facts and not statement.age:
             return max(statement.worth, statement.scored.alone)
         return statement.worth
 
-    def _list_longer(self, statement: Statement, taken: str) -> Iterator[_Form]:
+    def _list_longer_forms(self, statement: Statement, taken: str) -> Iterator[_Form]:
         """Yield the whole statement if only a part of it is chosen."""
         whole = self._write_whole(statement)
         if taken != whole:
@@ -200,7 +202,7 @@ class _Selector:
     def _get_section(self, statement: Statement) -> StatementKind:
         return written_form.choose_section(statement.kind, brief=self.brief)
 
-    def _accept(self, at: int, form: _Form) -> None:
+    def _add_item(self, at: int, form: _Form) -> None:
         statement = self.candidates[at]
         self.used += form.cost + self._measure_heading(statement)
         self._headed.add(self._get_section(statement))
@@ -209,7 +211,7 @@ class _Selector:
         self._said.update(f.text for f in statement.passage.facts if f.text in form.written)
 
 
-def _write(statement: Statement, text: str, *, numbered: bool, lean: bool = False) -> str:
+def _write_statement(statement: Statement, text: str, *, numbered: bool, lean: bool = False) -> str:
     parts = [
         *statement.old_parts,
         *(

@@ -213,7 +213,7 @@ def read_statements(
     for statement in found:
         statement.worth += _PART_SHARE * sum(part.worth for _, part in statement.parts)
     _mark_essential(found)
-    return StatementSet(found, _count(found, reading))
+    return StatementSet(found, _count_essential(found, reading))
 
 
 def _count_own_words(speech: Sequence[Statement]) -> None:
@@ -253,7 +253,7 @@ def _make_statement(
 ) -> Statement | None:
     passage = scored.passage
     if passage.line is not None:
-        return _make_earlier(scored, passage.line)
+        return _make_earlier_statement(scored, passage.line)
     traits = classify_passage(passage)
     kind = traits.kind or filler_kind
     if kind is None:
@@ -277,7 +277,7 @@ def _make_statement(
     )
 
 
-def _make_earlier(scored: ScoredPassage, line: WrittenLine) -> Statement:
+def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Statement:
     traits = classify_passage(scored.passage)
     # A line that a model has written is no filler.
     kind = line.kind or classify_title(line.heading) or traits.kind or "remark"
@@ -311,22 +311,22 @@ def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
 
 def _set_worth(statement: Statement) -> None:
     """Set the worth; narration that is worth little has the worth of its facts, as a mention."""
-    statement.worth = _weigh(statement)
+    statement.worth = _compute_worth(statement)
     weak = statement.is_narration and statement.worth < _MIN_NARRATION_WORTH
     if weak and statement.passage.facts:
         statement.kind = "mention"
-        statement.worth = _weigh(statement)
+        statement.worth = _compute_worth(statement)
 
 
-def _weigh(statement: Statement) -> float:
+def _compute_worth(statement: Statement) -> float:
     fade: float = 0.5 ** (statement.age / _HALF_LIVES.get(statement.kind, _DETAIL_HALF_LIFE))
-    worth = _weigh_speech(statement) if statement.is_speech else statement.scored.alone
+    worth = _compute_speech_worth(statement) if statement.is_speech else statement.scored.alone
     statement.full_worth = worth
     labels = sum(line.label != "previously" for line in statement.old_parts)
     return worth * fade * (1 + _LABEL_FACTOR * labels)
 
 
-def _weigh_speech(statement: Statement) -> float:
+def _compute_speech_worth(statement: Statement) -> float:
     worth = max(_WORTH[statement.kind], _INSTRUCTION_WORTH * statement.traits.is_instruction)
     worth *= _measure_quality(statement)
     worth *= 1 if statement.traits.is_explicit or statement.age else _UNSURE_FACTOR
@@ -380,7 +380,7 @@ def measure_replaced(statement: Statement) -> float:
     return _PART_SHARE * new + _REPLACED_SHARE * min(old, 1) * statement.worth
 
 
-def _count(found: Sequence[Statement], reading: PassageSet) -> int:
+def _count_essential(found: Sequence[Statement], reading: PassageSet) -> int:
     """Return how many essential statements there were, with those that summaries have left out."""
     new = sum(statement.is_essential and not statement.age for statement in found)
     old = sum(statement.is_essential and statement.age > 0 for statement in found)

@@ -100,7 +100,7 @@ def find_sentence_spans(line: str) -> list[tuple[int, int]]:
     for match in _SENTENCE_END.finditer(line):
         in_code ^= line.count("`", ticked, match.start()) % 2 == 1
         ticked = match.start()
-        if in_code or not _is_end(line, match):
+        if in_code or not _is_sentence_end(line, match):
             continue
         _add_span(found, line, begin, match.end())
         begin = match.end()
@@ -108,7 +108,7 @@ def find_sentence_spans(line: str) -> list[tuple[int, int]]:
     return found
 
 
-def _is_end(line: str, match: re.Match[str]) -> bool:
+def _is_sentence_end(line: str, match: re.Match[str]) -> bool:
     end, following = match.start(), line[match.end() : match.end() + _MAX_WORD_CHARS]
     if line[end] == ".":
         return not _is_abbreviation(line, end, following)

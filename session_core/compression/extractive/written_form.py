@@ -101,14 +101,16 @@ def write_heading(kind: StatementKind) -> str:
 
 def write_line(line: WrittenLine) -> str:
     """Return a statement as lines of a summary."""
-    return "\n".join((_write_one(line), *(f"{_INDENT}{_write_part(part)}" for part in line.parts)))
+    return "\n".join(
+        (_write_statement_text(line), *(f"{_INDENT}{_write_part(part)}" for part in line.parts))
+    )
 
 
 def _write_part(part: WrittenLine) -> str:
     return f"{part.label}: {_add_mark(summary_message.remove_marks(part.text), part)}"
 
 
-def _write_one(line: WrittenLine) -> str:
+def _write_statement_text(line: WrittenLine) -> str:
     text = summary_message.remove_marks(line.text)
     unclear = text.startswith(("#", _BULLET)) or text.rstrip(":") in _KINDS
     if unclear or _HEADER.fullmatch(text):
