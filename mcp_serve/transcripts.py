@@ -24,7 +24,12 @@ from mcp_serve.served_store import (
 )
 from mcp_serve.transcript_feed import TranscriptFeed
 from session_core import NotFound, SessionError, SessionFilter, Unsupported
-from session_core.transcripts import Keep, StoreCoverage, TranscriptStore, TranscriptSummary
+from session_core.transcripts import (
+    StoreCoverage,
+    TranscriptCopies,
+    TranscriptStore,
+    TranscriptSummary,
+)
 from session_core.types import MessageRow, MessageWindow, Page, SearchHit, SessionOrder
 
 if TYPE_CHECKING:
@@ -94,7 +99,7 @@ class ServedTranscripts:
         return self._get_labels()
 
     @property
-    def keep(self) -> Keep:
+    def keep(self) -> TranscriptCopies:
         """The kept copies, of all stores."""
         return self._open_library().keep
 
@@ -236,7 +241,7 @@ class ServedTranscripts:
         until = time.monotonic() + INDEXING_S
         with suppress(SessionError):  # the search answers from what is indexed
             while not self._is_indexed and time.monotonic() < until:
-                self._is_indexed = not self.library.work(_SLICE_S)
+                self._is_indexed = not self.library.index_pending(_SLICE_S)
 
     def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
         """Return the messages of hits, and the replies to them, by session and message id."""
@@ -353,10 +358,10 @@ class TranscriptIndex:
         An error ends it, and the next call reports that.
         """
         with suppress(SessionError):
-            while self.open().work(_LONG_SLICE_S):
+            while self.open().index_pending(_LONG_SLICE_S):
                 if report is not None:
                     report(int(self.open().measure_share() * _PARTS), _PARTS)
-            self.open().keep.work(_KEEP_S)
+            self.open().keep.copy_pending(_KEEP_S)
 
     def start_worker(self) -> None:
         """Start the thread that indexes."""
@@ -378,9 +383,9 @@ class TranscriptIndex:
     def _work(self) -> None:
         while not self._stopped.is_set():
             try:
-                is_left = self.open().work(_WORKER_SLICE_S) or self.open().keep.work(
+                is_left = self.open().index_pending(
                     _WORKER_SLICE_S
-                )
+                ) or self.open().keep.copy_pending(_WORKER_SLICE_S)
             except SessionError:  # the next call reports it
                 is_left = False
             self._stopped.wait(_PAUSE_S if is_left else _IDLE_S)

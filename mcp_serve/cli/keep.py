@@ -224,7 +224,7 @@ _RUNNERS: dict[str | None, Callable[[argparse.Namespace, ServedStores, ServedTra
 
 def _keep_all(store: ServedTranscripts) -> None:
     with ProgressBar("Keeping sessions") as bar:
-        while store.keep.run(_SLICE_S):
+        while store.keep.scan_and_copy(_SLICE_S):
             bar.report_progress(int(store.keep.measure_share() * _PARTS), _PARTS)
 
 

@@ -1,4 +1,4 @@
-from session_core.transcripts.keep.keep import Keep as Keep
+from session_core.transcripts.keep.transcript_copies import TranscriptCopies as TranscriptCopies
 from session_core.transcripts.keep.types import ForgetPlan as ForgetPlan
 from session_core.transcripts.keep.types import ForgottenSession as ForgottenSession
 from session_core.transcripts.keep.types import KeepStatus as KeepStatus

@@ -75,9 +75,9 @@ class AnyWordScores:
         self.postings = postings
         self.own: dict[int, float] = {}
         self.added: dict[int, float] = {}
-        for one in postings:
-            for message_id in one.ids:
-                self.own[message_id] = self.own.get(message_id, 0.0) + one.weight
+        for posting in postings:
+            for message_id in posting.ids:
+                self.own[message_id] = self.own.get(message_id, 0.0) + posting.weight
         for expression in filter(None, excluded):
             for (message_id,) in index.read(_EXCLUDED_SQL, (expression,)):
                 self.own.pop(message_id, None)
@@ -91,7 +91,7 @@ class AnyWordScores:
         self, index: Index, sessions: dict[int, int], newest_ms: int | None = None
     ) -> None:
         """Count the words of near messages, up to a time, for messages of these sessions."""
-        postings = [(one.ids, one.weight) for one in self.postings]
+        postings = [(posting.ids, posting.weight) for posting in self.postings]
         near_terms = list(near_messages.iter_near_terms(sessions, postings))
         others = list({near_id for _, near_id, _ in near_terms} - sessions.keys())
         known = dict(sessions)
@@ -105,8 +105,8 @@ class AnyWordScores:
     def list_whole_sessions(self, index: Index, sessions: Mapping[int, int]) -> set[int]:
         """Return the sessions that have each term in a message or in the title."""
         having = [
-            {sessions[message_id] for message_id in one.ids if message_id in sessions}
-            for one in self.postings
+            {sessions[message_id] for message_id in posting.ids if message_id in sessions}
+            for posting in self.postings
         ]
         counted = Counter(session for found in having for session in found)
         most = [session for session, _ in counted.most_common(_MAX_TITLES)]
@@ -116,14 +116,14 @@ class AnyWordScores:
             session
             for session in most
             if all(
-                session in found or one.term.compute_match_weight(_fold_title(titles[session]))
-                for one, found in zip(self.postings, having, strict=True)
+                session in found or posting.term.compute_match_weight(_fold_title(titles[session]))
+                for posting, found in zip(self.postings, having, strict=True)
             )
         }
 
     def build_expression(self, message_id: int) -> str | None:
         """Return the expression of the words that a message has."""
-        nodes = tuple(one.term.node for one in self.postings if message_id in one.ids)
+        nodes = tuple(posting.term.node for posting in self.postings if message_id in posting.ids)
         node = nodes[0] if len(nodes) == 1 else And(nodes)
         return query.build_match_expression(node, build_expression)
 
@@ -134,7 +134,7 @@ class AnyWordScores:
 
     def score_text(self, message_id: int, title: str | None, folded: str) -> float:
         """Return the score of a message by its text, its title and near messages."""
-        terms = [(one.term, one.weight) for one in self.postings]
+        terms = [(posting.term, posting.weight) for posting in self.postings]
         added = self.added.get(message_id, 0.0)
         return relevance.score_terms(folded, _fold_title(title), terms, added)
 

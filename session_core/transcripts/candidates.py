@@ -157,7 +157,7 @@ class CandidateReader:
             " FROM messages m JOIN sessions s ON s.id = m.session"
             f" WHERE m.key = ? AND {request.where} ORDER BY started, s.session_id LIMIT 50"
         )
-        copied, kept = self._find_copied_keys(candidates), []
+        copied, kept = self._find_shared_keys(candidates), []
         for candidate in candidates:
             if candidate.key in copied:
                 copies = self._index.read(sql, (candidate.key, *request.values))
@@ -168,7 +168,7 @@ class CandidateReader:
             kept.append(candidate)
         return kept
 
-    def _find_copied_keys(self, candidates: Sequence[Candidate]) -> set[int]:
+    def _find_shared_keys(self, candidates: Sequence[Candidate]) -> set[int]:
         """Return the keys that several messages have; most have none, and are asked for once."""
         keys = sorted({one.key for one in candidates if one.key is not None})
         found = set[int]()

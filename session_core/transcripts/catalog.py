@@ -27,7 +27,7 @@ _IS_GROWN = attrgetter("is_grown")
 
 
 @dataclass(slots=True)
-class Due:
+class PendingFile:
     """A file with something to read."""
 
     root: RootCatalog
@@ -66,7 +66,7 @@ class RootCatalog:
     root: Root
     copies: KeptCopies
     entries: dict[str, SourceEntry] = field(default_factory=dict)
-    due: dict[str, Due] = field(default_factory=dict)
+    pending: dict[str, PendingFile] = field(default_factory=dict)
     gone: list[SourceEntry] = field(default_factory=list)
     moved: list[SourceEntry] = field(default_factory=list)
     is_outdated: bool = True
@@ -128,16 +128,16 @@ class RootCatalog:
         self._matches.clear()
         self.sweeper.forget_sweep()
 
-    def look(self) -> None:
+    def scan_files(self) -> None:
         """Look at the root and find its differences from the index."""
-        if self.sweeper.look() or self.is_outdated or self.due:
+        if self.sweeper.scan_files() or self.is_outdated or self.pending:
             self.find_differences()
 
     def find_differences(self) -> None:
         """Compare the files with the entries."""
         self.is_outdated = False
-        self.files = files = self.copies.complete_files(self, self.siblings)
-        entries, version, due = self.entries, self.root.format.version, dict[str, Due]()
+        self.files = files = self.copies.add_missing_files(self, self.siblings)
+        entries, version, pending = self.entries, self.root.format.version, dict[str, PendingFile]()
         for path, identity in files.items():
             entry = entries.get(path)
             # Not a function: twenty thousand calls would take twice as long as the loop.
@@ -147,10 +147,10 @@ class RootCatalog:
                 or not entry.is_read
                 or entry.version != version
             ):
-                due[path] = self._make_due(path, identity)
-        self.due = due
+                pending[path] = self._make_pending_file(path, identity)
+        self.pending = pending
         self.gone, self.moved = [], []
-        if len(files) - sum(item.is_new for item in due.values()) == len(entries):
+        if len(files) - sum(item.is_new for item in pending.values()) == len(entries):
             return  # each entry has its file
         gone = [entry for path, entry in entries.items() if path not in files]
         # A file below an unreadable folder may still be there, so nothing counts as gone.
@@ -159,7 +159,9 @@ class RootCatalog:
 
     def _find_moved(self, gone: Iterable[SourceEntry]) -> None:
         """Recognise files under another name by their inode; the rest no longer exists."""
-        added = {due.identity[:2]: path for path, due in self.due.items() if due.is_new}
+        added = {
+            pending.identity[:2]: path for path, pending in self.pending.items() if pending.is_new
+        }
         for entry in gone:
             # Device and inode alone: a file that was moved may have grown since.
             path = added.get(entry.identity[:2])
@@ -174,12 +176,12 @@ class RootCatalog:
         first, second = self.match_file(path), self.match_file(other)
         return first is not None and first == second
 
-    def _make_due(self, path: str, identity: FileIdentity) -> Due:
+    def _make_pending_file(self, path: str, identity: FileIdentity) -> PendingFile:
         """Return the due part of a file; a file that is still unread stays the same."""
-        entry, known = self.entries.get(path), self.due.get(path)
+        entry, known = self.entries.get(path), self.pending.get(path)
         if entry is None and known is not None and known.is_new and known.identity == identity:
             return known
-        return Due(self, path, identity, entry)
+        return PendingFile(self, path, identity, entry)
 
 
 class Catalog:
@@ -202,7 +204,7 @@ class Catalog:
         self._unserved = False
         self._places: dict[int, tuple[RootCatalog, str]] = {}
 
-    def look(self) -> None:
+    def scan_files(self) -> None:
         """Sweep all roots, and load the changes that other processes have indexed and kept.
 
         Raises:
@@ -211,7 +213,7 @@ class Catalog:
         self.load_changes()
         self._load_copies()
         for root in self.roots.values():
-            root.look()
+            root.scan_files()
 
     def _load_copies(self) -> None:
         self.copies.load_changes()
@@ -231,17 +233,17 @@ class Catalog:
         root, path = self._places.get(source_id, (None, ""))
         return root is not None and self.copies.is_stand_in(f"{root.root.path}/{path}")
 
-    def iterate_due(self) -> Iterator[Due]:
+    def iter_pending(self) -> Iterator[PendingFile]:
         """Yield the files with something to read, in no order."""
         for root in self.roots.values():
-            yield from root.due.values()
+            yield from root.pending.values()
 
-    def list_due(self) -> Iterator[Due]:
+    def list_pending_files(self) -> Iterator[PendingFile]:
         """Yield the files with something to read: those that have grown first, then the newest."""
-        due = sorted(self.iterate_due(), key=_GET_TIME, reverse=True)
+        pending = sorted(self.iter_pending(), key=_GET_TIME, reverse=True)
         # A stable sort. What an agent appends just now is asked for next; history can wait.
-        due.sort(key=_IS_GROWN, reverse=True)
-        return iter(due)
+        pending.sort(key=_IS_GROWN, reverse=True)
+        return iter(pending)
 
     def load_changes(self) -> None:
         """Load the changes of the index."""

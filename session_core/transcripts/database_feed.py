@@ -85,7 +85,7 @@ class DatabaseFeed:
             after.identity = identity._replace(mtime_ns=-1)
         return part
 
-    def read_again(
+    def reread_session(
         self, entry: SourceEntry, session_id: str, opened: AbstractContextManager[Query]
     ) -> SourcePart | None:
         """Return a part that replaces one session, from tables with its rows alone."""

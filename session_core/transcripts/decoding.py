@@ -23,7 +23,7 @@ def decode_json(data: bytes) -> Any:
     except ValueError:
         # Lone surrogates and bytes that are not UTF-8 are refused above, and agents do write them.
         try:
-            return _clean(json.loads(data.decode("utf-8", "replace")))
+            return _clean_value(json.loads(data.decode("utf-8", "replace")))
         except RecursionError as error:
             raise ValueError("the JSON value is nested too deeply") from error
 
@@ -52,12 +52,12 @@ def parse_time(value: Any) -> float | None:
         return None
 
 
-def _clean(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     """Return a copy of a decoded value without lone surrogates; depth is bounded by the decoder."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [_clean_value(item) for item in value]
     if isinstance(value, dict):
-        return {clean_text(key): _clean(item) for key, item in value.items()}
+        return {clean_text(key): _clean_value(item) for key, item in value.items()}
     return value

@@ -111,7 +111,7 @@ class Index:
         with self.reading, translate_errors():
             return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
 
-    def show_labels(self) -> None:
+    def update_labels(self) -> None:
         """Let the following reads see the labels as they are now."""
         with self.reading, translate_errors():
             if self._labels.is_outdated() and not self._reader.in_transaction:

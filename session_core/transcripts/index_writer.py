@@ -63,10 +63,10 @@ class IndexWriter:
         with self._index.open_transaction() as db:
             # A session that was forgotten since it was read must not come back.
             self._copies.load_changes()
-            change = _advance(db, "change")
+            change = _increment_counter(db, "change")
             written, pending, repeated = [], list[PendingSession](), list[PendingSession]()
             for part in parts:
-                if _is_current(db, part.before) and self._copies.admit_part(part):
+                if _is_current(db, part.before) and self._copies.remove_forgotten(part):
                     state, unknown = json.dumps(part.state), json.dumps(part.unknown)
                     entry = replace(part.after, change=change, state=state, unknown=unknown)
                     entry.id = part.before.id or int(
@@ -86,7 +86,7 @@ class IndexWriter:
         with self._index.open_transaction() as db:
             if not _is_current(db, entry):
                 return False
-            entry.change = _advance(db, "change")
+            entry.change = _increment_counter(db, "change")
             flags = (entry.is_read, entry.is_unchecked, entry.change, entry.id)
             db.execute(SQL["touch_source"], (entry.root, entry.path, *entry.identity, *flags))
         return True
@@ -94,7 +94,7 @@ class IndexWriter:
     def remove_sources(self, entries: Iterable[SourceEntry]) -> None:
         """Remove sources that no longer exist, with their sessions."""
         with self._index.open_transaction() as db:
-            _advance(db, "removal")
+            _increment_counter(db, "removal")
             for entry in entries:
                 for session, _ in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
                     _remove_session(db, session)
@@ -104,7 +104,7 @@ class IndexWriter:
     def clear(self) -> None:
         """Remove everything, also the words of messages that were removed before."""
         with self._index.open_transaction() as db:
-            _advance(db, "removal")
+            _increment_counter(db, "removal")
             for table in ("messages", "sessions", "facts", "sources", "blocks", "tools"):
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of our own
             db.execute("INSERT INTO words (words) VALUES ('delete-all')")
@@ -113,7 +113,7 @@ class IndexWriter:
             db.execute(SQL["put_meta"], ("first_id", FIRST_ID))
 
 
-def _advance(db: _sqlite3.Connection, key: str) -> int:
+def _increment_counter(db: _sqlite3.Connection, key: str) -> int:
     """Return the next value of a counter that other processes watch."""
     number = _get_number(db, key) + 1
     db.execute(SQL["put_meta"], (key, number))
@@ -159,7 +159,7 @@ def _insert_messages(
     if not count:
         return
     number = first = _take_ids(db, count, is_history=is_history)
-    tools = _Tools(db)
+    tools = _ToolIds(db)
     rows, words, times = [], [], list[int | None]()
     for session in pending:
         session_number = session.row["id"]
@@ -202,7 +202,7 @@ def _put_block(db: _sqlite3.Connection, first: int, times: Sequence[int | None])
     db.execute(SQL["put_block"], (first, last, newest, oldest))
 
 
-class _Tools:
+class _ToolIds:
     """The numbers of tool names."""
 
     def __init__(self, db: _sqlite3.Connection) -> None:
@@ -357,7 +357,7 @@ def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list
     numbers_by_key: dict[int, int] = {}
     for item in part.items:
         if isinstance(item, Rewind):
-            _rewind(db, row, items, numbers_by_key, item)
+            _remove_rewound(db, row, items, numbers_by_key, item)
             continue
         if item.key is not None:
             earlier = numbers_by_key.get(item.key)
@@ -373,11 +373,11 @@ def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list
                 _remove_message(db, row, stored[0])
             numbers_by_key[item.key] = item.number
         items[item.number] = item
-        _note_message(row, item)
+        _update_row(row, item)
     return list(items.values())
 
 
-def _note_message(row: Row, item: IndexedMessage) -> None:
+def _update_row(row: Row, item: IndexedMessage) -> None:
     """Update the columns of a session that are about its messages."""
     if item.usage is not None:
         _add_usage(row, item.usage)
@@ -389,7 +389,7 @@ def _note_message(row: Row, item: IndexedMessage) -> None:
         row["newest_at"] = max(item.at, row["newest_at"] or 0)
 
 
-def _rewind(
+def _remove_rewound(
     db: _sqlite3.Connection,
     row: Row,
     items: dict[int, IndexedMessage],

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from session_core.errors import SessionError
-from session_core.transcripts.catalog import Catalog, Due, RootCatalog
+from session_core.transcripts.catalog import Catalog, PendingFile, RootCatalog
 from session_core.transcripts.database_feed import DatabaseFeed, find_database_identity
 from session_core.transcripts.file_feed import FileFeed
 from session_core.transcripts.format import FileFormat
@@ -29,8 +29,8 @@ SLICE_BYTES = 8_000_000
 _PART_BYTES = 5_000_000
 """Bytes to read of one file at once; reading and writing them takes less than half a second."""
 
-_LOOK_S = 2.0
-MIN_WORN_MESSAGES = 20_000
+_SCAN_INTERVAL_S = 2.0
+MIN_REMOVED_MESSAGES = 20_000
 _LONG_REST_BYTES = 100_000_000
 """A file with more to read is left to idle work once it was begun: a call would not reach its end,
 and pages of it are read in place."""
@@ -60,7 +60,7 @@ class Indexer:
             else:
                 files = cast("FileFormat", reader)
                 self.feeds[id(root)] = FileFeed(root.root.path, files, copies.open_source)
-        self._looked_at = -math.inf
+        self._scanned_at = -math.inf
         self.problem: SessionError | None = None
         """Why the index could not be written at the last look."""
 
@@ -74,14 +74,14 @@ class Indexer:
         self.problem = None
         with self._index.writing:
             try:
-                self._look()
+                self._scan_files()
                 self._write_removals()
                 begun = time.monotonic()
-                self._read_due(begun + budget_s, begun + _MAX_WAIT_S, has_minimum=budget_s > 0)
+                self._read_pending(begun + budget_s, begun + _MAX_WAIT_S, has_minimum=budget_s > 0)
             except SessionError as error:
                 self.problem = error
 
-    def work(self, budget_s: float) -> bool:
+    def index_pending(self, budget_s: float) -> bool:
         """Read more of what is due; return True if something is left.
 
         Raises:
@@ -91,38 +91,38 @@ class Indexer:
         """
         with self._index.writing:
             # A look at many files costs more than a slice: history is read on from the last one.
-            is_recent = time.monotonic() - self._looked_at < _LOOK_S
+            is_recent = time.monotonic() - self._scanned_at < _SCAN_INTERVAL_S
             if not (is_recent and self._has_unread()):
-                self._look()
+                self._scan_files()
             until = time.monotonic() + budget_s
             self._write_removals()
-            self._read_due(until, until)
+            self._read_pending(until, until)
             self._verify_prefixes(until)
-            if self._is_worn():
+            if self._needs_rebuild():
                 self._writer.clear()
-                self._look()
+                self._scan_files()
             return self._has_unread() or self._index.release_space()
 
-    def look(self) -> None:
+    def scan_files(self) -> None:
         """Look at all roots without reading anything."""
         with self._index.writing:
-            self._look()
+            self._scan_files()
 
-    def _look(self) -> None:
-        self.catalog.look()
-        self._looked_at = time.monotonic()
+    def _scan_files(self) -> None:
+        self.catalog.scan_files()
+        self._scanned_at = time.monotonic()
 
     def _has_unread(self) -> bool:
         """Return True if files are known that were not read to their end."""
-        return any(not due.is_grown for due in self.catalog.iterate_due())
+        return any(not pending.is_grown for pending in self.catalog.iter_pending())
 
     def measure_share(self) -> float:
         """Return the share of the bytes of all files that was read, as of the last look."""
         with self._index.writing:
-            due = list(self.catalog.iterate_due())
+            pending = list(self.catalog.iter_pending())
             left = sum(
                 max(0, item.identity.size - (item.stored.offset if item.stored else 0))
-                for item in due
+                for item in pending
                 if not item.is_grown
             )
             if not left:
@@ -136,12 +136,12 @@ class Indexer:
         until = time.monotonic() + SESSION_S
         with self._index.writing:
             batch = _Batch(self._writer)
-            for due in self.catalog.list_due():
-                file = due.root.match_file(due.path)
-                feed = self.feeds.get(id(due.root))
+            for pending in self.catalog.list_pending_files():
+                file = pending.root.match_file(pending.path)
+                feed = self.feeds.get(id(pending.root))
                 is_meant = file is not None and file.session_id == session_id
-                if is_meant and feed is not None and not _has_long_rest(due):
-                    self._read_file(feed, due, batch, until, is_history=not due.is_grown)
+                if is_meant and feed is not None and not _has_long_rest(pending):
+                    self._read_file(feed, pending, batch, until, is_history=not pending.is_grown)
             batch.write()
             self.catalog.load_changes()
 
@@ -154,22 +154,22 @@ class Indexer:
         until = time.monotonic() + budget_s
         with self._index.writing:
             batch, is_left = _Batch(self._writer), False
-            for due in self.catalog.list_due():
-                feed, file = self.feeds.get(id(due.root)), due.root.match_file(due.path)
-                path = f"{due.root.root.path}/{due.path}"
+            for pending in self.catalog.list_pending_files():
+                feed, file = self.feeds.get(id(pending.root)), pending.root.match_file(pending.path)
+                path = f"{pending.root.root.path}/{pending.path}"
                 if feed is None or file is None or path in looked:
                     continue
                 if time.monotonic() >= until:
                     is_left = True
                     break
                 # A file that is longer than the budget is looked at once, as far as that goes.
-                offset = 0 if due.stored is None else due.stored.offset
+                offset = 0 if pending.stored is None else pending.stored.offset
                 found = self._find_text(path, needle, offset, until, is_zstd=file.is_zstd)
                 looked[path] = found is False
                 if found:
-                    self._read_file(feed, due, batch, until, is_history=not due.is_grown)
+                    self._read_file(feed, pending, batch, until, is_history=not pending.is_grown)
             batch.write()
-            self._compare_changed()
+            self._refresh_outdated_roots()
             return is_left
 
     def _find_text(
@@ -198,9 +198,10 @@ class Indexer:
         """Return the time of the newest file that was neither read nor scanned, or None."""
         with self._index.writing:
             times = [
-                due.identity.mtime_ns / 1e9
-                for due in self.catalog.iterate_due()
-                if not due.is_grown and f"{due.root.root.path}/{due.path}" not in scanned
+                pending.identity.mtime_ns / 1e9
+                for pending in self.catalog.iter_pending()
+                if not pending.is_grown
+                and f"{pending.root.root.path}/{pending.path}" not in scanned
             ]
         return max(times, default=None)
 
@@ -217,7 +218,9 @@ class Indexer:
             lines = (line for line, _ in read_session_rows(full_path, reader, session_id))
             if not entry.is_read or find_database_identity(full_path) != entry.identity:
                 return False
-            part = self._database_feeds[id(root)].read_again(entry, session_id, open_rows(lines))
+            part = self._database_feeds[id(root)].reread_session(
+                entry, session_id, open_rows(lines)
+            )
             # What was committed meanwhile may be in the part, and is behind the watermark.
             if part is None or find_database_identity(full_path) != entry.identity:
                 return False
@@ -252,7 +255,7 @@ class Indexer:
                 self.catalog.load_changes()
                 root.find_differences()
 
-    def _read_due(self, until: float, until_fresh: float, *, has_minimum: bool = True) -> None:
+    def _read_pending(self, until: float, until_fresh: float, *, has_minimum: bool = True) -> None:
         """Read what is due: history until the first time, what was written lately until the other.
 
         The newest files come first, so all that follow history are history. With a minimum one
@@ -260,24 +263,26 @@ class Indexer:
         """
         batch, is_first = _Batch(self._writer), has_minimum
         newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
-        for due in self.catalog.list_due():
+        for pending in self.catalog.list_pending_files():
             # The rest of a file that was begun is history, or a long one would delay each call.
-            is_fresh = due.is_grown or (
-                due.is_new and newest is not None and due.identity.mtime_ns // 1_000_000 >= newest
+            is_fresh = pending.is_grown or (
+                pending.is_new
+                and newest is not None
+                and pending.identity.mtime_ns // 1_000_000 >= newest
             )
             limit = until_fresh if is_fresh else until
             if time.monotonic() >= limit and not is_first:
                 break
             is_first = False
-            feed = self.feeds.get(id(due.root))
+            feed = self.feeds.get(id(pending.root))
             if feed is not None:
-                self._read_file(feed, due, batch, limit, is_history=not is_fresh)
+                self._read_file(feed, pending, batch, limit, is_history=not is_fresh)
             else:
-                self._read_database(due, limit, is_history=not due.is_grown)
+                self._read_database(pending, limit, is_history=not pending.is_grown)
         batch.write()
-        self._compare_changed()
+        self._refresh_outdated_roots()
 
-    def _compare_changed(self) -> None:
+    def _refresh_outdated_roots(self) -> None:
         """Take over what was written, and compare the roots of which something was."""
         self.catalog.load_changes()
         for root in self.catalog.roots.values():
@@ -285,11 +290,11 @@ class Indexer:
                 root.find_differences()
 
     def _read_file(
-        self, feed: FileFeed, due: Due, batch: _Batch, until: float, *, is_history: bool
+        self, feed: FileFeed, pending: PendingFile, batch: _Batch, until: float, *, is_history: bool
     ) -> None:
         """Read a file to its end, or until the time limit."""
-        file = due.root.match_file(due.entry.path)
-        entry = due.entry
+        file = pending.root.match_file(pending.entry.path)
+        entry = pending.entry
         while file is not None:
             part = feed.read_part(entry, file, min(_PART_BYTES, SLICE_BYTES))
             if part is None:
@@ -300,27 +305,27 @@ class Indexer:
             # Before the next slice, which continues from the entry that this one stores.
             batch.write()
             self.catalog.load_changes()
-            stored = due.root.entries.get(entry.path)
+            stored = pending.root.entries.get(entry.path)
             # Another process was faster: the next look continues from what it has stored.
             if stored is None or stored.offset != part.after.offset or time.monotonic() >= until:
                 return
             entry = stored
 
-    def _is_worn(self) -> bool:
+    def _needs_rebuild(self) -> bool:
         """Return True if the words of removed messages are a third of the index or more.
 
         A table of words without their text cannot drop them one by one.
         """
         dead = self._index.read(SQL["get_meta"], ("dead",))
-        if not dead or dead[0][0] < MIN_WORN_MESSAGES:
+        if not dead or dead[0][0] < MIN_REMOVED_MESSAGES:
             return False
         return bool(dead[0][0] * 2 > self._index.read("SELECT count(*) FROM messages")[0][0])
 
-    def _read_database(self, due: Due, until: float, *, is_history: bool) -> None:
+    def _read_database(self, pending: PendingFile, until: float, *, is_history: bool) -> None:
         """Read a database until nothing is new in it, or until the time limit."""
-        feed, entry = self._database_feeds[id(due.root)], due.entry
+        feed, entry = self._database_feeds[id(pending.root)], pending.entry
         while True:
-            part = feed.read_part(entry, due.identity)
+            part = feed.read_part(entry, pending.identity)
             if part is None:
                 return
             written = self._writer.apply_parts([part], is_history=is_history)
@@ -347,10 +352,10 @@ class Indexer:
                 self.catalog.load_changes()
 
 
-def _has_long_rest(due: Due) -> bool:
+def _has_long_rest(pending: PendingFile) -> bool:
     """Return True for a file that was begun and that no call reads to its end."""
-    stored = due.stored
-    return stored is not None and due.identity.size - stored.offset > _LONG_REST_BYTES
+    stored = pending.stored
+    return stored is not None and pending.identity.size - stored.offset > _LONG_REST_BYTES
 
 
 class _Batch:

@@ -62,7 +62,7 @@ class Condition:
     sql: str
     values: tuple[Any, ...] = ()
 
-    def and_also(self, sql: str) -> Condition:
+    def add_clause(self, sql: str) -> Condition:
         """Return the condition with another one."""
         return Condition(f"{self.sql} AND {sql}", self.values)
 
@@ -230,12 +230,12 @@ def make_row(values: Sequence[Any]) -> SummaryRow:
     return dict(zip((*_NAMES, "value"), values, strict=True))
 
 
-def get_row_sql(condition: str) -> str:
+def build_row_sql(condition: str) -> str:
     """Return the statement for the sessions with a condition."""
     return f"SELECT {_FIELDS}, s.active_at FROM sessions s WHERE {condition}"  # noqa: S608 -- fixed
 
 
-def summarize(
+def make_summary(
     row: SummaryRow, resume: tuple[str, ...] | None, now: float, *, is_kept: bool = False
 ) -> TranscriptSummary:
     """Return a row as a caller sees it."""

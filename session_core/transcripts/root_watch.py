@@ -65,7 +65,7 @@ class RootSweeper:
         """Sweep the root at the next look, even if nothing has changed."""
         self.sweep = Sweep()
 
-    def look(self) -> bool:
+    def scan_files(self) -> bool:
         """Look for changes; return False if there are none."""
         if self._watch is None or not self.sweep.folders:
             return self._sweep()
@@ -156,7 +156,7 @@ class FolderWatch:
         for event in self._inotify.read(timeout=0):
             folder = self._folders.get(event.wd)
             if event.mask & (self._overflow | self._ignored | self._is_folder) or not event.name:
-                self._drop(event.wd, event.mask)
+                self._drop_watch(event.wd, event.mask)
                 paths = None
             elif folder is None:
                 paths = None
@@ -164,7 +164,7 @@ class FolderWatch:
                 paths.add(f"{folder}/{event.name}" if folder else event.name)
         return paths
 
-    def _drop(self, descriptor: int, mask: int) -> None:
+    def _drop_watch(self, descriptor: int, mask: int) -> None:
         """Forget a folder whose watch has ended, or that was moved to another path."""
         if mask & self._overflow:
             return

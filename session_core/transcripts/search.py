@@ -153,10 +153,10 @@ class TranscriptSearch(CandidateReader):
 
     def rank_block(self, block: SearchBlock, end: SearchEdge | None) -> list[RankedMatch]:
         """Return the matches of a block up to an edge."""
-        request, rises = self._request, self._request.order == "oldest"
+        request, is_ascending = self._request, self._request.order == "oldest"
         kept = block.candidates
         if end is not None and not block.is_whole:
-            kept = [one for one in kept if (self._get_place(one) < end) == rises]
+            kept = [one for one in kept if (self._get_place(one) < end) == is_ascending]
         kept = self._drop_copies(request, kept, block.build_expression)
         if block.step == "rest":
             best = self._list_best()
@@ -181,8 +181,8 @@ class TranscriptSearch(CandidateReader):
         if request.order == "relevance":
             ranked.sort(key=lambda item: -item[0])
         else:
-            falls = request.order == "newest"
-            ranked.sort(key=lambda item: self._get_place(item[1]), reverse=falls)
+            is_descending = request.order == "newest"
+            ranked.sort(key=lambda item: self._get_place(item[1]), reverse=is_descending)
         seen, matches = set[int](), []
         for score, candidate, hit in ranked:
             if request.per_session and candidate.session in seen:
@@ -267,8 +267,8 @@ class TranscriptSearch(CandidateReader):
         else:
             # The blocks that begin after the edge may have messages without a time.
             skipped = self._list_skipped(block.begin)
-            found += find(skipped, edges.and_also("m.at IS NULL"))
-        self._cut(block, found, bound, end)
+            found += find(skipped, edges.add_clause("m.at IS NULL"))
+        self._limit_candidates(block, found, bound, end)
 
     def _limit_per_session(self, matches: list[_Match]) -> list[_Match]:
         """Return the newest matches, a few of each session if hits are conversations."""
@@ -283,7 +283,7 @@ class TranscriptSearch(CandidateReader):
                 kept.append(match)
         return kept
 
-    def _cut(
+    def _limit_candidates(
         self, block: SearchBlock, found: list[_Match], bound: int | None, end: SearchEdge | None
     ) -> None:
         """Keep what is certainly the newest, and note where the block ends."""
@@ -372,14 +372,18 @@ class TranscriptSearch(CandidateReader):
     def _find_in_order(self, block: SearchBlock, expression: str, end: SearchEdge | None) -> None:
         """Find the next matches by time; all matches are compared."""
         request = self._request
-        falls = request.order == "newest"
-        begin = block.begin or SearchEdge(LAST_MS if falls else -LAST_MS, 0)
-        at = f"{'max' if falls else 'min'}({_ORDER_AT})" if request.per_session else _ORDER_AT
-        order = "DESC" if falls else "ASC"
-        having = [f"(moment, m.id) {'<' if falls else '>='} (?, ?)"]
+        is_descending = request.order == "newest"
+        begin = block.begin or SearchEdge(LAST_MS if is_descending else -LAST_MS, 0)
+        at = (
+            f"{'max' if is_descending else 'min'}({_ORDER_AT})"
+            if request.per_session
+            else _ORDER_AT
+        )
+        order = "DESC" if is_descending else "ASC"
+        having = [f"(moment, m.id) {'<' if is_descending else '>='} (?, ?)"]
         values = [*begin]
         if end is not None:
-            having.append(f"(moment, m.id) {'>=' if falls else '<'} (?, ?)")
+            having.append(f"(moment, m.id) {'>=' if is_descending else '<'} (?, ?)")
             values += end
         sql = (
             f"SELECT {COLUMNS}, {at} AS moment FROM words w"  # noqa: S608 -- fixed parts only
@@ -394,7 +398,7 @@ class TranscriptSearch(CandidateReader):
         if len(rows) == limit:
             last = rows[-1]
             # The block has its last match: below the edge if it falls, above it if it rises.
-            block.end = SearchEdge(last[-1], last[0] if falls else last[0] + 1)
+            block.end = SearchEdge(last[-1], last[0] if is_descending else last[0] + 1)
 
     # Any words, and words of a conversation: the best messages of all.
 
@@ -487,9 +491,9 @@ class TranscriptSearch(CandidateReader):
         if not self._literal.strip():
             return
         until, work = time.monotonic() + _SCAN_S, 0
-        rises = self._request.order == "oldest"
-        for rows, bound in self._iter_scan(block.begin, end, rises=rises):
-            can_stop = end is None and _is_after(block.begin, bound, rises=rises)
+        is_ascending = self._request.order == "oldest"
+        for rows, bound in self._iter_scan(block.begin, end, is_ascending=is_ascending):
+            can_stop = end is None and _is_after(block.begin, bound, is_ascending=is_ascending)
             for start in range(0, len(rows), _SCAN_ROWS):
                 part = rows[start : start + _SCAN_ROWS]
                 block.candidates += self._filter_by_text(part)
@@ -498,40 +502,43 @@ class TranscriptSearch(CandidateReader):
                 is_over = work >= _SCAN_WORK or time.monotonic() >= until
                 block.is_costly = can_stop and is_over
                 if block.is_costly and rest:
-                    block.end = self._find_scan_end(rest[0], bound, rises=rises)
+                    block.end = self._find_scan_end(rest[0], bound, is_ascending=is_ascending)
                     return
             is_full = block.is_costly or len(block.candidates) >= WINDOW
             if can_stop and bound is not None and is_full:
-                block.end = SearchEdge(bound, NO_TIES if rises else ALL_TIES)
+                block.end = SearchEdge(bound, NO_TIES if is_ascending else ALL_TIES)
                 return
 
     def _iter_scan(
-        self, begin: SearchEdge | None, end: SearchEdge | None, *, rises: bool
+        self, begin: SearchEdge | None, end: SearchEdge | None, *, is_ascending: bool
     ) -> Iterator[tuple[list[Candidate], int | None]]:
         """Yield the messages of blocks in order of time, each with the time of the next block."""
-        low, high = (begin, end) if rises else (end, begin)
+        low, high = (begin, end) if is_ascending else (end, begin)
         wanted = [
             one
             for one in self._list_blocks()
             if (high is None or one.oldest <= high.at_ms)
             and (low is None or one.newest >= low.at_ms)
         ]
-        wanted.sort(key=lambda one: one.oldest if rises else -one.newest)
+        wanted.sort(key=lambda one: one.oldest if is_ascending else -one.newest)
         edges = self._build_edges(begin, end)
-        untimed, timed = edges.and_also("m.at IS NULL"), edges
-        if rises and begin is None:
+        untimed, timed = edges.add_clause("m.at IS NULL"), edges
+        if is_ascending and begin is None:
             # Messages without a time come before all others, wherever their block is.
-            yield self._list_rows(_join_ranges(wanted), untimed, rises=rises), None
-            timed = edges.and_also("m.at IS NOT NULL")
+            yield self._list_rows(_join_ranges(wanted), untimed, is_ascending=is_ascending), None
+            timed = edges.add_clause("m.at IS NOT NULL")
         for number, one in enumerate(wanted):
             following = wanted[number + 1] if number + 1 < len(wanted) else None
-            bound = following and (following.oldest if rises else following.newest)
-            yield self._list_rows([(one.first, one.last)], timed, rises=rises), bound
-        if not rises and begin is not None:
-            yield self._list_rows(self._list_skipped(begin), untimed, rises=rises), None
+            bound = following and (following.oldest if is_ascending else following.newest)
+            yield self._list_rows([(one.first, one.last)], timed, is_ascending=is_ascending), bound
+        if not is_ascending and begin is not None:
+            yield (
+                self._list_rows(self._list_skipped(begin), untimed, is_ascending=is_ascending),
+                None,
+            )
 
     def _list_rows(
-        self, ranges: Sequence[tuple[int, int]], condition: Condition, *, rises: bool
+        self, ranges: Sequence[tuple[int, int]], condition: Condition, *, is_ascending: bool
     ) -> list[Candidate]:
         sql = (
             f"SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608 -- fixed parts only
@@ -543,12 +550,14 @@ class TranscriptSearch(CandidateReader):
             for first, last in ranges
             for row in self._index.read(sql, (first, last, *values))
         ]
-        return sorted(rows, key=self._get_place, reverse=not rises)
+        return sorted(rows, key=self._get_place, reverse=not is_ascending)
 
-    def _find_scan_end(self, following: Candidate, bound: int | None, *, rises: bool) -> SearchEdge:
+    def _find_scan_end(
+        self, following: Candidate, bound: int | None, *, is_ascending: bool
+    ) -> SearchEdge:
         """Return the edge before the first message that was not looked at."""
         place = self._get_place(following)
-        if rises:
+        if is_ascending:
             return place if bound is None else min(place, SearchEdge(bound, NO_TIES))
         after = SearchEdge(place.at_ms, place.tie + 1)
         return after if bound is None else max(after, SearchEdge(bound, ALL_TIES))
@@ -572,11 +581,11 @@ class TranscriptSearch(CandidateReader):
         return bool(self._filter_by_text([Candidate(*row) for row in rows]))
 
 
-def _is_after(begin: SearchEdge | None, bound: int | None, *, rises: bool) -> bool:
+def _is_after(begin: SearchEdge | None, bound: int | None, *, is_ascending: bool) -> bool:
     """Return True if a block that ends at a time is not empty."""
     if begin is None or bound is None:
         return True
-    return bound > begin.at_ms if rises else bound < begin.at_ms
+    return bound > begin.at_ms if is_ascending else bound < begin.at_ms
 
 
 def _join_ranges(blocks: Sequence[_Block]) -> list[tuple[int, int]]:

@@ -194,14 +194,14 @@ class LineReader:
             end = len(data) + more.rfind(b"\n") + 1 if b"\n" in more else 0
             data += more
         self._pending = data[end:]
-        return self._split(data[:end])
+        return self._split_lines(data[:end])
 
     def _read(self, position: int, size: int) -> bytes:
         if self.end is not None:
             size = min(size, self.end - position)
         return self.source.read(position, size) if size > 0 else b""
 
-    def _split(self, block: bytes) -> list[Line]:
+    def _split_lines(self, block: bytes) -> list[Line]:
         lines, offset = [], self.offset
         for data in block[:-1].split(b"\n"):
             length = len(data) + 1

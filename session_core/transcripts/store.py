@@ -28,16 +28,16 @@ from session_core.transcripts import label_view, listing
 from session_core.transcripts.change_feed import ChangeFeed
 from session_core.transcripts.coverage import measure_coverage
 from session_core.transcripts.formats import load_formats
-from session_core.transcripts.glance import GlanceTable
 from session_core.transcripts.index import Index
 from session_core.transcripts.indexer import Indexer
-from session_core.transcripts.keep.forgetting import SessionAccess
-from session_core.transcripts.keep.keep import Keep
+from session_core.transcripts.keep.session_forgetter import SessionAccess
+from session_core.transcripts.keep.transcript_copies import TranscriptCopies
 from session_core.transcripts.listing import Condition, SummaryRow
 from session_core.transcripts.places import find_index_folder, list_seen_stores, remember_stores
 from session_core.transcripts.raw_source import RawSource, open_raw_source
 from session_core.transcripts.roots import AnyFormat, find_roots, is_database_format
 from session_core.transcripts.types import StoreCoverage, TranscriptSummary
+from session_core.transcripts.unindexed_sessions import UnindexedSessions
 from session_core.transcripts.windows import UnreadPart, WindowReader, check_window
 from session_core.types import (
     EventPage,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from session_core.transcripts.candidates import SearchRequest
 
 _REFRESH_S = 0.3
-_GLANCE_S = 0.01
-_MAX_GLANCE_S = 2.0
+_READ_ENDS_S = 0.01
+_MAX_READ_ENDS_S = 2.0
 """How long a list looks at files that are not indexed, until its page is certain."""
 _MAX_NEAREST = 5
 _LEAST_NEEDLE = 3
@@ -90,9 +90,9 @@ class TranscriptStore:
         self._indexer = Indexer(self._index, self._roots)
         self._windows = WindowReader(self._index, self._indexer.catalog)
         self._changes = ChangeFeed(self._index, self._windows)
-        self._glances = GlanceTable(place.absolute() / label_view.FILE_NAME)
-        access = SessionAccess(self._select, self._require_named_row, self._summarize)
-        self.keep = Keep(self._index, self._indexer, access)
+        self._unindexed = UnindexedSessions(place.absolute() / label_view.FILE_NAME)
+        access = SessionAccess(self._select_rows, self._require_named_row, self._make_summary)
+        self.keep = TranscriptCopies(self._index, self._indexer, access)
         """Kept copies, which stand in for sources that have gone."""
         self._selected: tuple[str, ...] | None = None
         self._blocks = threading.local()
@@ -114,7 +114,7 @@ class TranscriptStore:
         self._indexer.close()
         self.keep.close()
         self._index.close()
-        self._glances.close()
+        self._unindexed.close()
 
     @property
     def problem(self) -> SessionError | None:
@@ -128,9 +128,9 @@ class TranscriptStore:
         """
         return self._indexer.start_watch()
 
-    def work(self, budget_s: float = 0.5) -> bool:
+    def index_pending(self, budget_s: float = 0.5) -> bool:
         """Index for about the budget; return True if something is left."""
-        is_left = self._indexer.work(budget_s)
+        is_left = self._indexer.index_pending(budget_s)
         self.keep.finish_forgetting()
         if not is_left:
             self._remember_stores()
@@ -176,7 +176,7 @@ class TranscriptStore:
         is_fresh = getattr(self._blocks, "is_fresh", None)
         if is_fresh:
             return
-        self._index.show_labels()
+        self._index.update_labels()
         self._indexer.refresh(budget_s)
         if is_fresh is not None:
             self._blocks.is_fresh = True
@@ -208,7 +208,7 @@ class TranscriptStore:
         if not delegates:
             conditions.append(listing.NO_DELEGATES)
         rows = self._list_rows(conditions, order, limit + 1, position)
-        items = [self._summarize(row, now) for row in rows[:limit]]
+        items = [self._make_summary(row, now) for row in rows[:limit]]
         if len(rows) <= limit:
             return Page(items)
         last = rows[limit - 1]
@@ -224,11 +224,11 @@ class TranscriptStore:
             index_sql = listing.build_list_sql(
                 [*conditions, *self._build_scope()], order, limit, position
             )
-            until = time.monotonic() + _MAX_GLANCE_S
-            new = self._glances.list_new(self._indexer.catalog)
+            until = time.monotonic() + _MAX_READ_ENDS_S
+            new = self._unindexed.list_new(self._indexer.catalog)
             while True:
-                border = self._glances.look_at(new, self._indexer.feeds, _GLANCE_S)
-                found = (*self._index.read(*index_sql), *self._glances.read(*glance_sql))
+                border = self._unindexed.read_new_files(new, self._indexer.feeds, _READ_ENDS_S)
+                found = (*self._index.read(*index_sql), *self._unindexed.read(*glance_sql))
                 rows = [listing.make_row(row) for row in found]
                 # A page ends above all that was not looked at, so that the next one misses nothing.
                 is_full = (
@@ -243,18 +243,18 @@ class TranscriptStore:
         """Return the working folders of all sessions, each once."""
         with self._index.writing:
             self._refresh(0)
-            new = self._glances.list_new(self._indexer.catalog)
-            self._glances.look_at(new, self._indexer.feeds, _MAX_GLANCE_S)
+            new = self._unindexed.list_new(self._indexer.catalog)
+            self._unindexed.read_new_files(new, self._indexer.feeds, _MAX_READ_ENDS_S)
             rows = [
                 *self._index.read(*listing.build_folders_sql(self._build_scope())),
-                *self._glances.read(*listing.build_folders_sql(self._build_selection())),
+                *self._unindexed.read(*listing.build_folders_sql(self._build_selection())),
             ]
         return sorted({row[0] for row in rows})
 
     def get_session(self, session_id: str) -> TranscriptSummary | None:
         """Return a session by its id, or None."""
         row = self._find_row(session_id)
-        return None if row is None else self._summarize(row, time.time())
+        return None if row is None else self._make_summary(row, time.time())
 
     def resolve_session_id(self, session: str) -> str | None:
         """Return the id of a session from its id, a unique prefix or an exact title, or None.
@@ -269,7 +269,7 @@ class TranscriptStore:
         prefix = Condition("substr(s.session_id, 1, ?) = ?", (len(session), session))
         title = Condition("s.title = ? COLLATE NOCASE", (session,))
         for condition in (prefix, title):
-            rows = self._select([condition], limit=_MAX_NEAREST + 1) if session else []
+            rows = self._select_rows([condition], limit=_MAX_NEAREST + 1) if session else []
             if len(rows) > 1:
                 ids = ", ".join(row["session_id"] for row in rows[:_MAX_NEAREST])
                 raise InvalidInput(f"{session!r:.80} names several sessions: {ids}; pass a full id")
@@ -342,7 +342,7 @@ class TranscriptStore:
         for session_id, message_id in places:
             wanted.setdefault(session_id, []).append(message_id)
         found: dict[tuple[str, int], MessageRow] = {}
-        for row in self._select([listing.match_any("s.session_id", list(wanted))]):
+        for row in self._select_rows([listing.match_any("s.session_id", list(wanted))]):
             session_id = row["session_id"]
             for message in self._windows.find_messages(row, wanted[session_id]):
                 found[session_id, message["id"]] = message
@@ -362,7 +362,7 @@ class TranscriptStore:
         row = self._require_row(session_id)
         condition = Condition("s.parent_id = ? AND s.store = ?", (row["native_id"], row["store"]))
         now = time.time()
-        return [self._summarize(child, now) for child in self._select([condition])][::-1]
+        return [self._make_summary(child, now) for child in self._select_rows([condition])][::-1]
 
     def search(
         self,
@@ -532,10 +532,10 @@ class TranscriptStore:
     def _find_row(self, session_id: str) -> SummaryRow | None:
         """Return the row of a session, read to its end if that was not done yet."""
         self._refresh(_REFRESH_S)
-        rows = self._select([Condition("s.session_id = ?", (session_id,))])
+        rows = self._select_rows([Condition("s.session_id = ?", (session_id,))])
         if not rows or not rows[0]["is_read"]:
             self._indexer.read_session(session_id)
-            rows = self._select([Condition("s.session_id = ?", (session_id,))])
+            rows = self._select_rows([Condition("s.session_id = ?", (session_id,))])
         if len(rows) > 1:
             stores = ", ".join(row["store"] for row in rows)
             raise InvalidInput(f"{session_id!r:.80} exists in several stores: {stores}; name one")
@@ -551,16 +551,18 @@ class TranscriptStore:
         """Return the row of a session by its id, a prefix or a title."""
         return self._require_row(self.resolve_session_id(session) or session)
 
-    def _select(self, conditions: Sequence[Condition], limit: int = 10_000) -> list[SummaryRow]:
+    def _select_rows(
+        self, conditions: Sequence[Condition], limit: int = 10_000
+    ) -> list[SummaryRow]:
         sql, values = listing.build_list_sql(
             [*conditions, *self._build_scope()], "recent", limit, None
         )
         return [listing.make_row(row) for row in self._index.read(sql, values)]
 
-    def _summarize(self, row: SummaryRow, now: float) -> TranscriptSummary:
+    def _make_summary(self, row: SummaryRow, now: float) -> TranscriptSummary:
         is_kept = self._indexer.catalog.is_kept(row["source_id"])
         reader = next(root.format for root in self._roots if root.format.store == row["store"])
         # A name with a leading dash would be an option of the agent; no agent makes such ids.
         is_option = row["resume_id"].startswith("-")
         resume = None if is_option or is_kept else reader.build_resume_command(row["resume_id"])
-        return listing.summarize(row, resume, now, is_kept=is_kept)
+        return listing.make_summary(row, resume, now, is_kept=is_kept)

@@ -141,11 +141,11 @@ def test_watch_passes_folder_that_is_unreadable(shared):
     os.seteuid(NOBODY_UID)
     try:
         assert sweeper.start_watch()
-        sweeper.look()
+        sweeper.scan_files()
         os.seteuid(0)
         (readable / "session.jsonl").write_text("{}\n", encoding="ascii")
         os.seteuid(NOBODY_UID)
-        assert sweeper.look()
+        assert sweeper.scan_files()
     finally:
         os.seteuid(0)
     assert sweeper.is_watching

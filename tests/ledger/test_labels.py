@@ -83,7 +83,7 @@ def test_edit_shows_in_rows_and_filters(desk):
 def test_labels_survive_rebuild_of_index(desk):
     desk.edit("one", title="Kept", pinned=True)
     desk.store.rebuild()
-    while desk.store.work():
+    while desk.store.index_pending():
         pass
     assert (desk.get("one").title, desk.get("one").pinned) == ("Kept", True)
     for path in desk.tree.state.glob("index-*"):

@@ -31,7 +31,7 @@ def store(tree: ClaudeTree) -> Iterator[TranscriptStore]:
 
 def index_all(store: TranscriptStore) -> None:
     """Index until nothing is left."""
-    while store.work(1.0):
+    while store.index_pending(1.0):
         pass
 
 

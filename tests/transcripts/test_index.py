@@ -31,7 +31,7 @@ def describe_index(store: TranscriptStore) -> list[Any]:
 
 
 def test_worn_index_is_built_again(tree: ClaudeTree, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(indexer, "MIN_WORN_MESSAGES", 10)
+    monkeypatch.setattr(indexer, "MIN_REMOVED_MESSAGES", 10)
     path = tree.write("one", [f"message {number}" for number in range(20)])
     with tree.open_store() as store:
         index_all(store)

@@ -26,7 +26,7 @@ with TranscriptStore(sys.argv[1], environ={"HOME": sys.argv[2]}) as store:
     print("open", flush=True)
     while True:
         try:
-            store.work(0.01)
+            store.index_pending(0.01)
         except Busy:
             pass
 """

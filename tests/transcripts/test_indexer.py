@@ -18,7 +18,7 @@ def test_work_without_time_makes_progress(tree: ClaudeTree, store: TranscriptSto
         path = tree.write(f"session-{number}", ["one message"])
         os.utime(path, (START, START))  # a file of just now is read twice
 
-    calls = [store.work(0) for _ in range(3)]
+    calls = [store.index_pending(0) for _ in range(3)]
 
     assert calls == [True, True, False]
     assert store.measure_share() == 1.0
@@ -48,7 +48,7 @@ def test_list_and_page_leave_long_file(
     monkeypatch.setattr(sources, "BLOCK_BYTES", 5000)
     monkeypatch.setattr(store_module, "_REFRESH_S", 0.0)
     tree.write("long", (f"message {number}" for number in range(500)))
-    store.work(0)
+    store.index_pending(0)
     share = store.measure_share()
 
     assert [row.id for row in store.list_sessions().items] == ["long"]

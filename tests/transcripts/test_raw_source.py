@@ -91,7 +91,7 @@ def test_raw_of_kept_sources_is_identical(home):
     with open_store(home) as store:
         before = read_all(store)
         store.keep.turn_on()
-        while store.keep.run():
+        while store.keep.scan_and_copy():
             pass
         for place in (*FILES.values(), *DATABASES.values()):
             (home / place).unlink()

@@ -67,7 +67,7 @@ def test_long_line_is_read_in_several_parts(
         file.write(make_line("one", 1, "x" * 5_000_000) + make_line("one", 2, "after it"))
 
     parts = 1
-    while store.work(0):
+    while store.index_pending(0):
         parts += 1
 
     assert parts > 20
@@ -83,7 +83,7 @@ def test_replaced_long_line_is_read_anew(
     monkeypatch.setattr(sources, "MAX_LINE_BYTES", 100_000)
     path = tree.write("one", [])
     path.write_bytes(b'{"torn":"' + b"x" * 3_000_000)
-    while store.work(0):
+    while store.index_pending(0):
         pass
     lines = [make_line("one", number, f"word{number} " * 1000) for number in range(500)]
     path.write_bytes(b"".join(lines))

@@ -27,7 +27,7 @@ def test_store_changes_nothing_of_the_agent(tree: ClaudeTree):
         store.list_sessions()
         find_hits(store, "second")
         read_texts(store, "one")
-        store.work()
+        store.index_pending()
 
     assert read_everything(tree.projects) == before
 

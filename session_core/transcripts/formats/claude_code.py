@@ -170,7 +170,7 @@ def _read_chain_record(
     line: dict[str, Any], kind: str, offset: int, length: int, state: ReaderState
 ) -> Record:
     at = parse_time(line.get("timestamp"))
-    messages = _complete(_READERS[kind](line), line, at, state)
+    messages = _add_keys(_READERS[kind](line), line, at, state)
     facts = _read_facts(line, at, state)
     if kind == "assistant":
         usage = _count_usage(line, state)
@@ -186,7 +186,7 @@ def _read_chain_record(
     )
 
 
-def _complete(
+def _add_keys(
     messages: Iterable[Message], line: dict[str, Any], at: float | None, state: ReaderState
 ) -> tuple[Message, ...]:
     """Return the messages of a line with its time, and keys that are the same in every copy."""

@@ -155,7 +155,7 @@ class CodexFormat:
         if line is None:
             is_compaction = kind == "compacted"
             return Record(offset, length, kind or "damaged", (), None, is_compaction, is_compaction)
-        return _Reading(line, offset, length, state).read()
+        return _LineParser(line, offset, length, state).read()
 
     def read_cut_record(self, head: bytes, offset: int, length: int, state: ReaderState) -> Record:
         """Return a record without messages for a line above the cap."""
@@ -261,7 +261,7 @@ def _is_repeated(data: bytes, event: str) -> bool:
     return found is not None and found[1] != b"Plan"
 
 
-class _Reading:
+class _LineParser:
     """One line while it is read."""
 
     def __init__(self, line: dict[str, Any], offset: int, length: int, state: ReaderState) -> None:
@@ -329,10 +329,10 @@ class _Reading:
             facts["branch"] = branch
         if release:
             facts["agent_version"] = release
-        self._link(facts, thread)
+        self._add_parent(facts, thread)
         return self._record._replace(facts=facts)
 
-    def _link(self, facts: SessionFacts, thread: str | None) -> None:
+    def _add_parent(self, facts: SessionFacts, thread: str | None) -> None:
         """State the parent: `session_id` is the root of a tree of subagents, not the thread."""
         payload = self._payload
         subagent = get_dict(payload, "source").get("subagent")
@@ -382,11 +382,13 @@ class _Reading:
             return record._replace(facts={"title": title, "title_rank": 0} if title else None)
         if event in ("error", "stream_error"):
             text = get_str(payload, "message")
-            return self._return(record, [Message("system", text, is_error=True)] if text else [])
+            return self._build_record(
+                record, [Message("system", text, is_error=True)] if text else []
+            )
         if event == "item_completed":
             plan = get_dict(payload, "item")
             text = get_str(plan, "text") if plan.get("type") == "Plan" else None
-            return self._return(record, [Message("assistant", text)] if text else [], plan)
+            return self._build_record(record, [Message("assistant", text)] if text else [], plan)
         return record._replace(is_known=event in _REPEATED_EVENTS)
 
     def _read_item(self) -> Record:
@@ -394,18 +396,18 @@ class _Reading:
         kind = (get_name(payload, "type") or "")[:60]
         record = self._record._replace(type=f"response_item.{kind}")
         if kind == "message":
-            return self._return(record, list(self._read_message()), payload)
+            return self._build_record(record, list(self._read_message()), payload)
         if kind == "agent_message":
-            return self._return(record, [Message("system", _read_content(payload))], payload)
+            return self._build_record(record, [Message("system", _read_content(payload))], payload)
         if kind == "reasoning":
             texts = [*get_dicts(payload, "summary"), *get_dicts(payload, "content")]
             reasoning = join_texts(get_str(text, "text") for text in texts)
             messages = [Message("assistant", "", reasoning=reasoning)] if reasoning else []
-            return self._return(record, messages, payload)
+            return self._build_record(record, messages, payload)
         if kind.endswith("_output"):
-            return self._return(record, [self._read_output()], payload)
+            return self._build_record(record, [self._read_output()], payload)
         if kind.endswith("_call"):
-            return self._return(record, [self._read_call(kind)], payload)
+            return self._build_record(record, [self._read_call(kind)], payload)
         return record._replace(is_known=kind in _SILENT_ITEMS)
 
     def _read_message(self) -> Iterator[Message]:
@@ -447,13 +449,13 @@ class _Reading:
     def _read_compaction(self) -> Record:
         text = get_str(self._payload, "message") or ""
         summary = [Message("system", text, is_summary=True)]
-        return self._return(self._record._replace(is_compaction=True), summary)
+        return self._build_record(self._record._replace(is_compaction=True), summary)
 
     def _read_agent_message(self) -> Record:
         text = get_str(self._payload, "content") or ""
-        return self._return(self._record, [Message("system", text)], self._payload)
+        return self._build_record(self._record, [Message("system", text)], self._payload)
 
-    def _return(
+    def _build_record(
         self, record: Record, messages: list[Message], item: dict[str, Any] | None = None
     ) -> Record:
         """Return the record with its messages, their time and keys.
@@ -465,10 +467,10 @@ class _Reading:
         keyed = []
         for index, message in enumerate(messages):
             key = f"{item_id}:{index}" if index else item_id
-            keyed.append(message._replace(at=self._at, key=key or self._number(message)))
+            keyed.append(message._replace(at=self._at, key=key or self._make_message_key(message)))
         return record._replace(messages=tuple(keyed))
 
-    def _number(self, message: Message) -> str:
+    def _make_message_key(self, message: Message) -> str:
         state = self._state
         if message.is_prompt and "turn" not in state:
             # Versions before 0.80 do not name turns: each prompt begins one.

@@ -99,7 +99,7 @@ class GeminiFormat:
             kind = (get_name(line, "type") or "untyped")[:60]
             facts: SessionFacts = {}
             messages = _read_message(line, state, facts)
-            _count(line, state, facts)
+            _record_usage(line, state, facts)
             record = record._replace(type=kind, messages=tuple(messages), facts=facts or None)
             return record._replace(is_known=kind in _ROLES)
         if get_name(line, "sessionId"):
@@ -187,13 +187,13 @@ def _read_metadata(record: Record, changes: dict[str, Any], state: ReaderState) 
     if isinstance(folders, list) and folders and isinstance(folders[0], str):
         facts["folder"] = folders[0][:4096]
     history = get_dicts(changes, "messages")
-    is_compaction = _is_compaction(history, state)
+    is_compaction = _is_replaced_history(history, state)
     messages: list[Message] = []
     for item in history:
         # Copies must not take the place of what was recorded first: results of tools are cut here.
         messages += [m._replace(replaces=False) for m in _read_message(item, state, facts)]
         if record.type == "metadata":
-            _count(item, state, facts)
+            _record_usage(item, state, facts)
     if is_compaction and messages:
         # What follows the summary was recorded before, and has other ids here.
         messages = [messages[0]._replace(role="system", is_summary=True, is_prompt=False)]
@@ -202,7 +202,7 @@ def _read_metadata(record: Record, changes: dict[str, Any], state: ReaderState) 
     )
 
 
-def _is_compaction(history: list[dict[str, Any]], state: ReaderState) -> bool:
+def _is_replaced_history(history: list[dict[str, Any]], state: ReaderState) -> bool:
     """Return True if a history begins otherwise than the conversation did."""
     own = (item for item in history if not _is_context(item))
     first = next((get_name(item, "id") for item in own if _read_parts(item.get("content"))), None)
@@ -311,7 +311,7 @@ def _list_attachments(content: Any) -> Iterator[Attachment]:
             yield Attachment(mime.partition("/")[0], None, size or None)
 
 
-def _count(line: dict[str, Any], state: ReaderState, facts: SessionFacts) -> None:
+def _record_usage(line: dict[str, Any], state: ReaderState, facts: SessionFacts) -> None:
     """State the model and the tokens of an answer once, however often it is recorded."""
     model, key = get_name(line, "model"), get_name(line, "id")
     earlier = facts.get("usage", Usage())

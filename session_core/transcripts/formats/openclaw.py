@@ -301,10 +301,10 @@ def _read_event(data: bytes, offset: int, length: int) -> Record:
     else:
         record = record._replace(is_known=kind in _SILENT)
         _read_header(event, kind, facts)
-    return record._replace(messages=_finish(event, messages), facts=facts or None)
+    return record._replace(messages=_add_keys(event, messages), facts=facts or None)
 
 
-def _finish(event: dict[str, Any], messages: list[Message]) -> tuple[Message, ...]:
+def _add_keys(event: dict[str, Any], messages: list[Message]) -> tuple[Message, ...]:
     """Return the messages with their time and keys; the ids alone are short and repeat."""
     event_id, moment = get_name(event, "id"), event.get("timestamp")
     at = parse_time(moment)

@@ -134,7 +134,7 @@ class _Row(NamedTuple):
     data: str
 
 
-class _Read(NamedTuple):
+class _ParsedRow(NamedTuple):
     """The record of a row, and whether the row is complete."""
 
     record: Record
@@ -188,7 +188,7 @@ class _Layout(ABC):
         return self.select_rows(query, where, (session_id, moment))
 
     @abstractmethod
-    def read_row(self, query: Query, row: _Row) -> _Read: ...
+    def read_row(self, query: Query, row: _Row) -> _ParsedRow: ...
 
     def get_change(self, query: Query, row: _Row) -> list[int]:
         """Return numbers that differ after a change of an unfinished message."""
@@ -198,20 +198,20 @@ class _Layout(ABC):
 class _Version1(_Layout):
     sessions, messages, type_column = "session", "message", "'message'"
 
-    def read_row(self, query: Query, row: _Row) -> _Read:
+    def read_row(self, query: Query, row: _Row) -> _ParsedRow:
         data = decode_object(row.data.encode())
         record = _make_record(row, get_name(data or {}, "role") or row.type)
         if data is None or self._is_moved(query, row):
-            return _Read(record._replace(is_known=data is not None), is_finished=True)
+            return _ParsedRow(record._replace(is_known=data is not None), is_finished=True)
         sql = "SELECT data FROM part WHERE message_id = ? ORDER BY id LIMIT ?"
         stored = query(sql, (row.id, _PARTS_READ))
         parts = [decode_object(str(part[0]).encode("utf-8", "replace")) or {} for part in stored]
         role = get_name(data, "role")
         if role == "user":
-            return _finish(row, record, data, list(_read_user_parts(parts)))
+            return _add_keys(row, record, data, list(_read_user_parts(parts)))
         if role == "assistant":
-            return _finish(row, record, data, list(_read_answer_parts(data, parts)))
-        return _Read(record._replace(is_known=False), is_finished=True)
+            return _add_keys(row, record, data, list(_read_answer_parts(data, parts)))
+        return _ParsedRow(record._replace(is_known=False), is_finished=True)
 
     def get_change(self, query: Query, row: _Row) -> list[int]:
         sql = "SELECT count(*), coalesce(max(time_updated), 0) FROM part WHERE message_id = ?"
@@ -235,7 +235,7 @@ class _Version2(_Layout):
         self.sessions = "session_v2" if is_new else "session"  # type: ignore[misc]
         self.columns = "parent_id, fork_session_id" if is_new else "parent_id, NULL"  # type: ignore[misc]
 
-    def read_row(self, query: Query, row: _Row) -> _Read:
+    def read_row(self, query: Query, row: _Row) -> _ParsedRow:
         data = decode_object(row.data.encode())
         record = _make_record(row, row.type[:60])
         readers = {
@@ -247,12 +247,12 @@ class _Version2(_Layout):
             "compaction": _read_compaction,
         }
         if data is None:
-            return _Read(record._replace(is_known=False), is_finished=True)
+            return _ParsedRow(record._replace(is_known=False), is_finished=True)
         if row.type in readers:
             record = record._replace(is_compaction=row.type == "compaction")
-            return _finish(row, record, data, list(readers[row.type](data)))
+            return _add_keys(row, record, data, list(readers[row.type](data)))
         known = row.type in ("agent-switched", "model-switched", "idle")
-        return _Read(record._replace(is_known=known), is_finished=True)
+        return _ParsedRow(record._replace(is_known=known), is_finished=True)
 
 
 class _Changes:
@@ -359,7 +359,9 @@ def _read_session_row(row: tuple[Any, ...]) -> Record:
     return Record(0, 0, "session", facts=facts, session_id=row[0])
 
 
-def _finish(row: _Row, record: Record, data: dict[str, Any], messages: list[Message]) -> _Read:
+def _add_keys(
+    row: _Row, record: Record, data: dict[str, Any], messages: list[Message]
+) -> _ParsedRow:
     """Return the record with keys and, once it is complete, its usage.
 
     A fork of version 1 copies messages under new ids, with the same times and texts.
@@ -382,7 +384,7 @@ def _finish(row: _Row, record: Record, data: dict[str, Any], messages: list[Mess
     facts: SessionFacts | None = {"usage": usage} if usage else None
     is_compaction = record.is_compaction or (is_finished and data.get("summary") is True)
     record = record._replace(messages=numbered, facts=facts, is_compaction=is_compaction)
-    return _Read(record, is_finished)
+    return _ParsedRow(record, is_finished)
 
 
 def _read_usage(data: dict[str, Any]) -> Usage | None:

@@ -110,9 +110,9 @@ class QwenFormat:
         if kind == "system":
             record = _read_system(record, line, subtype, facts)
         elif kind in _READERS:
-            record = record._replace(messages=_finish(line, list(_READERS[kind](line, subtype))))
+            record = record._replace(messages=_add_keys(line, list(_READERS[kind](line, subtype))))
             if kind == "assistant":
-                _count(line, facts)
+                _record_usage(line, facts)
         else:
             record = record._replace(is_known=False)
         return record._replace(facts=facts or None)
@@ -125,7 +125,7 @@ class QwenFormat:
 FORMATS: tuple[FileFormat, ...] = (QwenFormat(),)
 
 
-def _finish(line: dict[str, Any], messages: list[Message]) -> tuple[Message, ...]:
+def _add_keys(line: dict[str, Any], messages: list[Message]) -> tuple[Message, ...]:
     """Return the messages with their time, and keys that forks keep."""
     uuid, at = get_name(line, "uuid"), parse_time(line.get("timestamp"))
     parent = get_name(line, "parentUuid")
@@ -161,7 +161,7 @@ def _read_system(record: Record, line: dict[str, Any], subtype: str, facts: Sess
             facts["model"] = model
     elif subtype not in _SILENT:
         record = record._replace(is_known=False)
-    return record._replace(messages=_finish(line, messages))
+    return record._replace(messages=_add_keys(line, messages))
 
 
 def _read_command(payload: dict[str, Any]) -> Iterator[Message]:
@@ -259,7 +259,7 @@ def _read_facts(line: dict[str, Any], state: ReaderState) -> SessionFacts:
     return facts
 
 
-def _count(line: dict[str, Any], facts: SessionFacts) -> None:
+def _record_usage(line: dict[str, Any], facts: SessionFacts) -> None:
     tokens = get_dict(line, "usageMetadata")
     cached = get_count(tokens, "cachedContentTokenCount")
     # Qwen Code counts what was read from the cache as input too.

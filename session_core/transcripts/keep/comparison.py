@@ -50,7 +50,7 @@ class RowComparison:
         self._copies = copies
         self._renew = renew
 
-    def find_differing(
+    def find_changed_copies(
         self, root: RootCatalog, database: str, until: float, *, is_anew: bool
     ) -> Iterator[Copy]:
         """Yield copies that differ until a time, each before the place is moved behind it.
@@ -76,7 +76,7 @@ class RowComparison:
             position = None
         self._put_setting(_make_key(place), current._replace(position=position))
 
-    def is_going_on(self, root: RootCatalog, database: str) -> bool:
+    def is_round_unfinished(self, root: RootCatalog, database: str) -> bool:
         """Return True if a round has not come to its end."""
         place = (root.root.path, database, root.root.format.store)
         return self._load_round(place).position is not None

@@ -149,7 +149,7 @@ class KeptCopies:
         names = (session_id, WHOLE_STORE) if parent_id is None else (session_id, parent_id, "")
         return any((store, name) in self.exclusions for name in names)
 
-    def admit_part(self, part: SourcePart) -> bool:
+    def remove_forgotten(self, part: SourcePart) -> bool:
         """Take forgotten sessions out of a part; return False if nothing of it may be stored."""
         store, file = part.after.store, part.file
         if file is not None:
@@ -194,7 +194,7 @@ class KeptCopies:
         """Return True if a source has gone and its copy is read instead."""
         return full_path in self._stand_ins
 
-    def complete_files(
+    def add_missing_files(
         self, root: RootCatalog, siblings: Iterable[RootCatalog]
     ) -> dict[str, FileIdentity]:
         """Return the files of a root with the copies of those that have gone.

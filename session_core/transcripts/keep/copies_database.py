@@ -172,10 +172,10 @@ def _create_tables(writer: _sqlite3.Connection) -> None:
 def request_clearing(db: _sqlite3.Connection) -> None:
     """Note that the index has to be emptied, for this process or a later one."""
     db.execute(SQL["put_setting"], ("unfinished", MUST_CLEAR))
-    advance(db, "clearing")
+    increment_counter(db, "clearing")
 
 
-def advance(db: _sqlite3.Connection, key: str) -> int:
+def increment_counter(db: _sqlite3.Connection, key: str) -> int:
     """Return the next value of a counter that other processes watch."""
     row = db.execute(SQL["get_setting"], (key,)).fetchone()
     number = 1 if row is None else int(row[0]) + 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from session_core import _sqlite3
 from session_core.transcripts.keep.chunks import compress_chunk, compute_digest
 from session_core.transcripts.keep.copies import Copy, CopyKind
-from session_core.transcripts.keep.copies_database import SQL, advance
+from session_core.transcripts.keep.copies_database import SQL, increment_counter
 from session_core.transcripts.roots import FileIdentity
 
 
@@ -75,7 +75,7 @@ def remove_copy(db: _sqlite3.Connection, copy: Copy) -> None:
     """Remove a copy that has not changed since."""
     if _is_current(db, copy, copy.store, copy.root, copy.path):
         delete_copy(db, copy.id)
-        advance(db, "removal")
+        increment_counter(db, "removal")
 
 
 def delete_copy(db: _sqlite3.Connection, number: int) -> None:
@@ -96,7 +96,7 @@ def _is_current(
 def _insert(
     db: _sqlite3.Connection, values: tuple[object, ...], *, is_whole: bool, is_unchecked: bool
 ) -> int:
-    state = (is_whole, is_unchecked, time.time(), advance(db, "change"))
+    state = (is_whole, is_unchecked, time.time(), increment_counter(db, "change"))
     return int(db.execute(SQL["add_copy"], (*values, *state)).lastrowid or 0)
 
 
@@ -108,7 +108,7 @@ def _update(
     is_whole: bool,
     is_unchecked: bool,
 ) -> None:
-    state = (is_whole, is_unchecked, time.time(), advance(db, "change"))
+    state = (is_whole, is_unchecked, time.time(), increment_counter(db, "change"))
     db.execute(SQL["update_copy"], (*values, *state, number))
 
 

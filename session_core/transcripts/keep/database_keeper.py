@@ -20,7 +20,7 @@ from session_core.transcripts.keep.comparison import (
     read_session_lines,
 )
 from session_core.transcripts.keep.copies import KeptCopies, make_rows_path
-from session_core.transcripts.keep.copies_database import SQL, advance
+from session_core.transcripts.keep.copies_database import SQL, increment_counter
 from session_core.transcripts.keep.copy_changes import CopyChange
 from session_core.transcripts.keep.session_rows import has_message_tables
 from session_core.transcripts.roots import FileIdentity, is_database_format
@@ -43,7 +43,9 @@ class DatabaseKeeper:
         self._copies = copies
         self._comparison = RowComparison(copies, renew)
 
-    def work(self, root: RootCatalog, until: float, store: StoreChanges, *, is_anew: bool) -> bool:
+    def copy_pending(
+        self, root: RootCatalog, until: float, store: StoreChanges, *, is_anew: bool
+    ) -> bool:
         """Keep until a time; return True if something is left.
 
         Once nothing is new, copies are compared with their rows, with `is_anew` without a pause.
@@ -59,7 +61,7 @@ class DatabaseKeeper:
                     self._find_changes(reader, place, identity, until)
                     | self._keep_changes(reader, place, until, store)
                 )
-                is_left |= is_new or self._replace_differing(
+                is_left |= is_new or self._replace_changed_copies(
                     root, path, until, store, is_anew=is_anew
                 )
             except get_database_errors():
@@ -67,16 +69,16 @@ class DatabaseKeeper:
         self._comparison.renew_sessions(root)
         return is_left
 
-    def _replace_differing(
+    def _replace_changed_copies(
         self, root: RootCatalog, path: str, until: float, store: StoreChanges, *, is_anew: bool
     ) -> bool:
         """Replace copies whose rows were changed in place; return True if some are left."""
         reader: Any = root.root.format
         place = (root.root.path, path, reader.store)
-        for copy in self._comparison.find_differing(root, path, until, is_anew=is_anew):
+        for copy in self._comparison.find_changed_copies(root, path, until, is_anew=is_anew):
             self._comparison.note_renewal(root, path, copy.session_id)
             self._keep_session(reader, place, copy.session_id, store)
-        return self._comparison.is_going_on(root, path)
+        return self._comparison.is_round_unfinished(root, path)
 
     def _find_changes(
         self,
@@ -114,7 +116,7 @@ class DatabaseKeeper:
             db.execute(SQL["put_database"], values)
             for session_id in sessions:
                 if not self._copies.is_excluded(store, session_id):
-                    change = advance(db, "change")
+                    change = increment_counter(db, "change")
                     note = (store, root, path, session_id, change)
                     db.execute(SQL["note_changed_session"], note)
 

@@ -71,14 +71,14 @@ class Keeper:
         self._listed_at = float("-inf")
         self._checked: dict[str, tuple[int, int]] = {}
         """How far a long copy was compared, by path: its change and the offset."""
-        self._uncut: dict[str, tuple[int, FileIdentity]] = {}
+        self._complete_sources: dict[str, tuple[int, FileIdentity]] = {}
         """The files that have all of their copy, by path, as seen while keeping is off."""
         self._databases = DatabaseKeeper(copies, renew)
         self._working = threading.Lock()
         self.problem: SessionError | None = None
         """Why nothing could be kept at the last call."""
 
-    def work(self, budget_s: float, *, is_listed_anew: bool = False) -> bool:
+    def copy_pending(self, budget_s: float, *, is_listed_anew: bool = False) -> bool:
         """Keep for about the budget; return True if something is left.
 
         All files are compared with their copies every two seconds, or with `is_listed_anew` now,
@@ -90,7 +90,7 @@ class Keeper:
             return False
         self.problem = None
         try:
-            return self._work(time.monotonic() + budget_s, is_anew=is_listed_anew)
+            return self._copy_pending(time.monotonic() + budget_s, is_anew=is_listed_anew)
         except SessionError as error:
             self.problem = error
             return False
@@ -111,7 +111,7 @@ class Keeper:
             tasks += self._list_root_tasks(root)
         return sorted(tasks, key=lambda task: -task.identity.mtime_ns)
 
-    def _work(self, until: float, *, is_anew: bool) -> bool:
+    def _copy_pending(self, until: float, *, is_anew: bool) -> bool:
         if not self._tasks and time.monotonic() - self._listed_at > _LIST_S:
             self._tasks = deque(self.list_tasks())
             self._follow_moved_files()
@@ -133,7 +133,7 @@ class Keeper:
         is_left = bool(self._tasks)
         for root in self._catalog.roots.values():
             if is_database_format(root.root.format):
-                is_left |= self._databases.work(root, until, self._store, is_anew=is_anew)
+                is_left |= self._databases.copy_pending(root, until, self._store, is_anew=is_anew)
         return is_left
 
     def _list_root_tasks(self, root: RootCatalog) -> Iterator[Task]:
@@ -166,7 +166,7 @@ class Keeper:
             return self._copies.is_on
         if self._copies.is_on:
             return not copy.is_whole or copy.identity != identity
-        is_known = self._uncut.get(copy.full_path) == (copy.change, identity)
+        is_known = self._complete_sources.get(copy.full_path) == (copy.change, identity)
         is_short = copy.identity.size <= MAX_CHECKED_BYTES
         is_settled = is_short or time.time_ns() - identity.mtime_ns > _IDLE_NS
         return copy.identity != identity and not is_known and is_settled
@@ -177,7 +177,7 @@ class Keeper:
             with open_source(f"{task.root.root.path}/{task.path}") as source:
                 if self._copies.is_on:
                     return self._read_change(source, task)
-                return self._read_cut(source, task), True
+                return self._read_truncation(source, task), True
         except OSError:
             return None, True
 
@@ -210,14 +210,14 @@ class Keeper:
             change.identity = identity._replace(mtime_ns=-1)
         return change, change.is_whole
 
-    def _read_cut(self, source: Source, task: Task) -> CopyChange | None:
+    def _read_truncation(self, source: Source, task: Task) -> CopyChange | None:
         """Return what ends a copy before its first difference, or None if it has none."""
         copy = self._copies.find_copy(task.root.root.path, task.path)
         if copy is None or source.identity.size == 0:
             return None
         offset, is_equal = self._compare(source, copy, 0, copy.identity.size)
         if is_equal:
-            self._uncut[copy.full_path] = (copy.change, source.identity)
+            self._complete_sources[copy.full_path] = (copy.change, source.identity)
             return None
         # A time that no file has, so that the copy is compared again once keeping is on.
         identity = source.identity._replace(mtime_ns=-1)
@@ -305,24 +305,24 @@ class Keeper:
         for own, copy in missing:
             for key in (copy.identity[:2], get_plain_name(copy.path)):
                 if key in living and is_moved(copy, living[key][1], living[key][2], living[key][0]):
-                    self._follow_copy(own, copy, *living[key])
+                    self._rename_or_remove_copy(own, copy, *living[key])
                     break
 
     def _list_file_roots(self) -> list[RootCatalog]:
         roots = self._catalog.roots.values()
         return [root for root in roots if not is_database_format(root.root.format)]
 
-    def _follow_copy(
+    def _rename_or_remove_copy(
         self, own: RootCatalog, copy: Copy, root: RootCatalog, path: str, identity: FileIdentity
     ) -> None:
         """Rename the copy of a file that was renamed, or drop it if the other one has all of it."""
         kept = self._copies.find_copy(root.root.path, path)
         if kept is None and identity[:2] == copy.identity[:2]:
             self._rename_copy(copy, root.root.path, path)
-        elif kept is not None and kept.is_whole and self._has_all(root, path, own, copy):
+        elif kept is not None and kept.is_whole and self._contains_copy(root, path, own, copy):
             self._remove_copy(copy)
 
-    def _has_all(self, root: RootCatalog, path: str, own: RootCatalog, copy: Copy) -> bool:
+    def _contains_copy(self, root: RootCatalog, path: str, own: RootCatalog, copy: Copy) -> bool:
         """Return True if a file begins with all bytes of a copy, both uncompressed."""
         file, before = root.match_file(path), own.match_file(copy.path)
         if file is None or before is None:

@@ -35,14 +35,17 @@ def read_session_rows(
         columns, row_ids = _list_rows(path, selection, session_id)
         if columns and selection.table not in tables:
             tables.add(selection.table)
-            yield _encode({"columns": columns, "table": selection.table}), False
+            yield _encode_json_line({"columns": columns, "table": selection.table}), False
         done = 0
         while done < len(row_ids):
             rows, read = _read_page(path, selection, columns, session_id, row_ids[done:])
             done += read
             for values in rows:
                 row = dict(zip(columns, map(_encode_value, values), strict=True))
-                yield _encode({"row": row, "table": selection.table}), selection.has_messages
+                yield (
+                    _encode_json_line({"row": row, "table": selection.table}),
+                    selection.has_messages,
+                )
 
 
 def has_message_tables(reader: DatabaseFormat) -> bool:
@@ -158,7 +161,7 @@ def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _encode(record: dict[str, Any]) -> bytes:
+def _encode_json_line(record: dict[str, Any]) -> bytes:
     # Canonical, since copies are compared with their source by the hashes of these bytes.
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=True)
     return text.encode() + b"\n"

@@ -57,7 +57,7 @@ def index_tree(job: Figures) -> Figures:
 
 
 def _index_all(store: TranscriptStore) -> None:
-    while store.work(_SLICE_S):
+    while store.index_pending(_SLICE_S):
         continue
 
 
@@ -68,7 +68,7 @@ def measure_slices(job: Figures) -> Figures:
         is_left = True
         while is_left:
             began, processor = time.perf_counter(), time.process_time()
-            is_left = store.work(0)
+            is_left = store.index_pending(0)
             slices.append((time.perf_counter() - began, time.process_time() - processor))
     return {
         "longest s": max(wall for wall, _ in slices),

@@ -9,7 +9,7 @@ from session_core.transcripts.store import TranscriptStore
 
 def keep_all(store: TranscriptStore) -> None:
     """Keep until nothing is left."""
-    while store.keep.run(1.0):
+    while store.keep.scan_and_copy(1.0):
         pass
     assert store.keep.measure_status().problem is None
 

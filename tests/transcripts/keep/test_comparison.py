@@ -130,7 +130,7 @@ def test_index_that_is_behind_follows_later(store: TranscriptStore, home: Path):
     assert b"roses" not in read_copy(store, "ses_1")
 
     index_all(store)
-    store.keep.work(1.0)
+    store.keep.copy_pending(1.0)
 
     assert find_sessions(store, "roses", "opencode") == []
 
@@ -196,7 +196,7 @@ def test_comparison_continues_in_another_process(
                 mock.patch.object(RowComparison, "_is_different", note_and_compare),
             ):
                 list(
-                    RowComparison(root.copies, mock.Mock()).find_differing(
+                    RowComparison(root.copies, mock.Mock()).find_changed_copies(
                         root, place, 0, is_anew=True
                     )
                 )

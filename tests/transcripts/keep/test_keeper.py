@@ -205,7 +205,7 @@ def test_no_copy_is_stored_without_its_note(tree: ClaudeTree, store: TranscriptS
     full = mock.patch.object(keeper, "remember_kept_stores", side_effect=OSError(28, "disk full"))
 
     with full:
-        assert not store.keep.run()
+        assert not store.keep.scan_and_copy()
 
     assert "disk full" in (store.keep.measure_status().problem or "")
     assert count_chunks(store) == (0, 0)

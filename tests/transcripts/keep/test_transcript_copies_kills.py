@@ -27,7 +27,7 @@ keeper.SLICE_BYTES = 40_000
 with TranscriptStore(sys.argv[1], environ={"HOME": sys.argv[2]}) as store:
     print("open", flush=True)
     while True:
-        store.keep.run(0.02)
+        store.keep.scan_and_copy(0.02)
 """
 
 _SESSIONS, _MESSAGES, _KILLS = 12, 150, 10

@@ -145,7 +145,7 @@ def test_damaged_exclusions_bring_nothing_back(tree: ClaudeTree, store: Transcri
 
     with tree.open_store() as anew:
         with pytest.raises(StorageError, match="is damaged; restore a backup"):
-            anew.work()
+            anew.index_pending()
         assert anew.search(SECRET).hits == []
         assert [row.id for row in anew.list_sessions().items] == ["two"]
         assert [hit.session_id for hit in anew.search("work").hits] == ["two"]
@@ -351,7 +351,7 @@ def test_killed_forgetting_beside_another_is_finished(tree: ClaudeTree, store: T
     def forget_meanwhile() -> None:
         clear()
         index_all(killed)
-        kill = mock.patch.object(killed.keep._forgetting, "finish", side_effect=KeyboardInterrupt)
+        kill = mock.patch.object(killed.keep._forgetter, "finish", side_effect=KeyboardInterrupt)
         with kill, suppress(KeyboardInterrupt):
             forget(killed, "two")
 

@@ -19,7 +19,7 @@ from session_core.transcripts.keep.copies_database import (
     MUST_CLEAR,
     MUST_PURGE,
     SQL,
-    advance,
+    increment_counter,
     request_clearing,
 )
 from session_core.transcripts.keep.copy_changes import delete_copy
@@ -45,7 +45,7 @@ class SessionAccess(NamedTuple):
 
     select: Callable[[Sequence[Condition], int], list[SummaryRow]]
     require: Callable[[str], SummaryRow]
-    summarize: Callable[[SummaryRow, float], TranscriptSummary]
+    make_summary: Callable[[SummaryRow, float], TranscriptSummary]
 
 
 class _Target(NamedTuple):
@@ -68,7 +68,7 @@ class _Target(NamedTuple):
         return sorted({row["native_id"] for row in self.rows}.union(self.unlisted))
 
 
-class Forgetting:
+class SessionForgetter:
     """Plans and applies the removal of sessions from the copies and the index."""
 
     def __init__(self, index: Index, indexer: Indexer, access: SessionAccess) -> None:
@@ -105,7 +105,7 @@ class Forgetting:
             if target.first is None and not _list_kept(db, target.store) <= {*target.native_ids}:
                 raise _make_changed(target)
             for (root, path), heir in heirs.items():
-                values = (heir, advance(db, "change"), target.store, root, path)
+                values = (heir, increment_counter(db, "change"), target.store, root, path)
                 db.execute(SQL["set_sidecar_session"], values)
             for native_id in ids:
                 _remove_session(db, target.store, native_id)
@@ -113,7 +113,7 @@ class Forgetting:
                 db.execute(SQL["put_exclusion"], (*exclusion, time.time()))
             db.execute(SQL["delete_plan"], (handle,))
             request_clearing(db)
-            advance(db, "removal")
+            increment_counter(db, "removal")
         if target.first is None:
             forget_kept_store(self._index.path.parent, target.store)
         self._copies.load_changes()
@@ -216,7 +216,7 @@ class Forgetting:
 
     def _describe(self, target: _Target, handle: str, expires_at: float) -> ForgetPlan:
         now = time.time()
-        sessions = [self._access.summarize(row, now) for row in target.rows]
+        sessions = [self._access.make_summary(row, now) for row in target.rows]
         ids = [WHOLE_STORE] if target.first is None else target.native_ids
         sizes = [
             self._database.read(SQL["count_session_bytes"], (target.store, name, name))[0][0]

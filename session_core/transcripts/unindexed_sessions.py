@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import _sqlite3
-from session_core.transcripts.catalog import Catalog, Due
+from session_core.transcripts.catalog import Catalog, PendingFile
 from session_core.transcripts.file_feed import FileFeed
 from session_core.transcripts.index import SQL
 from session_core.transcripts.label_view import LabelView
@@ -24,31 +24,33 @@ _PUT_SQL = SQL["put_session"].replace("INTO sessions", "INTO main.sessions")
 _COUNTS = ("archived", "messages", "compacted_to", "is_read")
 
 
-class GlanceTable:
+class UnindexedSessions:
     """The sessions of files that the index does not have, as far as they were looked at."""
 
     def __init__(self, labels_path: Path) -> None:
         self._db = _sqlite3.connect("file::memory:", busy_timeout_s=0)
         self._db.execute(SQL["create_sessions"])
         self._labels = LabelView(self._db, labels_path)
-        self._seen: dict[tuple[int, str], Due] = {}
+        self._seen: dict[tuple[int, str], PendingFile] = {}
 
     def close(self) -> None:
         """Close the database in memory."""
         self._db.close()
 
-    def list_new(self, catalog: Catalog) -> deque[Due]:
+    def list_new(self, catalog: Catalog) -> deque[PendingFile]:
         """Return the files that the index does not have, the newest first.
 
         The rows of files that are indexed by now, or have changed, are dropped.
         """
         for seen in list(self._seen.values()):
-            due = seen.root.due.get(seen.path)
-            if due is None or not due.is_new or due.identity != seen.identity:
-                self._drop(seen)
-        return deque(due for due in catalog.list_due() if due.is_new)
+            pending = seen.root.pending.get(seen.path)
+            if pending is None or not pending.is_new or pending.identity != seen.identity:
+                self._drop_row(seen)
+        return deque(pending for pending in catalog.list_pending_files() if pending.is_new)
 
-    def look_at(self, new: deque[Due], feeds: dict[int, FileFeed], budget_s: float) -> int | None:
+    def read_new_files(
+        self, new: deque[PendingFile], feeds: dict[int, FileFeed], budget_s: float
+    ) -> int | None:
         """Look at new files for about the budget, and take them out of the list.
 
         Return the time of the newest file that is left, in milliseconds, or None if there is none:
@@ -56,11 +58,11 @@ class GlanceTable:
         """
         until = time.monotonic() + budget_s
         while new:
-            due = new[0]
-            if (id(due.root), due.path) not in self._seen:
+            pending = new[0]
+            if (id(pending.root), pending.path) not in self._seen:
                 if time.monotonic() > until:
-                    return due.identity.mtime_ns // 1_000_000
-                self._look_at(due, feeds)
+                    return pending.identity.mtime_ns // 1_000_000
+                self._read_ends(pending, feeds)
             new.popleft()
         return None
 
@@ -70,24 +72,24 @@ class GlanceTable:
             self._labels.update()
         return self._db.execute(sql, values).fetchall()
 
-    def _look_at(self, due: Due, feeds: dict[int, FileFeed]) -> None:
-        feed = feeds.get(id(due.root))
-        file = due.root.match_file(due.path)
+    def _read_ends(self, pending: PendingFile, feeds: dict[int, FileFeed]) -> None:
+        feed = feeds.get(id(pending.root))
+        file = pending.root.match_file(pending.path)
         if feed is None or file is None:
             return
         # Also if it cannot be read, so that it is not tried again before it changes.
-        self._seen[id(due.root), due.path] = due
-        part = feed.read_ends(due.entry, file)
+        self._seen[id(pending.root), pending.path] = pending
+        part = feed.read_ends(pending.entry, file)
         if part is not None:
-            self._db.execute(_PUT_SQL, _make_row(part, due))
+            self._db.execute(_PUT_SQL, _make_row(part, pending))
 
-    def _drop(self, due: Due) -> None:
-        del self._seen[id(due.root), due.path]
-        path = due.entry.full_path
+    def _drop_row(self, pending: PendingFile) -> None:
+        del self._seen[id(pending.root), pending.path]
+        path = pending.entry.full_path
         self._db.execute("DELETE FROM main.sessions WHERE agent_version = ?", (path,))
 
 
-def _make_row(part: SourcePart, due: Due) -> dict[str, Any]:
+def _make_row(part: SourcePart, pending: PendingFile) -> dict[str, Any]:
     """Return the row of a session; its path stands in a column that no list shows."""
     row: dict[str, Any] = dict.fromkeys(
         column.strip(" ,").split()[0] for column in SQL["create_sessions"].splitlines()[1:-1]
@@ -102,7 +104,7 @@ def _make_row(part: SourcePart, due: Due) -> dict[str, Any]:
     row |= {
         "id": None,
         "source_id": 0,
-        "store": due.entry.store,
+        "store": pending.entry.store,
         "session_id": native_id,
         "native_id": native_id,
         "title": facts.get("title"),
@@ -111,9 +113,9 @@ def _make_row(part: SourcePart, due: Due) -> dict[str, Any]:
         "folder": facts.get("folder"),
         "branch": facts.get("branch"),
         "model": facts.get("model"),
-        "agent_version": due.entry.full_path,
+        "agent_version": pending.entry.full_path,
         "started_at": None if started is None else int(started * 1000),
-        "active_at": part.after.newest_at or due.identity.mtime_ns // 1_000_000,
+        "active_at": part.after.newest_at or pending.identity.mtime_ns // 1_000_000,
         "parent_id": facts.get("parent_id") or (file and file.parent_id),
         "link": facts.get("link") or (file and file.link),
         "archived": int(facts.get("archived", bool(file and file.archived))),

@@ -10,8 +10,8 @@ from session_core.errors import NotFound
 from session_core.transcripts.index import Index
 from session_core.transcripts.indexer import Indexer
 from session_core.transcripts.keep.copies_database import SQL, request_clearing
-from session_core.transcripts.keep.forgetting import Forgetting, SessionAccess
 from session_core.transcripts.keep.keeper import Keeper
+from session_core.transcripts.keep.session_forgetter import SessionAccess, SessionForgetter
 from session_core.transcripts.keep.types import (
     ForgetPlan,
     ForgottenSession,
@@ -21,7 +21,7 @@ from session_core.transcripts.keep.types import (
 )
 
 
-class Keep:
+class TranscriptCopies:
     """The kept copies of the sessions of a transcript store."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Keep:
         self._indexer = indexer
         self._copies = indexer.catalog.copies
         self._keeper = Keeper(indexer.catalog, self._copies, indexer.renew_session)
-        self._forgetting = Forgetting(index, indexer, access)
+        self._forgetter = SessionForgetter(index, indexer, access)
 
     def get_mode(self) -> KeepMode | None:
         """Return whether keeping is on or off, or None until the user has decided."""
@@ -64,15 +64,15 @@ class Keep:
             db.execute(SQL["put_setting"], ("mode", "off"))
         self._copies.load_changes()
 
-    def work(self, budget_s: float = 0.5) -> bool:
+    def copy_pending(self, budget_s: float = 0.5) -> bool:
         """Keep the changes of the last look, for about the budget; return True if more is left."""
-        return self._keeper.work(budget_s)
+        return self._keeper.copy_pending(budget_s)
 
-    def run(self, budget_s: float = 0.5) -> bool:
+    def scan_and_copy(self, budget_s: float = 0.5) -> bool:
         """Look at the sources and keep for about the budget; return True if more is left."""
-        self._indexer.look()
+        self._indexer.scan_files()
         self.finish_forgetting()
-        return self._keeper.work(budget_s, is_listed_anew=True)
+        return self._keeper.copy_pending(budget_s, is_listed_anew=True)
 
     def measure_share(self) -> float:
         """Return the share of the bytes of all files that is kept, as of the last look."""
@@ -106,7 +106,7 @@ class Keep:
         Raises:
             NotFound: there is no such session or store.
         """
-        return self._forgetting.make_plan(target)
+        return self._forgetter.make_plan(target)
 
     def load_plan(self, handle: str) -> ForgetPlan:
         """Return a plan again.
@@ -115,7 +115,7 @@ class Keep:
             NotFound: the plan does not exist, was applied or has expired.
             Changed: the sessions are not those of the plan any more.
         """
-        return self._forgetting.load_plan(handle)
+        return self._forgetter.load_plan(handle)
 
     def forget(self, handle: str) -> ForgetPlan:
         """Remove the sessions of a plan for good, and do not read their sources any more.
@@ -125,12 +125,12 @@ class Keep:
             Changed: the sessions are not those of the plan any more.
             Busy: it is done, but another process holds on to the bytes that were removed.
         """
-        return self._forgetting.apply_plan(handle)
+        return self._forgetter.apply_plan(handle)
 
     def finish_forgetting(self) -> None:
         """Go on with what a process that forgot sessions was killed in."""
         if self._copies.unfinished:
-            self._forgetting.finish(tries=1)
+            self._forgetter.finish(tries=1)
 
     def close(self) -> None:
         """Close the kept file."""
