@@ -230,11 +230,6 @@ def make_row(values: Sequence[Any]) -> SummaryRow:
     return dict(zip((*_NAMES, "value"), values, strict=True))
 
 
-def build_row_sql(condition: str) -> str:
-    """Return the statement for the sessions with a condition."""
-    return f"SELECT {_FIELDS}, s.active_at FROM sessions s WHERE {condition}"  # noqa: S608 -- fixed
-
-
 def make_summary(
     row: SummaryRow, resume: tuple[str, ...] | None, now: float, *, is_kept: bool = False
 ) -> TranscriptSummary:
