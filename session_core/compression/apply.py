@@ -1,4 +1,4 @@
-"""Apply a compression plan: read the range again under its lock, commit and record the result."""
+"""Applying compression plans: read the range again under its lock, commit, record the result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ class CompressionExecutor:
     def apply(
         self, handle: str | StoredPlan, summary: str | None, client: str, stop: StopFn | None
     ) -> CompressionResult:
-        """Apply a plan once; return the stored result of one that was applied before."""
+        """Apply a plan once.
+
+        Return the stored result if it was applied before.
+        """
         plan = self.check(handle, summary)
         if plan.state == "finished":
             return self._repeat_result(plan, client)
@@ -54,7 +57,7 @@ class CompressionExecutor:
         return self._locks.run_locked([plan.members[0].id], once, patient=True)
 
     def check(self, handle: str | StoredPlan, summary: str | None) -> StoredPlan:
-        """Return a plan that can be applied with this summary, or was applied."""
+        """Return a plan that can be applied with this summary, or that was applied already."""
         if summary is not None and not isinstance(summary, str):
             raise InvalidInput("summary must be text; omit it for an extractive summary")
         plan = handle if isinstance(handle, StoredPlan) else self._ledger.get_plan(handle)
@@ -68,7 +71,7 @@ class CompressionExecutor:
     def apply_open_plan(
         self, handle: str, summary: str | None, requested_shape: RequestedShape, client: str
     ) -> CompressionResult:
-        """Apply an open plan, in the shape that is possible now.
+        """Apply an open plan, choosing again between in-place and continuation.
 
         Raises:
             Changed: the range has changed; the plan is closed.
@@ -119,7 +122,7 @@ class CompressionExecutor:
         return self._audit_result(result, plan.handle, client)
 
     def _settle_plan(self, plan: StoredPlan) -> StoredPlan:
-        """Return a plan whose interrupted step is decided."""
+        """Decide an interrupted step of a plan, and return the plan."""
         if plan.state == "applying":
             plan = settle_plan(self._db, self._ledger, plan)
         if plan.state == "closed":
@@ -150,7 +153,7 @@ class CompressionExecutor:
             raise NotCompressed(error.code, message) from None
 
     def _audit_result(self, result: CompressionResult, plan: str, client: str) -> CompressionResult:
-        """Record a compression in the audit log once, even after a crash."""
+        """Record a compression in the audit log, once even after a crash."""
         with suppress_note_errors(f"the compression of {result.old_session_id}"):
             self._ledger.add_audit_entry(
                 client,

@@ -1,4 +1,4 @@
-"""Read the text, tool calls and results of messages, and estimate their tokens.
+"""Reading the text, tool calls and results of messages, and estimating their tokens.
 
 Messages have the OpenAI or the Anthropic shape, and a conversation may mix both. Input is not
 trusted: ids may be missing or repeated, arguments may not be JSON, and content may have any type.
@@ -34,7 +34,7 @@ _IMAGE_PART_TYPES = frozenset(("image", "image_url", "input_image"))
 
 @dataclass(frozen=True, slots=True)
 class MessageToolCall:
-    """One tool call; some providers give it two ids, and a result may name either."""
+    """One tool call. Some providers give it two ids, and a result may name either."""
 
     ids: tuple[str, ...]
     name: str
@@ -43,7 +43,7 @@ class MessageToolCall:
 
 @dataclass(frozen=True, slots=True)
 class MessageToolResult:
-    """One tool result; `id` is None if it does not name its call."""
+    """One tool result. `id` is None if the result does not name its call."""
 
     id: str | None
     name: str | None
@@ -56,7 +56,10 @@ def get_text(message: Message) -> str:
 
 
 def get_turn(message: Message) -> Turn:
-    """Return whose turn a message is; a user message with only tool results is a tool turn."""
+    """Return the turn to which a message belongs.
+
+    A user message that contains only tool results belongs to the turn `tool`.
+    """
     role = message.get("role")
     if role == "user":
         content = message.get("content")
@@ -75,7 +78,7 @@ def list_calls(message: Message) -> list[MessageToolCall]:
 
 
 def list_call_ids(message: Message) -> list[tuple[str, ...]]:
-    """Return only the ids of each tool call of an assistant message."""
+    """Return the ids of each tool call of an assistant message."""
     listed = [_read_function_ids(call) for call in _list_function_calls(message)]
     return listed + [_collect_ids(part.get("id")) for part in _list_tool_uses(message)]
 
@@ -100,7 +103,7 @@ def list_results(message: Message) -> list[MessageToolResult]:
 
 
 def list_result_ids(message: Message) -> list[str | None]:
-    """Return only the id of the call that each result of a message answers."""
+    """Return, for each result in a message, the id of the call that it answers."""
     if message.get("role") in _RESULT_ROLES:
         return [_read_id(message.get("tool_call_id"))]
     if not isinstance(message.get("content"), list):
@@ -109,7 +112,7 @@ def list_result_ids(message: Message) -> list[str | None]:
 
 
 def count_images(message: Message) -> int:
-    """Return the number of images in a message, including those in results."""
+    """Return the number of images in a message, including images in results."""
     return _count_content_images(message.get("content"))
 
 
@@ -122,13 +125,13 @@ def list_parts(message: Message) -> list[Message]:
 
 
 def is_image(part: Message) -> bool:
-    """Return whether a part of a message is an image."""
+    """Return True if a part of a message is an image."""
     kind = part.get("type")
     return isinstance(kind, str) and kind in _IMAGE_PART_TYPES
 
 
 def to_json_text(value: Any) -> str:
-    """Return text unchanged and any other value as JSON."""
+    """Return a text unchanged, and any other value as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -233,7 +236,10 @@ def estimate_tokens(message: Mapping[str, Any]) -> int:
 
 
 def estimate_text_tokens(text: str) -> int:
-    """Return the approximate number of tokens of a text: a quarter of its ASCII, all of its CJK."""
+    """Return the approximate number of tokens of a text.
+
+    Four ASCII characters count as one token, and one CJK character as one.
+    """
     size = len(text)
     if text.isascii():
         return (size + 3) // 4

@@ -1,4 +1,4 @@
-"""Find the chats that are in a session, and move them to another session."""
+"""The chats that are in a session, and moving them to another session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from session_core.state.protocol import StateDatabase
 
 @dataclass(frozen=True, slots=True)
 class RoutedChats:
-    """The chats in some sessions: their keys by session id, and all their rows."""
+    """The chats in some sessions: their keys by session id, and all their routing rows."""
 
     keys: dict[str, list[str]]
     rows: frozenset[tuple[str, str]]
@@ -22,14 +22,17 @@ class RoutedChats:
 
 
 class ChatRoutes:
-    """The routes of a home; there are none without a store."""
+    """The routes of a home. Without a session store there are none."""
 
     def __init__(self, db: StateDatabase, store: SessionStore | None) -> None:
         self._db = db
         self._store = store
 
     def find_chats(self, session_ids: Iterable[str]) -> RoutedChats:
-        """Return the chats in these sessions; a session's own chat comes last."""
+        """Return the chats in these sessions.
+
+        A session's own chat comes last.
+        """
         entries = self._store.load_entries() if self._store else {}
         sessions = list(session_ids)
         keys = {
@@ -47,11 +50,11 @@ class ChatRoutes:
         return RoutedChats(keys, rows)
 
     def list_rows(self, session_id: str) -> list[dict[str, Any]]:
-        """Return the routing rows of a session as they are stored."""
+        """Return the stored routing rows of a session."""
         return self._db.rows.list_routing_rows(session_id)
 
     def open_transaction(self, chats: RoutedChats) -> AbstractContextManager[object]:
-        """Run the `with` block as one transaction on sessions and on routes of the chats."""
+        """Run the `with` block as one transaction over sessions and the routes of these chats."""
         keys = [key for session_keys in chats.keys.values() for key in session_keys]
         return self._store.transaction(*keys) if self._store and keys else nullcontext()
 

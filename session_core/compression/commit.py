@@ -1,8 +1,9 @@
-"""Commit a compression, in place or as a continuation.
+"""Committing a compression, in place or as a continuation.
 
-In place, the summary replaces a range in the same session; a continuation is a new session with the
-head, the summary and the tail. Either is one step of the ledger: it first checks that the range is
-still the planned one, keeps messages appended after the range, and returns the data for its undo.
+In place, the summary replaces a range in the same session. A continuation is a new session with the
+messages before the range, the summary, and the messages after it. Both are one step of the ledger:
+the step first checks that the range is still the planned range, keeps messages that were appended
+after it, and returns the data for its undo.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _COUNTER_COLUMNS = ("message_count", "tool_call_count")
 
 
 def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedChange:
-    """Flag the range as compacted, then append the summary and copies of the messages after it."""
+    """Flag the range as compacted, then append the summary and copies of the later messages."""
     planned, tail = ready.planned, _list_following_messages(db, ready)
     replaced, carried = ready.list_ids(planned.start, planned.end), [row["id"] for row in tail]
     # Messages are ordered by id, so those after the range are copied to follow the summary.
@@ -83,12 +84,12 @@ def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedC
 def commit_continuation(
     db: StateDatabase, ready: PreparedCompression, routes: ChatRoutes
 ) -> CommittedChange:
-    """End the session and continue it in a child with its head, the summary and its tail."""
+    """End the session and continue it in a child with the summary in place of the range."""
     old, tail = ready.planned.session_id, [row["id"] for row in _list_following_messages(db, ready)]
     before, parent, route_rows = db.get_revision(old), db.get_session(old), routes.list_rows(old)
     if parent is None:
         raise Changed(f"session {old} was deleted by another process")
-    child = f"{datetime.now():%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"  # noqa: DTZ005 -- ids have local time
+    child = f"{datetime.now():%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"  # noqa: DTZ005 -- session ids contain local time
     db.end_session(old, "compression")
     _create_child(db, parent, child)
     added_ids = [
@@ -122,7 +123,7 @@ def commit_continuation(
 
 
 def require_unchanged(db: StateDatabase, ready: PreparedCompression) -> None:
-    """Read the range and all messages before it again, row by row.
+    """Read the range and all messages before it again, and compare their digest.
 
     Raises:
         Changed: a row has changed.
@@ -158,7 +159,10 @@ def _make_changed_error(ready: PreparedCompression) -> Changed:
 
 
 def _list_unusual_flags(rows: list[MessageRow]) -> list[tuple[int, int | None, int | None]]:
-    """Return the flags of live rows that are not 1 and 0; some homes have NULL, or 1 and 1."""
+    """Return the flags of live rows unless they are 1 and 0.
+
+    Some homes have NULL, or 1 and 1.
+    """
     row_flags = [(row["id"], row.get("active"), row.get("compacted")) for row in rows]
     return [flags for flags in row_flags if flags[1:] != (1, 0)]
 
@@ -205,7 +209,7 @@ def _strip_markers(settings: str | None) -> str | None:
 
 
 class CompressionCommitter:
-    """Commits compressions of one home."""
+    """Commits the compressions of one home."""
 
     def __init__(
         self,
@@ -229,7 +233,7 @@ class CompressionCommitter:
         revision: Revision,
         summary: str,
     ) -> PreparedCompression:
-        """Return a checked compression that can be committed.
+        """Check a summary, and return the compression that can be committed.
 
         Raises:
             NotCompressed: the summary is empty, or not shorter than the range.
@@ -245,7 +249,7 @@ class CompressionCommitter:
         return PreparedCompression(planned, row, rows, revision, rebuilt, report, chats, digest)
 
     def commit(self, plan: str, ready: PreparedCompression) -> CompressionResult:
-        """Run the step of a plan, with the hooks before and after it.
+        """Run the step of a plan, and call the hooks before and after it.
 
         Raises:
             Changed: the range has changed.
@@ -287,7 +291,7 @@ class CompressionCommitter:
             self._routes.redirect_file(ready.chats)
 
     def _collect_trash(self, ready: PreparedCompression, db: StateDatabase) -> Iterator[TrashItem]:
-        """Yield the session row, which the step changes; the messages are kept in the session."""
+        """Yield the session row, which the step changes. The messages stay in the session."""
         yield TrashItem("session", db.get_session(ready.planned.session_id))
 
     def _apply_change(

@@ -1,7 +1,7 @@
-"""`Compressor`: plan, summarize, commit and undo compressions of the sessions of a home.
+"""`Compressor`: plan, summarize, commit and undo compressions of sessions.
 
-A plan stores a digest of its range. Applying it reads the range again, holds the compression lock
-of Hermes, and makes all changes in one step of the ledger, which can be undone.
+A plan stores a digest of its range. Applying the plan reads the range again, holds the compression
+lock of Hermes, and makes all changes in one step of the ledger, which can be undone.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _MAX_ATTEMPTS = 3
 class Compressor:
     """Compresses the sessions of one home.
 
-    Without `store`, the routes are those of the home's own session store, which `close` closes.
-    `clean(messages)` returns a function that each brief and each extractive summary of these
-    messages passes before it is shown or stored; by default they are unchanged. Instances may be
-    shared between threads. The `client` of a change is its name in the audit log.
+    Without `store`, a session store of the home is opened, which `close` closes. `clean(messages)`
+    returns a function that is applied to each brief and each extractive summary of these messages
+    before it is shown or stored; by default they are unchanged. Instances may be shared between
+    threads. The `client` of a change is its name in the audit log.
 
     Raises:
         InvalidInput: the ledger or the store belongs to another home.
@@ -114,15 +114,15 @@ class Compressor:
         self.close()
 
     def close(self) -> None:
-        """Close the session store that this object opened, not one that was passed in."""
+        """Close the session store if this object opened it."""
         if self._own_store is not None:
             self._own_store.close()
 
     def with_store(self, store: SessionStore) -> Compressor:
-        """Return a compressor with a store and its hooks, if this one was given neither.
+        """Return a compressor that uses a session store and its hooks.
 
-        From the store of another database only the hooks are taken, because a route and its session
-        move in one transaction.
+        A store or hooks that were given to this compressor are kept. Only the hooks are taken from
+        a store of another database, because a route and its session move in one transaction.
         """
         missing: dict[str, Any] = {"hooks": store.hooks} if self._arguments["hooks"] is None else {}
         if self._arguments["store"] is None and store.db is self._db:
@@ -132,7 +132,7 @@ class Compressor:
         return type(self)(self._db, self._ledger, **{**self._arguments, **missing})
 
     def _get_hooks(self) -> Hooks:
-        """Return the hooks of the caller, else those of the store, else empty ones."""
+        """Return the hooks of the caller, else those of the store, else hooks of this object."""
         store: SessionStore | None = self._arguments["store"]
         hooks: Hooks | None = self._arguments["hooks"]
         # Read at each call: a runtime may give the store its hooks after this object is made.
@@ -140,7 +140,7 @@ class Compressor:
         return hooks or store_hooks or self._default_hooks
 
     def is_due(self, session_id: str) -> bool:
-        """Return whether a conversation has reached the size at which it should be compressed."""
+        """Return True if a conversation has reached the size at which it should be compressed."""
         rows = self._db.get_messages(self._db.get_compression_tip(session_id))
         return sum(map(self._estimate, rows)) >= self._limits.threshold_tokens
 
@@ -153,10 +153,10 @@ class Compressor:
         method: Method | None = None,
         force: bool = False,
     ) -> CompressionPlan:
-        """Store a plan of the range and shape of a compression, and return it with its brief.
+        """Store a plan for a compression, and return it with the brief for its summary.
 
-        `method` is the source of the summary; by default the caller chooses it with `apply`.
-        `force` plans even if the last two compressions had no effect.
+        `method` is the source of the summary; by default the caller chooses it in `apply`. `force`
+        plans even if the last two compressions had no effect.
 
         Raises:
             InvalidInput: the shape or method is unknown, or `keep_last` is below 0.
@@ -191,11 +191,11 @@ class Compressor:
         client: str = DEFAULT_CLIENT,
         stop: StopFn | None = None,
     ) -> CompressionResult:
-        """Replace the planned range with a summary, by default an extractive one.
+        """Replace the planned range with `summary`, or with an extractive summary if it is None.
 
-        A plan that was applied before returns its result and changes nothing. `stop` is called once
-        the summary exists; if it returns True, nothing is changed and the plan stays open. A plan
-        that the caller has loaded from the ledger is not loaded again before it is begun.
+        A plan that was applied before returns its result and changes nothing. `stop` is called
+        after the summary exists; if it returns True, nothing is changed and the plan stays open. A
+        `StoredPlan` is used without reading it from the ledger again.
 
         Raises:
             NotFound: the plan does not exist.
@@ -204,8 +204,7 @@ class Compressor:
                 text.
             Changed: the range has changed; plan it again.
             NotCompressed: the summary is empty or not shorter, the session has ended, another agent
-                uses
-                or compresses it, the call was stopped, or the plan was closed.
+                uses or compresses it, the call was stopped, or the plan was closed.
         """
         return self._executor.apply(plan, summary, client, stop)
 
@@ -221,13 +220,13 @@ class Compressor:
         client: str = DEFAULT_CLIENT,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> CompressionResult:
-        """Plan a compression, request its summary and apply it; retry if the session changes.
+        """Plan a compression, request its summary and apply it.
 
-        `summarizer(request)` may be async. It runs on `loop`, which must not be the caller's own,
-        else on the asyncio or trio loop whose task waits for this thread, as with
-        `AsyncCompressor`, else on a new loop. Without a summarizer, or if it fails, the summary is
-        extractive; after a failure of network, quota or permission nothing is changed. `force`
-        ignores earlier failures and earlier compressions without effect.
+        Retry if the session changes. `summarizer(request)` may be async. It runs on `loop`, which
+        must not be the caller's own loop; else on the asyncio or trio loop whose task waits for
+        this thread, as with `AsyncCompressor`; else on a new loop. Without a summarizer, or if it
+        fails, the summary is extractive. After a failure of network, quota or permission nothing is
+        changed. `force` ignores earlier failures and earlier compressions without effect.
 
         Raises:
             InvalidInput: the shape is unknown, or `keep_last` is below 0.
@@ -270,7 +269,7 @@ class Compressor:
         return self._locks.run_locked([tip], plan_and_apply)
 
     def undo(self, batch: str, *, client: str = DEFAULT_CLIENT) -> UndoResult | UndoPlan:
-        """Undo a compression, or return a plan for it if the undo would drop later messages.
+        """Undo a compression, or return a plan for the undo if it would drop later messages.
 
         Raises:
             NotFound: the batch does not exist.
@@ -283,7 +282,9 @@ class Compressor:
         return self._undo.undo(batch, client)
 
     def plan_undo(self, batch: str) -> UndoPlan | None:
-        """Plan to undo a compression; return None if `undo` would drop nothing.
+        """Plan to undo a compression.
+
+        Return None if `undo` would drop nothing.
 
         Raises:
             NotFound: the batch does not exist.
@@ -295,9 +296,10 @@ class Compressor:
         return self._undo.plan(batch)
 
     def apply_undo(self, plan: str, *, client: str = DEFAULT_CLIENT) -> UndoResult:
-        """Apply a plan to undo a compression; messages added since go to the trash of the undo.
+        """Apply a plan to undo a compression.
 
-        A plan that was applied before returns its result and changes nothing.
+        Messages that were added since the compression are moved to the trash of the undo. A plan
+        that was applied before returns its result and changes nothing.
 
         Raises:
             NotFound: the plan does not exist.
@@ -312,7 +314,7 @@ class Compressor:
 def _open_store(db: StateDatabase) -> SessionStore | None:
     if db.folder is None:
         return SessionStore(db=db) if db.routes.is_available else None
-    from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
+    from session_core.config import GatewayConfig  # noqa: PLC0415 -- imports pydantic
 
     config = GatewayConfig.load(db.folder)
     return SessionStore(config.sessions_dir or db.folder / "sessions", config=config, db=db)
@@ -321,8 +323,8 @@ def _open_store(db: StateDatabase) -> SessionStore | None:
 class AsyncCompressor(AsyncWrapper[Compressor]):
     """The methods of a `Compressor` as coroutines, each in a worker thread.
 
-    `Compressor` documents them. A cancelled caller gets control back at once, and a change that has
-    begun finishes. An async summarizer runs on the caller's loop.
+    `Compressor` documents them. A caller that is cancelled gets control back at once; a change that
+    has begun is still finished. An async summarizer runs on the caller's loop.
     """
 
     def __init__(self, compressor: Compressor) -> None:
@@ -330,7 +332,7 @@ class AsyncCompressor(AsyncWrapper[Compressor]):
         self.compressor = compressor
 
     def with_store(self, store: SessionStore) -> AsyncCompressor:
-        """Return a compressor with a store and its hooks, if this one was given neither."""
+        """Return a compressor that uses a session store and its hooks."""
         return AsyncCompressor(self.compressor.with_store(store))
 
     is_due = make_async(Compressor.is_due)

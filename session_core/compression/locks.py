@@ -1,7 +1,7 @@
 """The compression lock of Hermes, held and refreshed by this process.
 
-The lock of a process of this program that has died is taken over at once. A lock of any other
-holder must expire first.
+The lock of a dead process of this program is taken over at once. The lock of any other holder must
+expire first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AGENT_NAME = "mcp-sessions"
 
 
 class CompressionLocks:
-    """The locks that threads of this process hold; a thread may take a lock that it holds again."""
+    """The locks that threads of this process hold. A thread may take a lock again."""
 
     def __init__(self, db: StateDatabase) -> None:
         self._db = db
@@ -43,10 +43,10 @@ class CompressionLocks:
     def run_locked(
         self, session_ids: Sequence[str], step: Callable[[], T], *, patient: bool = False
     ) -> T:
-        """Run a step under the locks of sessions.
+        """Call `step` while holding the locks of sessions.
 
-        `patient` waits for a lock, because its holder may be doing the same step. The locks are
-        released after any interrupt.
+        With `patient`, wait for a lock, because its holder may be running the same step. The locks
+        are released after any interrupt.
 
         Raises:
             NotCompressed: another holder has one of the locks.
@@ -88,7 +88,7 @@ class CompressionLocks:
 
 
 class _LockThread(threading.Thread):
-    """Takes locks, refreshes them, and releases them as soon as the gate opens.
+    """Takes locks, refreshes them, and releases them as soon as `gate` is free.
 
     Signals interrupt only the main thread, so this thread always releases the locks.
     """
@@ -105,7 +105,7 @@ class _LockThread(threading.Thread):
         self._error: Exception | None = None
 
     def acquire_locks(self) -> None:
-        """Start the thread and wait for the locks; the gate must be closed.
+        """Start the thread and wait for the locks. The caller must hold `gate`.
 
         Raises:
             NotCompressed: another holder has one of the locks.
@@ -117,13 +117,13 @@ class _LockThread(threading.Thread):
             raise self._error
 
     def run(self) -> None:
-        """Hold the locks until the gate opens."""
+        """Hold the locks until `gate` is free."""
         acquired: list[str] = []
         try:
             for session_id in self._session_ids:
                 self._acquire_lock(session_id)
                 acquired.append(session_id)
-        except Exception as error:  # noqa: BLE001 -- raised by acquire_locks
+        except Exception as error:  # noqa: BLE001 -- acquire_locks raises it again
             self._error = error
         self._tried.release()
         while not self._is_gate_open(REFRESH_S):
@@ -167,7 +167,7 @@ def _make_holder() -> str:
 # By pid, so that a forked child does not use the text of its parent.
 @cache
 def _identify_process(pid: int) -> str:
-    """Return a text that identifies this process among others with its pid, on all machines."""
+    """Return a text that distinguishes a process from others with its pid, on all machines."""
     return f"start={processes.get_start_time(pid) or ''}:host={processes.identify_host()}"
 
 
@@ -176,7 +176,7 @@ def _parse_holder(holder: str) -> dict[str, str]:
 
 
 def _is_dead_holder(holder: str) -> bool:
-    """Return whether a holder is a process of this program, on this machine, that has ended."""
+    """Return True if a holder is a process of this program and machine that has ended."""
     fields = _parse_holder(holder)
     if (fields.get("agent"), fields.get("host")) != (_AGENT_NAME, processes.identify_host()):
         return False

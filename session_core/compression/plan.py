@@ -1,4 +1,4 @@
-"""Plan a compression: choose its range and shape, and write the brief for its summary."""
+"""Planning a compression: choose its range and shape, and build the brief."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _MAX_SAMPLES = 200
 _MAX_SAMPLE_CHARS = 200
 _MAX_BRIEF_MESSAGES = 10_000
 _MAX_BRIEF_CHARS = 250_000
-"""Characters to read for a brief, while the caller waits; an extractive summary reads more."""
+"""Characters to read for a brief, while the caller waits. An extractive summary reads more."""
 _MIN_BRIEF_CHARS = 50_000
 _CHARS_PER_MESSAGE = 1.9
-"""Characters that are not read for each message in the range, because messages take time too."""
+"""The reduction of the characters to read per message, because messages take time too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class LiveSession:
 
 
 class CompressionPlanner:
-    """Plans compressions of one home."""
+    """Plans the compressions of one home."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class CompressionPlanner:
         *,
         force: bool,
     ) -> tuple[CompressionPlan, list[MessageRow]]:
-        """Store a plan; return it with the messages of its range."""
+        """Store a plan, and return it with the messages of its range."""
         session = self.read_session(session_id)
         # Before a plan is stored that could only fail at a blocked index.
         self._db.rows.check_rows_writable(WATCHED_TABLES)
@@ -193,7 +193,10 @@ class CompressionPlanner:
         )
 
     def _build_hint(self, session: LiveSession, limits: CompressionLimits) -> str:
-        """Return how to obtain a range, with token counts if `keep_last` was not given."""
+        """Return a hint on how to obtain a range.
+
+        It has token counts if `keep_last` was not given.
+        """
         hint = "continue the session, or protect less with keep_last"
         if limits.keep_last is not None:
             return hint
@@ -239,7 +242,10 @@ def _build_brief(
 
 
 def _measure_chars_per_token(messages: list[MessageRow], estimate: TokenEstimator) -> float:
-    """Return the average number of characters of a token in these messages, one in some scripts."""
+    """Return the average number of characters of a token in these messages.
+
+    In some scripts it is 1 or less.
+    """
     step = max(1, len(messages) // _MAX_SAMPLES)
     sample = "\n".join(chat_messages.get_text(row)[:_MAX_SAMPLE_CHARS] for row in messages[::step])
     empty = estimate({"role": "user", "content": ""})

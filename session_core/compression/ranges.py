@@ -1,4 +1,4 @@
-"""Choose the range of a conversation to summarize, and the shape of its compression.
+"""The range of a conversation to summarize, and the shape of its compression.
 
 A range never separates a call from its results, and never contains the last user message, the last
 assistant message, or the protected beginning and end. After a summary there is no range until
@@ -35,10 +35,10 @@ _SUMMARY_TOKENS_RANGE = (2_000, 10_000)
 
 @dataclass(frozen=True, slots=True)
 class CompressionLimits:
-    """Protected messages, and the size from which a conversation is compressed.
+    """The protected messages, and the size from which a conversation is compressed.
 
     The protected end has about `tail_tokens`, and at least the smaller of `protect_last` and eight
-    messages at any size. `keep_last` replaces both with a number of messages.
+    messages. `keep_last` replaces both with a number of messages.
     """
 
     context_tokens: int = 200_000
@@ -59,7 +59,7 @@ class CompressionLimits:
 
     @property
     def threshold_tokens(self) -> int:
-        """Return the number of tokens from which a conversation is compressed."""
+        """The number of tokens from which a conversation is compressed."""
         window = self.context_tokens - self.max_tokens
         if window <= 0:
             window = self.context_tokens
@@ -72,7 +72,7 @@ class CompressionLimits:
 
     @property
     def tail_tokens(self) -> int:
-        """Return the number of tokens of the protected end."""
+        """The number of tokens of the protected end."""
         return int(self.threshold_tokens * self.target_ratio)
 
     def summary_tokens(self, range_tokens: int) -> int:
@@ -84,7 +84,7 @@ class CompressionLimits:
 
 @dataclass(frozen=True, slots=True)
 class MessageRange:
-    """`messages[start:end]` can be summarized; it has `tokens` of the `total` tokens."""
+    """A range `messages[start:end]` to summarize, with `tokens` of the `total` tokens."""
 
     start: int
     end: int
@@ -94,7 +94,7 @@ class MessageRange:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason why nothing is done: a code and a text for the user."""
+    """A code and a text for the user that explain why nothing is done."""
 
     code: str
     reason: str
@@ -127,7 +127,7 @@ def list_cuts(messages: Sequence[Message]) -> list[bool]:
     """Return for each position, from 0 to the number of messages, whether a range may begin there.
 
     A result belongs to the nearest earlier call with its id, at any distance. Results directly
-    after a call belong to it whatever their ids are.
+    after a call belong to that call, with any id.
     """
     return _find_cuts(messages, [chat_messages.get_turn(message) for message in messages])
 
@@ -163,7 +163,7 @@ _TOO_LIGHT_REASON = "the unprotected messages are not longer than a summary"
 
 
 class _Outline:
-    """Properties of each message that determine a range, computed once."""
+    """The properties of messages that determine a range, computed once."""
 
     __slots__ = ("_fresh", "cuts", "least", "size", "summaries", "turns", "weights", "whole")
 
@@ -183,7 +183,7 @@ class _Outline:
         self.least = sum(map(estimate, summary_message.build_messages(".", None, "user")))
 
     def count_new_tokens(self, start: int, end: int) -> int:
-        """Return the tokens of a range without the summaries in it."""
+        """Return the number of tokens of a range without the summaries in it."""
         return self._fresh[end] - self._fresh[start]
 
     def find_summary_end(self, start: int, end: int) -> int:
@@ -199,14 +199,17 @@ class _Outline:
         return next(i for i in range(index, self.size + 1) if self.cuts[i])
 
     def find_last_message(self, turn: Turn, end: int) -> int | None:
-        """Return the index of a turn's last message but summaries, if it is before `end`."""
+        """Return the index of the last message of a turn that is not a summary.
+
+        Return None if that message is not before `end`.
+        """
         positions = range(self.size - 1, -1, -1)
         index = next((i for i in positions if self.turns[i] == turn and i not in self.whole), end)
         return index if index < end else None
 
 
 def _find_tail_start(outline: _Outline, limits: CompressionLimits) -> int:
-    """Return the start of the protected end, after the last summary at the earliest."""
+    """Return the start of the protected end, which is after the last summary."""
     size = outline.size
     earliest = outline.find_summary_end(0, size)
     if limits.keep_last is not None:
@@ -222,7 +225,10 @@ def _find_tail_start(outline: _Outline, limits: CompressionLimits) -> int:
 
 
 def _find_head_end(outline: _Outline, limits: CompressionLimits, end: int) -> int:
-    """Return the end of the protected beginning; after a summary only system messages are."""
+    """Return the end of the protected beginning.
+
+    If there is a summary, only system messages are protected.
+    """
     lead = next(
         (i for i, turn in enumerate(outline.turns) if turn not in ("system", "other")),
         outline.size,
@@ -235,11 +241,11 @@ def _find_head_end(outline: _Outline, limits: CompressionLimits, end: int) -> in
 def _exclude_anchors(
     outline: _Outline, limits: CompressionLimits, start: int, end: int
 ) -> tuple[int, int]:
-    """Exclude the last user and assistant messages: end the range before them, or begin after them.
+    """Exclude the last user and assistant messages from a range.
 
-    The range begins after them if it is still worth compressing there, because otherwise a long run
-    of tools after one request would grow without bound. The choice must not depend on the messages
-    before them, so that it stays the same after those have become a summary.
+    The range ends before them, or begins after them if it is still worth compressing there, because
+    otherwise a long run of tools after one request would grow without bound. The choice must not
+    depend on the messages before them, so that it stays the same after those have become a summary.
     """
     anchors = (outline.find_last_message("user", end), outline.find_last_message("assistant", end))
     inside = [index for index in anchors if index is not None and start <= index]
@@ -260,7 +266,7 @@ MAX_LOCK_S = 0.5
 
 
 def check_shape(shape: str) -> None:
-    """Check the name of a shape.
+    """Raise `InvalidInput` unless a shape exists.
 
     Raises:
         InvalidInput: the shape does not exist.
@@ -281,7 +287,7 @@ def choose_shape(
     routed: bool,
     now: float,
 ) -> Shape | Refusal:
-    """Return the shape in which `rows[start:end]` can be compressed, or the reason why not."""
+    """Return the shape in which the range `part` can be compressed, or a refusal."""
     touched_rows = len(rows) - part[0] + len(rows) - part[1]
     fits = touched_rows * db.admin.get_capabilities().flag_s < MAX_LOCK_S
     possible = fits and "compacted" in rows[0]
@@ -316,7 +322,7 @@ def find_activity(
 
 
 def get_last_timestamp(rows: list[MessageRow]) -> float | None:
-    """Return the time of the last message that has one."""
+    """Return the time of the last message that has a time, or None."""
     times = (processes.parse_number(row["timestamp"]) for row in reversed(rows))
     return next((time for time in times if time is not None), None)
 

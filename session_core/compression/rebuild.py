@@ -1,12 +1,12 @@
-"""Replace a range of messages with its summary, and condense a range for a summarizer.
+"""Replacing a range of messages with a summary, and condensing it for a summarizer.
 
 Kept messages are unchanged, including results without a call and calls without a result: they were
 there before, and the code that sends them repairs them. A summary that is not shorter than its
 range is refused.
 
 A condensed message has the shape of its original. A long result becomes one line and a repeated
-result a reference to the first one; long arguments are truncated, and an image becomes a word. Text
-of the user and the assistant is kept whole.
+result a reference to the first result; long arguments are truncated, and an image becomes a word.
+Text of the user and the assistant is kept whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FAULT_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class RebuiltMessages:
-    """The new messages, the summary messages among them, and the tokens before and after."""
+    """All messages after the change, the summary messages, and the tokens before and after."""
 
     messages: tuple[Message, ...]
     summary: tuple[dict[str, Any], ...]
@@ -53,10 +53,10 @@ def rebuild_messages(
     text: str,
     estimate: TokenEstimator = chat_messages.estimate_tokens,
 ) -> RebuiltMessages | Refusal:
-    """Return the messages with `text` in place of `messages[start:end]`, or the reason why not.
+    """Return the messages with `text` in place of `messages[start:end]`, or a refusal.
 
     Raises:
-        InvalidInput: the range is not one of these messages.
+        InvalidInput: the range does not lie within the messages.
     """
     if not 0 <= start < end <= len(messages):
         raise InvalidInput(
@@ -94,7 +94,7 @@ def rebuild_messages(
 
 
 def _find_nearest_turn(messages: Iterable[Message]) -> Turn | None:
-    """Return the nearest turn next to the summary, ignoring system messages."""
+    """Return the turn of the first message that is not a system message."""
     turns = map(chat_messages.get_turn, messages)
     return next((turn for turn in turns if turn not in ("system", "other")), None)
 
@@ -130,7 +130,7 @@ def condense_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def describe_call(call: MessageToolCall) -> str:
-    """Return a call in short form, such as `read_file(path=src/app.py)`."""
+    """Return a tool call in short form, such as `read_file(path=src/app.py)`."""
     arguments = _parse_json(call.arguments)
     if isinstance(arguments, dict):
         text = ", ".join(f"{name}={_shorten_value(value)}" for name, value in arguments.items())
@@ -140,14 +140,14 @@ def describe_call(call: MessageToolCall) -> str:
 
 
 class _SeenCalls:
-    """The calls of a range, and the results that were already read."""
+    """The tool calls of a range, and the results that were read so far."""
 
     def __init__(self) -> None:
         self._calls: dict[str, str] = {}
         self._results: dict[str, str] = {}
 
     def add_call(self, call: MessageToolCall) -> None:
-        """Register a call, whose description later results use."""
+        """Remember a call, whose description later results use."""
         self._calls.update(dict.fromkeys(call.ids, describe_call(call)))
 
     def describe_result(self, answer: MessageToolResult) -> str:
@@ -213,7 +213,7 @@ def _trim_call(call: Any) -> Any:
 
 
 def _trim_arguments(arguments: Any) -> Any:
-    """Trim arguments so that JSON stays valid JSON, and text or a mapping keeps its type."""
+    """Shorten arguments. JSON stays valid JSON, and a mapping stays a mapping."""
     text = to_json_text(arguments)
     if len(text) <= MAX_ARGUMENT_CHARS:
         return arguments

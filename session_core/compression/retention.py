@@ -1,4 +1,4 @@
-"""Measure how many statements of a conversation its summary still contains."""
+"""Measurement of the statements of a conversation that its summary still contains."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from session_core.compression.extractive import statements, topics
 from session_core.compression.extractive.written_form import StatementKind
 
 _KEPT_SHARE = 0.5
-"""A statement is kept if one line contains so much of its words, and of its numbers."""
+"""The share of a statement's words, and of its numbers, that one line must contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """The number of statements found and kept, in total and by kind.
+    """The number of statements that were found and kept, in total and by kind.
 
     `found` includes the statements that earlier summaries have left out; `by_kind` does not.
     """
@@ -29,7 +29,7 @@ class RetentionReport:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> RetentionReport:
-        """Return the report from its JSON."""
+        """Build the report from its JSON."""
         by_kind = {kind: (found, kept) for kind, (found, kept) in stored["by_kind"].items()}
         return cls(stored["found"], stored["kept"], by_kind)
 
@@ -39,7 +39,7 @@ def measure_retention(
     summary: str,
     kept_messages: Iterable[Message] = (),
 ) -> RetentionReport:
-    """Return how many statements of a range are in its summary or in the messages that stay."""
+    """Count the statements of a range that its summary or the kept messages contain."""
     lines = _LineIndex((summary, *_collect_texts(kept_messages)))
     found: Counter[StatementKind] = Counter()
     kept: Counter[StatementKind] = Counter()
@@ -53,7 +53,7 @@ def measure_retention(
 
 
 class _LineIndex:
-    """The lines of texts by their words."""
+    """An index of the lines of texts by their words."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._lines = [
@@ -65,7 +65,7 @@ class _LineIndex:
                 self._places[word].append(at)
 
     def has_statement(self, text: str) -> bool:
-        """Return whether one line contains almost all words of a statement."""
+        """Return whether one line contains enough words and values of a statement."""
         words = topics.extract_words(text)
         if not words:
             return False

@@ -1,9 +1,9 @@
-"""Call the summarizer of the caller, and decide on the next step if it fails.
+"""Calls of the caller's summarizer, and the consequences of its failures.
 
 A summarizer may raise, hang or be async. A failure is a value, not an exception: its kind
-determines the cooldown, and whether an extractive summary may replace the missing one. Failures are
-recorded in the columns of the session that Hermes has for them, so that both programs respect them,
-a restart keeps them, and they move to the continuation.
+determines the cooldown, and whether an extractive summary may replace the missing summary. Failures
+are recorded in the columns of the session that Hermes has for them, so that both programs respect
+them, a restart keeps them, and they move to the continuation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from session_core.types import MessageRow
 
 
 class SummaryAttempt:
-    """One attempt to summarize a session, and the record of its outcome."""
+    """An attempt to summarize a session, and the record of its outcome."""
 
     def __init__(self, db: StateDatabase, session_id: str, clock: Callable[[], float]) -> None:
         self._db = db
@@ -52,9 +52,10 @@ class SummaryAttempt:
         timeout_s: float,
         loop: EventLoop | None = None,
     ) -> str | None:
-        """Return the summary of the summarizer, or None if an extractive one may replace it.
+        """Call the summarizer.
 
-        A summarizer that has failed is not called again.
+        Return None if an extractive summary may replace its summary. A summarizer that has failed
+        is not called again.
 
         Raises:
             NotCompressed: the failure is of a kind that leaves the session unchanged.
@@ -137,7 +138,7 @@ _MAX_MESSAGE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class SummaryFailure:
-    """Reason for a missing summary; `error` is the exception of the summarizer."""
+    """The reason for a missing summary. `error` is the exception of the summarizer."""
 
     kind: FailureKind
     message: str
@@ -145,7 +146,7 @@ class SummaryFailure:
 
     @property
     def is_aborting(self) -> bool:
-        """Return whether the conversation must stay unchanged."""
+        """Whether the conversation must stay unchanged."""
         return self.kind in ABORTING_KINDS
 
 
@@ -159,7 +160,7 @@ class FailureState:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> FailureState:
-        """Return the state that the row of a session holds."""
+        """Build the state from the row of a session."""
         return cls(
             row.get("compression_failure_cooldown_until"),
             row.get("compression_failure_error"),
@@ -167,7 +168,7 @@ class FailureState:
         )
 
     def to_columns(self) -> dict[str, Any]:
-        """Return the columns of a session row."""
+        """Return the state as columns of a session row."""
         return {
             "compression_failure_cooldown_until": self.cooldown_until,
             "compression_failure_error": self.error,
@@ -181,9 +182,10 @@ def call_summarizer(
     timeout_s: float,
     loop: EventLoop | None = None,
 ) -> str | SummaryFailure:
-    """Return the result of a summarizer; one that exceeds the timeout is abandoned.
+    """Call a summarizer, and return its summary or the failure.
 
-    A coroutine runs on `loop`, or on a new loop. The calling thread must not run that loop.
+    A call that exceeds the timeout is abandoned. A coroutine runs on `loop`, or on a new loop. The
+    calling thread must not run that loop.
     """
     # IsolatedCall reports an error or a timeout, not the value, so it is collected here.
     results: list[object] = []
@@ -210,7 +212,10 @@ def call_summarizer(
 
 
 def check_cooldown(state: FailureState, now: float, force: bool = False) -> Refusal | None:
-    """Return the reason why the summarizer may not be called now, unless `force` is given."""
+    """Return the reason why the summarizer may not be called now, or None.
+
+    With `force`, it may always be called.
+    """
     if force:
         return None
     if state.cooldown_until is not None and state.cooldown_until > now:
@@ -226,7 +231,7 @@ def check_cooldown(state: FailureState, now: float, force: bool = False) -> Refu
 
 
 def record_failure(state: FailureState, failure: SummaryFailure, now: float) -> FailureState:
-    """Return the state after a failure; `record_commit` changes the streak of fallbacks."""
+    """Return the state after a failure. Only `record_commit` changes the fallback streak."""
     count = 1
     cooldown = COOLDOWNS_S.get(failure.kind, DEFAULT_COOLDOWN_S)
     message = f"{failure.kind}: {failure.message}"

@@ -1,7 +1,7 @@
-"""Build summary messages, and recognise them in a conversation.
+"""Summary messages: building them, and recognising them in a conversation.
 
-New ones have the short prefix that every release of Hermes recognises as its own. The long prefix
-of Hermes, and the form that is merged into a neighbouring message, are read but not written.
+New messages have the short prefix that every release of Hermes recognises as its own. The long
+prefix of Hermes, and the form that is merged into a neighbouring message, are read but not written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONG_PREFIXES = (
 _PRIOR_START = "[PRIOR CONTEXT — for reference only; not a new message]"
 _PRIOR_END = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
 _MARK_WORD = "CONTEXT"
-"""A word of every mark; texts without it need no further check."""
+"""A word that every mark contains. Texts without it need no further check."""
 _MARKS = (SUMMARY_PREFIX, SUMMARY_END, *_LONG_PREFIXES, _PRIOR_START, _PRIOR_END)
 
 REDACTION_MARKS = (
@@ -42,7 +42,7 @@ Role = Literal["user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary found in a message, and the other text of that message."""
+    """A summary in a message, and the other text of that message."""
 
     text: str
     before: str = ""
@@ -50,7 +50,7 @@ class Summary:
 
 
 def parse_summary(message: Message) -> Summary | None:
-    """Return the summary in a message, or None; tool results never contain one."""
+    """Return the summary in a message, or None. A tool result never contains a summary."""
     content = message.get("content")
     if isinstance(content, str) and _MARK_WORD not in content:
         return None
@@ -66,7 +66,7 @@ def parse_summary(message: Message) -> Summary | None:
 
 
 def is_summary(message: Message) -> bool:
-    """Return whether a message is only a summary, or the note next to one."""
+    """Return True if a message is only a summary, or the note next to a summary."""
     if message.get("content") == SUMMARY_NOTE:
         return True
     summary = parse_summary(message)
@@ -86,7 +86,10 @@ def find_possible_summaries(messages: Iterable[Message]) -> list[int]:
 
 
 def list_summaries(messages: Iterable[Message]) -> list[str]:
-    """Return the summaries in a range, oldest first; they are updated, not summarized again."""
+    """Return the summaries in a range, oldest first.
+
+    They are updated, not summarized again.
+    """
     summaries = (parse_summary(message) for message in messages)
     return [summary.text for summary in summaries if summary is not None and summary.text]
 
@@ -105,7 +108,7 @@ def find_redaction_mark(text: str) -> str | None:
 
 
 def clean_summary(text: str) -> str:
-    """Return a summary without marks, which a model may repeat."""
+    """Return a summary without summary marks, which a model may repeat."""
     summary = parse_summary({"content": text})
     if summary is not None:
         text = "\n\n".join(filter(None, (summary.before, summary.text, summary.after)))
@@ -122,10 +125,10 @@ def remove_marks(text: str) -> str:
 
 
 def build_messages(text: str, before: Turn | None, after: Turn | None) -> list[dict[str, Any]]:
-    """Return the one or two messages that hold a summary between these turns.
+    """Return the one or two messages that hold a summary between two turns.
 
-    The first message is from the user, and neighbours never have the same role. Tool results count
-    as a user turn, as in the Anthropic API.
+    The first message of a conversation is from the user, and neighbours never have the same role.
+    Tool results count as a user turn, as in the Anthropic API.
     """
     content = f"{SUMMARY_PREFIX}\n{clean_summary(text)}\n\n{SUMMARY_END}"
     return [

@@ -1,4 +1,4 @@
-"""Types of compression plans, their results and errors, and the end of their ledger plans."""
+"""Types of compression plans and their results, and functions that end these plans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ KINDS = (COMPRESS, UNDO)
 
 
 def settle_plan(db: StateDatabase, ledger: Ledger, plan: StoredPlan) -> StoredPlan:
-    """Decide the step of a plan, end the plan if its step is done, and return it."""
+    """Decide the step of a plan.
+
+    Finish the plan if its step is done, and return it.
+    """
     resume_steps(db, ledger, KINDS)
     plan = ledger.get_plan(plan.handle)
     step = plan.members[0].step
@@ -42,13 +45,19 @@ def settle_plan(db: StateDatabase, ledger: Ledger, plan: StoredPlan) -> StoredPl
 
 
 def finish_plan(ledger: Ledger, plan: str, result: Any) -> None:
-    """End a plan whose step is done; `settle_plan` does it later if this fails."""
+    """Record the result of a plan whose step is done.
+
+    If this fails, `settle_plan` does it later.
+    """
     with suppress_note_errors(f"the result of plan {plan}"), suppress(Conflict):
         ledger.finish_plan(plan, result)
 
 
 def close_plan(db: StateDatabase, ledger: Ledger, handle: str) -> None:
-    """Close a plan without a result; finish it if its step is done."""
+    """Close a plan without a result.
+
+    Finish it if its step is done.
+    """
     with suppress(SessionError):  # an open plan expires by itself
         plan = ledger.get_plan(handle)
         if plan.state == "applying":
@@ -58,7 +67,7 @@ def close_plan(db: StateDatabase, ledger: Ledger, handle: str) -> None:
 
 
 MAX_REREAD_ROWS = 4000
-"""Maximum number of rows to read again in a transaction, which holds the lock for about 40 ms."""
+"""Maximum number of rows to read again in a transaction, which takes about 40 ms."""
 
 _BOOKKEEPING_COLUMNS = frozenset(
     {
@@ -72,7 +81,7 @@ _BOOKKEEPING_COLUMNS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """The range `messages[start:end]` as a plan stores it."""
+    """The range `messages[start:end]` of a plan, as it is stored."""
 
     session_id: str
     shape: Shape
@@ -104,7 +113,7 @@ class PreparedCompression:
 
     @property
     def summary(self) -> list[dict[str, Any]]:
-        """Return the summary messages, with the time of the last message that they replace."""
+        """The summary messages, with the time of the last message that they replace."""
         at = self.rows[self.planned.end - 1]["timestamp"]
         return [{**message, "timestamp": at} for message in self.rebuilt.summary]
 
@@ -115,7 +124,7 @@ class PreparedCompression:
 
 @dataclass(frozen=True, slots=True)
 class CommittedChange:
-    """The changes of a step, stored with it as JSON."""
+    """The changes that a step made, stored with the step as JSON."""
 
     session_id: str
     before: Sequence[Any]
@@ -149,7 +158,7 @@ def digest_rows(rows: Sequence[MessageRow]) -> str:
 
 
 def fingerprint_session(db: StateDatabase, session_id: str) -> dict[str, str]:
-    """Return a digest for each part of a session that an undo would drop.
+    """Return a digest of each part of a session that an undo would drop.
 
     Only the first `MAX_REREAD_ROWS` messages are read; the revision covers the others.
     """
@@ -178,11 +187,14 @@ Clean = Callable[[Sequence[MessageRow]], Callable[[str], str]]
 """Takes messages and returns a function that removes redacted content from texts made of them."""
 
 StopFn = Callable[[], bool]
-"""Called before anything is changed; True stops the compression."""
+"""Called before any change. If it returns True, the compression stops."""
 
 
 class NotCompressed(SessionError):
-    """Nothing was changed; `code` is the reason, and the message names the next step."""
+    """Raised if nothing was changed. `code` is the reason.
+
+    The message names the next step.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -191,7 +203,7 @@ class NotCompressed(SessionError):
 
 @dataclass(frozen=True, slots=True)
 class SummaryBrief:
-    """The instructions for a summary; the text to summarize is read from the session."""
+    """The instructions for a summary. The text to summarize is read from the session."""
 
     from_id: int
     to_id: int
@@ -215,7 +227,7 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompressionPlan:
-    """A planned compression, applied by its handle with a summary."""
+    """A stored compression plan, which is applied by its handle `plan` with a summary."""
 
     plan: str
     session_id: str
@@ -249,9 +261,9 @@ class CompressionResult:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the result from its JSON."""
+        """Build the result from its JSON."""
         # The fact finder is slow to import, and readers of sessions do not need it.
-        from session_core.compression.retention import RetentionReport  # noqa: PLC0415
+        from session_core.compression.retention import RetentionReport  # noqa: PLC0415 -- see above
 
         fields = dict(stored)
         fields["retention"] = RetentionReport.from_json(fields["retention"])
@@ -273,7 +285,7 @@ class UndoResult:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """An undo that would drop later messages, and runs only if this plan is applied."""
+    """A stored plan for an undo that would drop later messages."""
 
     plan: str
     session_id: str

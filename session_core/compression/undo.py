@@ -1,7 +1,8 @@
-"""Undo a compression: restore its rows, ids, flags, counters, title and routes.
+"""Undoing a compression: restore its rows, ids, flags, counters, title and routes.
 
-In place, messages added since stay. A continuation without changes is deleted. One that has changed
-is deleted only by a plan, which lists what it drops; everything dropped goes to the trash.
+In place, messages added since the compression stay. A continuation without changes is deleted. A
+continuation with changes is deleted only by a plan, which lists the data that it drops. All dropped
+data goes to the trash.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from session_core.types import MessageRow, RowImages
 
 @dataclass(frozen=True, slots=True)
 class PastCompression:
-    """A finished compression and the data that it stored."""
+    """A finished compression, and the data that it stored for the undo."""
 
     batch: str
     step: str
@@ -56,7 +57,7 @@ class PastCompression:
 
     @classmethod
     def from_batch(cls, ledger: Ledger, batch: str) -> PastCompression:
-        """Return the compression of a batch.
+        """Load the compression of a batch.
 
         Raises:
             NotFound: the batch does not exist.
@@ -82,7 +83,7 @@ class PastCompression:
 
     @property
     def old_session_id(self) -> str:
-        """Return the session that was compressed."""
+        """The id of the session that was compressed."""
         return self.result.old_session_id
 
     def require_old_session(self, db: StateDatabase) -> None:
@@ -100,12 +101,12 @@ class PastCompression:
 
     @property
     def summary_ids(self) -> list[int]:
-        """Return the ids of the summary messages."""
+        """The ids of the summary messages."""
         return list(self.change.made[: len(self.change.made) - len(self.change.carried)])
 
     @property
     def copies(self) -> dict[int, int]:
-        """Return the ids of the copies by the ids of their originals."""
+        """The ids of the copies by the ids of their originals."""
         copies = self.change.made[len(self.summary_ids) :]
         return dict(zip(self.change.carried, copies, strict=True))
 
@@ -120,7 +121,7 @@ def collect_in_place_trash(past: PastCompression, db: StateDatabase) -> Iterator
 
 
 def collect_related_rows(db: StateDatabase, images: Iterable[RowImages]) -> Iterator[TrashItem]:
-    """Yield the rows of other tables that are deleted or emptied together with these."""
+    """Yield the rows of other tables that are deleted or changed with these rows."""
     for image in db.rows.read_referring_images(
         table_image for table_image in images if not table_image.shared
     ):
@@ -130,7 +131,8 @@ def collect_related_rows(db: StateDatabase, images: Iterable[RowImages]) -> Iter
 def reactivate_messages(past: PastCompression, db: StateDatabase) -> dict[str, Any]:
     """Make the original rows live again in place of the summary and the copies.
 
-    An original is live only if its copy is, and the summarized range only if its summary is.
+    An original becomes live only if its copy is live, and the summarized range only if its summary
+    is live.
     """
     inserted = _read_inserted_rows(past, db)
     row: Mapping[str, Any] = db.get_session(past.old_session_id) or {}
@@ -162,7 +164,7 @@ def _read_inserted_rows(past: PastCompression, db: StateDatabase) -> dict[int, M
     """Return the rows that the compression added.
 
     Raises:
-        Conflict: one of them was deleted or compacted since.
+        Conflict: a row was deleted or compacted since.
     """
     rows = [db.get_message(message_id) for message_id in past.change.made]
     inserted = {row["id"]: row for row in rows if row and row["session_id"] == past.old_session_id}
@@ -182,7 +184,7 @@ def _is_live(row: MessageRow) -> bool:
 
 
 def _restore_counter(before: Any, after: Any, now: Any) -> int | None:
-    """Return a counter as it was before the compression, plus the amount added since."""
+    """Return a counter before the compression plus the amount added since."""
     since = (now or 0) - (after or 0)
     return (before or 0) + since if since else before
 
@@ -192,7 +194,7 @@ _MAX_ROWS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class DroppedSessions:
-    """The sessions to delete, the continuation first, each with its fingerprint."""
+    """The sessions to delete with their fingerprints, the continuation first."""
 
     sessions: dict[str, dict[str, str]]
     detached: tuple[str, ...]
@@ -208,7 +210,7 @@ class DroppedSessions:
         )
 
     def is_lossless(self, past: PastCompression) -> bool:
-        """Return whether only unchanged results of the compression would be dropped."""
+        """Return True if only unchanged results of the compression would be dropped."""
         return self.sessions.keys() <= {past.change.session_id} and not self.list_changes(past)
 
 
@@ -294,7 +296,7 @@ def drop_continuation(
 
 
 def _find_descendants(db: StateDatabase, child: str) -> tuple[list[str], list[str]]:
-    """Return the sessions to delete with a continuation, and those that lose their parent."""
+    """Return the sessions to delete with a continuation, and the sessions to detach from them."""
     if db.get_session(child) is None:
         return [], []
     chain = db.get_compression_lineage(child)
@@ -310,7 +312,10 @@ def _find_descendants(db: StateDatabase, child: str) -> tuple[list[str], list[st
 
 
 def _restore_session(db: StateDatabase, past: PastCompression, row: dict[str, Any]) -> str | None:
-    """Restore the row of a session before its end; return its title if another session has it."""
+    """Restore the session row from before its end.
+
+    Return its title if another session has that title by now, else None.
+    """
     # A session that was ended in another way since stays ended.
     if row["end_reason"] == "compression":
         row |= {name: past.row[name] for name in ("ended_at", "end_reason")}
@@ -337,7 +342,7 @@ _DROP_REASON = "it continues the compression that is undone"
 
 
 class CompressionUndo:
-    """Undoes compressions of one home."""
+    """Undoes the compressions of one home."""
 
     def __init__(
         self,
@@ -355,12 +360,15 @@ class CompressionUndo:
         self._clock = clock
 
     def undo(self, batch: str, client: str) -> UndoResult | UndoPlan:
-        """Undo a compression, or return a plan for it if the undo would drop later messages."""
+        """Undo a compression, or return a plan for the undo if it would drop later messages."""
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._undo_batch, batch, client), patient=True)
 
     def plan(self, batch: str) -> UndoPlan | None:
-        """Plan to undo a compression if the undo would drop later messages."""
+        """Plan to undo a compression.
+
+        Return None if the undo would drop nothing.
+        """
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._plan_if_lossy, batch), patient=True)
 
@@ -487,7 +495,7 @@ class CompressionUndo:
         plan: str | None = None,
         members: Sequence[str] = (),
     ) -> UndoResult:
-        """Run the step that undoes a compression, with everything it deletes in the trash."""
+        """Run the step that undoes a compression, after moving all that it deletes to the trash."""
         batch = self._ledger.begin_plan(plan).batch_id if plan else self._ledger.add_batch(UNDO).id
         result = run_step(
             self._db,

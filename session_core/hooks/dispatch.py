@@ -57,12 +57,13 @@ DRAIN_S = 1.0
 """The time that the end of a runtime or of the process waits for queued calls."""
 
 _all_hooks: weakref.WeakSet[Hooks] = weakref.WeakSet()
-"""The objects whose calls the end of the process waits for; queued calls keep theirs alive."""
+"""The objects whose calls the end of the process waits for. Queued calls keep their object alive.
+"""
 
 _active_implementations: ContextVar[tuple[_ImplementationKey, ...]] = ContextVar(
     "hooks_inside", default=()
 )
-"""The implementations that called this code; they cannot end before it does."""
+"""The implementations that called this code, and therefore cannot end before it."""
 
 
 class Hooks(HookRegistry):
@@ -138,10 +139,10 @@ class Hooks(HookRegistry):
         self._boundaries.forget(session_id)
 
     def drain(self, wait_s: float = DRAIN_S) -> tuple[HookFault, ...]:
-        """Wait up to `wait_s` until all calls have ended; report and return the unfinished calls.
+        """Wait up to `wait_s` until all calls have ended.
 
-        The end of the process calls this method. It does not wait for implementations that called
-        this code.
+        Report and return the unfinished calls. The end of the process calls this method. It does
+        not wait for implementations that called this code.
         """
         deadline = time.monotonic() + wait_s
         # Repeated, because a call may queue others while it runs.

@@ -71,20 +71,29 @@ class IsolatedCall:
         return self.is_running and not self._get_remaining_s()
 
     def wait(self) -> CallFailure | None:
-        """Wait until the call ends or its time limit has passed; return the failure."""
+        """Wait until the call ends or its time limit has passed.
+
+        Return the failure.
+        """
         if not self._ended.wait(self._get_remaining_s()) or self._timed_out:
             return "timed_out"
         return None if self.error is None else "raised"
 
     def wait_until_ended(self, within_s: float) -> bool:
-        """Wait up to `within_s` until the call ends; return whether it has ended."""
+        """Wait up to `within_s` until the call ends.
+
+        Return whether it has ended.
+        """
         return self._ended.wait(within_s)
 
     def _get_remaining_s(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     def queue_next(self, call: IsolatedCall) -> bool:
-        """Queue a call to begin after this call; return False if this call has ended."""
+        """Queue a call to begin after this call.
+
+        Return False if this call has ended.
+        """
         # A call that is queued while this one ends would otherwise never begin.
         with self._lock:
             if self.is_running:

@@ -41,9 +41,9 @@ class HookRegistry:
         self._parts: dict[str, list[str]] = {}
 
     def add(self, hook: str, function: Callable[..., object], name: str | None = None) -> str:
-        """Add a function as implementation of a hook; return the name by which to remove it.
+        """Add a function as implementation of a hook.
 
-        The function takes any of the arguments of the hook.
+        Return the name by which to remove it. The function takes any of the arguments of the hook.
 
         Raises:
             InvalidInput: the hook does not exist, or has no such argument.
@@ -62,10 +62,10 @@ class HookRegistry:
         return name
 
     def register(self, plugin: object, name: str | None = None) -> str:
-        """Add a plugin; return the name by which to remove it.
+        """Add a plugin.
 
-        A plugin is a function, module, object or class with functions named like hooks. `hookimpl`
-        marks are optional.
+        Return the name by which to remove it. A plugin is a function, module, object or class with
+        functions named like hooks. `hookimpl` marks are optional.
 
         Raises:
             InvalidInput: the plugin has no hook, or a hook with an unknown argument.
@@ -88,7 +88,10 @@ class HookRegistry:
         return name
 
     def remove(self, name: str) -> bool:
-        """Remove a plugin or function by its name; return whether it existed."""
+        """Remove a plugin or function by its name.
+
+        Return whether it existed.
+        """
         with self._lock:
             for part in self._parts.pop(name, ()):
                 self._manager.unregister(name=part)
@@ -115,9 +118,9 @@ class HookRegistry:
         return self._group is None
 
     def load_installed(self) -> list[HookFault]:
-        """Load the installed plugins at the first call; return the faults.
+        """Load the installed plugins at the first call.
 
-        A plugin that exceeds the time limit is added when its import ends.
+        Return the faults. A plugin that exceeds the time limit is added when its import ends.
         """
         # Not under self._lock: a plugin may add functions while it is imported in another thread.
         with self._loading:

@@ -186,9 +186,10 @@ class AgentCache(TupleMapping, Generic[A]):
     def get_or_build(
         self, key: str, signature: Any, session_id: str | None, factory: Callable[[], A]
     ) -> A:
-        """Return the agent of a key; build it with `factory` if it is missing or outdated.
+        """Return the agent of a key.
 
-        Only one thread builds the agent of a key at a time.
+        Build it with `factory` if it is missing or outdated. Only one thread builds the agent of a
+        key at a time.
 
         Raises:
             Busy: another thread is still building the agent.
@@ -199,7 +200,9 @@ class AgentCache(TupleMapping, Generic[A]):
     def claim(
         self, key: str, signature: Any, session_id: str | None, *, alone: bool = False
     ) -> CachedTurn[A]:
-        """Return a turn with the agent of a key; pass a new agent to its `keep_agent`.
+        """Return a turn with the agent of a key.
+
+        Pass a new agent to its `keep_agent`.
 
         ```
         with cache.claim(key, signature, session_id) as turn:
@@ -271,10 +274,10 @@ class AgentCache(TupleMapping, Generic[A]):
     # -- limits ------------------------------------------------------------------------------
 
     def evict(self, key: str, *, unless: str | None = None) -> bool:
-        """Remove the agent of a key and clean it up; return True if an agent was removed.
+        """Remove the agent of a key and clean it up.
 
-        An agent in a turn is cleaned up after the turn. An agent of the session `unless` and an
-        agent that is being built stay.
+        Return True if an agent was removed. An agent in a turn is cleaned up after the turn. An
+        agent of the session `unless` and an agent that is being built stay.
         """
         slot = self._table.drop(key, unless=unless)
         self._cleaner.wait_for_calls(

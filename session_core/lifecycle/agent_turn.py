@@ -62,7 +62,7 @@ A = TypeVar("A", AppendResult, AppendManyResult)
 T = TypeVar("T")
 
 _warned: weakref.WeakSet[SessionStore] = weakref.WeakSet()
-"""Stores for which a blocking call on an event loop was reported; each is reported once."""
+"""The stores for which a blocking call on an event loop was reported."""
 
 
 class AgentTurn:
@@ -124,10 +124,10 @@ class AgentTurn:
         return self._db.get_messages_as_conversation(self.session_id)
 
     def append(self, role: str, content: Any = None, **columns: Any) -> AppendResult:
-        """Append a message; the first append creates the session.
+        """Append a message.
 
-        If another process has compressed the session meanwhile, the message goes to the
-        continuation.
+        The first append creates the session. If another process has compressed the session
+        meanwhile, the message goes to the continuation.
         """
         self._warn_on_loop("append")
         return self._append_to_tip(

@@ -91,7 +91,10 @@ class AgentTable:
             return self._slots.pop(key)
 
     def drop_slot(self, key: str, slot: AgentSlot) -> bool:
-        """Remove a slot; return False if it is no longer the slot of its key."""
+        """Remove a slot.
+
+        Return False if it is no longer the slot of its key.
+        """
         with self._lock:
             if self._slots.get(key) is not slot or slot.is_pending:
                 return False
@@ -99,7 +102,10 @@ class AgentTable:
             return True
 
     def drop_idle(self, idle: IdleAgent) -> bool:
-        """Remove an idle agent; return False if it was used since it was listed."""
+        """Remove an idle agent.
+
+        Return False if it was used since it was listed.
+        """
         with self._lock:
             slot = self._slots.get(idle.key)
             is_unused = slot is idle.slot and not slot.turns and slot.used_at == idle.used_at
@@ -126,9 +132,10 @@ class AgentTable:
         *,
         alone: bool,
     ) -> bool:
-        """Begin a turn with an agent; return False if the slot changed since `decide_reuse`.
+        """Begin a turn with an agent.
 
-        With `alone`, an agent that is in another turn is not reused.
+        Return False if the slot changed since `decide_reuse`. With `alone`, an agent that is in
+        another turn is not reused.
         """
         with self._lock:
             if self._slots.get(key) is not slot or slot.version != version:
@@ -144,7 +151,10 @@ class AgentTable:
     def begin_build(
         self, key: str, replaced: AgentSlot | None, version: int, pending: AgentSlot
     ) -> bool:
-        """Replace a slot by a pending build; return False if it changed since `decide_reuse`."""
+        """Replace a slot by a pending build.
+
+        Return False if it changed since `decide_reuse`.
+        """
         with self._lock:
             slot = self._slots.get(key)
             if slot is not replaced or (slot is not None and slot.version != version):
@@ -154,7 +164,10 @@ class AgentTable:
             return True
 
     def finish_build(self, key: str, slot: AgentSlot, agent: Any) -> AgentSlot | None:
-        """Store the agent of a build; return the slot that another thread stored meanwhile."""
+        """Store the agent of a build.
+
+        Return the slot that another thread stored meanwhile.
+        """
         with self._lock:
             before = self._slots.get(key)
             slot.agent = agent
@@ -190,7 +203,10 @@ class AgentTable:
     def set_known_count(
         self, key: str, slot: AgentSlot, version: int, session_id: str | None, count: int
     ) -> bool:
-        """Store a message count; return False if the slot changed since it was read."""
+        """Store a message count.
+
+        Return False if the slot changed since it was read.
+        """
         with self._lock:
             is_same = self._slots.get(key) is slot and slot.version == version
             if is_same:
@@ -319,10 +335,10 @@ class ReuseDecision:
 
 
 class SessionLookup:
-    """Reads sessions for the cache; None means that the database gave no answer.
+    """Reads sessions for the cache.
 
-    A missing answer is never a reason to rebuild an agent. These methods are called outside the
-    lock of the table.
+    None means that the database gave no answer. A missing answer is never a reason to rebuild an
+    agent. These methods are called outside the lock of the table.
     """
 
     def __init__(self, db: StateDatabase | None, report: Reporter) -> None:
@@ -330,7 +346,10 @@ class SessionLookup:
         self._report = report
 
     def get_revision(self, session_id: str | None) -> Revision | None:
-        """Return the current revision of a session; a missing row counts as empty."""
+        """Return the current revision of a session.
+
+        A missing row counts as empty.
+        """
         return self._query_db(
             lambda db, session_id: db.get_revision(session_id), session_id, missing=EMPTY_REVISION
         )

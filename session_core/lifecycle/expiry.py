@@ -137,10 +137,11 @@ class ExpiryWatcher:
         return None if self._store.is_end_delivered(entry) else entry
 
     def _finalize_entry(self, entry: SessionEntry) -> bool:
-        """Call the hooks, evict the agent and mark the entry; return True if it was marked.
+        """Call the hooks, evict the agent and mark the entry.
 
-        If marking fails, the next tick tries again without calling the hooks again. If the session
-        was reopened meanwhile, it is not marked and its next end is reported.
+        Return True if it was marked. If marking fails, the next tick tries again without calling
+        the hooks again. If the session was reopened meanwhile, it is not marked and its next end is
+        reported.
         """
         self._runtime.hooks.call_once(
             "on_session_finalize",
@@ -160,7 +161,10 @@ class ExpiryWatcher:
         return self._failures[key] >= _MAX_TRIES
 
     def _mark_failed_entry(self, entry: SessionEntry) -> bool:
-        """Mark an entry as finalized after repeated failures; its model override is kept."""
+        """Mark an entry as finalized after repeated failures.
+
+        Its model override is kept.
+        """
         try:
             self._store.set_expiry_finalized(entry, clear_model_override=False)
         except Exception as error:  # noqa: BLE001 -- the next tick tries again
@@ -170,7 +174,10 @@ class ExpiryWatcher:
         return True
 
     def _is_waiting_for_expiry(self, session_key: str) -> bool:
-        """Return True if the session can expire later; its idle agent is kept until then."""
+        """Return True if the session can expire later.
+
+        Its idle agent is kept until then.
+        """
         entry = self._store.get(session_key)
         return (
             entry is not None

@@ -164,9 +164,10 @@ class PendingTitles:
             self._titles.pop(session_key, None)
 
     def apply_title(self, session_key: str, session_id: str) -> None:
-        """Set the pending title if the session exists; keep it for the next turn after an error.
+        """Set the pending title if the session exists.
 
-        A title that the database refuses is dropped, so that it does not block later requests.
+        Keep it for the next turn after an error. A title that the database refuses is dropped, so
+        that it does not block later requests.
         """
         with self._lock:
             title = self._titles.get(session_key)

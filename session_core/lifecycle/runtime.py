@@ -28,10 +28,10 @@ VIEWER_SOURCES = frozenset(
         "webhook", "api_server", "msgraph_webhook",
     }
 )  # fmt: skip
-"""Sources other than chat platforms: closing a viewer of such a session ends it."""
+"""Sources other than chat platforms. Closing the viewer of such a session ends it."""
 
 _CLOSING_TIMEOUT_S = 5.0
-"""How long a shutdown waits for turns with an ended or cancelled agent."""
+"""The time that a shutdown waits for turns whose agent has ended or was cancelled."""
 
 _INTERRUPTED_REASON = "shutdown_timeout"
 
@@ -137,11 +137,11 @@ class SessionRuntime(TurnRunner):
         return session_id
 
     def shutdown(self, drain_s: float = 0.0) -> list[str]:
-        """Refuse new messages, wait for active turns and close; return the interrupted chats.
+        """Refuse new messages, wait for active turns and close.
 
-        Active chats are marked as interrupted before the wait, so that a kill during the wait loses
-        nothing; their next message resumes the session. Hooks with a backlog get a short time to
-        finish.
+        Return the interrupted chats. Active chats are marked as interrupted before the wait, so
+        that a kill during the wait loses nothing; their next message resumes the session. Hooks
+        with a backlog get a short time to finish.
 
         Raises:
             InvalidInput: an event loop runs in this thread, and its agents could not end.
@@ -176,7 +176,10 @@ class SessionRuntime(TurnRunner):
     ashutdown = _make_async_verb(shutdown)
 
     def close(self) -> None:
-        """Shut down without waiting for active turns; the state database stays open."""
+        """Shut down without waiting for active turns.
+
+        The state database stays open.
+        """
         self.shutdown()
 
     def __enter__(self) -> Self:

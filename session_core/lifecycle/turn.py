@@ -56,7 +56,9 @@ class ActiveRuns:
             return list(self._runs.get(session_key, ()))
 
     def register_message(self) -> int:
-        """Register an incoming message; return its number, which orders the turns.
+        """Register an incoming message.
+
+        Return its number, which orders the turns.
 
         Raises:
             Denied: the runtime is shutting down.
@@ -113,7 +115,10 @@ class ActiveRuns:
             raise Denied("shutting down; send the message again in a moment")
 
     def drain(self, wait_s: float) -> dict[str, list[AgentTurn]]:
-        """Wait up to `wait_s` until no turn is active; return the others, marked as superseded."""
+        """Wait up to `wait_s` until no turn is active.
+
+        Return the others, marked as superseded.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not self._runs, wait_s)
             remaining = {key: list(runs) for key, runs in self._runs.items()}
@@ -268,7 +273,10 @@ class TurnFinisher:
             self.titles.apply_title(run.session_key, run.session_id)
 
     def _follow_agent(self, run: AgentTurn, session_id: str | None) -> None:
-        """Move a turn to the session that its agent names; drop the agent if that fails."""
+        """Move a turn to the session that its agent names.
+
+        Drop the agent if that fails.
+        """
         if not session_id:
             return
         try:
@@ -540,7 +548,10 @@ class SharedExitStack:
             self._holders += 1
 
     def release(self) -> None:
-        """Remove a holder; the last holder closes the stack. Never called on an event loop."""
+        """Remove a holder.
+
+        The last holder closes the stack. Never called on an event loop.
+        """
         with self._lock:
             self._holders -= 1
             is_last = self._holders == 0

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from session_core.routing.sql_backend import SqlBackend
 
 DatabaseChange = Callable[[StateDatabase], object]
-"""A change of the database in the same transaction as a route."""
+"""A change of the database to make in the same transaction as the change of a route."""
 
 AfterCommit = Callable[[], object]
 
 _MAX_ATTEMPTS = 40
-"""The number of times that a decision is tried if another process keeps changing the entry."""
+"""The number of attempts if another process keeps changing the entry."""
 
 _JITTER_S = 0.02
 
@@ -290,7 +290,10 @@ class RouteDecisions:
         )
 
     def _run_callback(self, callback: AfterCommit) -> None:
-        """Run a callback of a change that is stored already; report its exception."""
+        """Run a callback of a change that is stored already.
+
+        Report its exception.
+        """
         try:
             callback()
         except Exception as error:  # noqa: BLE001 -- the other callbacks still run

@@ -78,9 +78,11 @@ class SessionEntry:
     model_override: dict[str, str] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     stored: str | None = field(default=None, repr=False, compare=False)
-    """The text that it was read from or last written as; a different stored text is a conflict."""
+    """The text from which the entry was read or as which it was last written. If another text is
+    stored, writing is a conflict.
+    """
     stored_as: str | None = field(default=None, repr=False, compare=False)
-    """The key under which it is stored; some files use a key other than `session_key`."""
+    """The key under which the entry is stored. Some files use a key other than `session_key`"""
 
     def __post_init__(self) -> None:
         check_session_key(self.session_key)
@@ -266,7 +268,10 @@ def to_local_time(time: datetime) -> datetime:
 
 
 def parse_optional_time(stored: Any) -> datetime | None:
-    """Parse a stored time; return None if it is missing or invalid."""
+    """Parse a stored time.
+
+    Return None if it is missing or invalid.
+    """
     try:
         return _parse_time(stored) if stored else None
     except InvalidInput:

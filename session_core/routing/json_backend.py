@@ -24,7 +24,7 @@ class JsonBackend:
     """Stores the entries of a session store in one JSON file."""
 
     is_transactional = False
-    """The session changes first, then the file."""
+    """False: the session changes first, then the file."""
 
     def __init__(
         self,
@@ -68,9 +68,10 @@ class JsonBackend:
     def put(
         self, key: str, entry: SessionEntry, change_database: Callable[[], object] | None = None
     ) -> bool:
-        """Store an entry; return False if its text is unchanged.
+        """Store an entry.
 
-        `change_database` runs first and may change the entry.
+        Return False if its text is unchanged. `change_database` runs first and may change the
+        entry.
 
         Raises:
             Conflict: the entry was changed since it was read.
@@ -96,7 +97,10 @@ class JsonBackend:
         return True
 
     def remove(self, entries: Entries) -> list[str]:
-        """Remove entries that are unchanged since they were read; return the removed keys."""
+        """Remove entries that are unchanged since they were read.
+
+        Return the removed keys.
+        """
         with self._lock, self._mirror.lock_file():
             contents = self._mirror.read()
             stored = contents.entries

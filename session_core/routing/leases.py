@@ -55,15 +55,15 @@ class EntryLease:
 
 
 TURN_LEASE = EntryLease("active_turn_token", "active_turn_started_at", timedelta(hours=6))
-"""An agent is at work in the session."""
+"""The lease of an agent that is at work in the session."""
 
 _CLAIM_DURATION = timedelta(hours=1)
 
 BEGUN_FIELD = "expiry_told_of"
-"""The use of the session for whose end a hook call has begun."""
+"""The use of the session (its `updated_at`) whose finalize call has begun."""
 
 END_CLAIM = EntryLease("expiry_claim", "expiry_claimed_at", _CLAIM_DURATION, BEGUN_FIELD)
-"""A process delivers the end of the session."""
+"""The claim of a process that delivers the end of the session."""
 
 
 def find_live_holder(
@@ -116,7 +116,7 @@ def _get_start_time(pid: int) -> float | None:
 DeliveryMark = dict[str, Any]
 
 MarkChange = Callable[[DeliveryMark], "DeliveryMark | None"]
-"""Takes a mark and returns the new one, or None to leave it unchanged."""
+"""Takes a mark and returns the new mark, or None to leave it unchanged."""
 
 
 class DeliveryMarks:
@@ -153,4 +153,7 @@ class DeliveryMarks:
             self._marks = {key: mark for key, mark in self._marks.items() if key in session_ids}
 
     def close(self) -> None:
-        """Close open files; the marks are kept."""
+        """Close open files.
+
+        The marks are kept.
+        """

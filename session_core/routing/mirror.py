@@ -160,7 +160,10 @@ class Mirror:
         return {_README_KEY: self._explain()} if self._explain else {}
 
     def forget_entries(self) -> None:
-        """Release the entries in memory; the next read reads the file."""
+        """Release the entries in memory.
+
+        The next read reads the file.
+        """
         self._contents.entries = {}
         self._written = True
 
@@ -312,7 +315,10 @@ class Debouncer:
             self._call()
 
     def cancel(self) -> bool:
-        """Cancel the call; return True if it was scheduled."""
+        """Cancel the call.
+
+        Return True if it was scheduled.
+        """
         with self._lock:
             timer, self._timer = self._timer, None
         if timer is not None:

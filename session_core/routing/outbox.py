@@ -103,10 +103,10 @@ class PendingBoundary:
     new_session_id: str
     reason: str
     old_session_id: str | None = None
-    """The session to finalize; None if that call has begun or is not needed."""
+    """The session to finalize, or None if that call has begun or is not needed."""
 
     used_at: str | None = None
-    """The last use of the old session."""
+    """The last use of the old session, as `get_last_use` returns it."""
 
 
 def list_pending_boundaries(entry: SessionEntry) -> list[PendingBoundary]:
@@ -224,7 +224,7 @@ def _parse_boundary(item: Any) -> PendingBoundary | None:
 
 
 _MAX_MARKED_USES = 8
-"""The number of chats in one session whose uses a mark can hold."""
+"""The number of delivered uses that a mark can hold, one per chat in the session."""
 
 
 class SessionEnds:
@@ -380,9 +380,10 @@ class SessionEnds:
         return old_session_id is not None and self.marks.change(old_session_id, change_mark)
 
     def try_record_begin(self, record: Callable[[], bool]) -> bool:
-        """Record the begin of a hook call with `record`; return whether to call the hook.
+        """Record the begin of a hook call with `record`.
 
-        If the record cannot be written, report the error and return True.
+        Return whether to call the hook. If the record cannot be written, report the error and
+        return True.
         """
         try:
             return record()
@@ -594,7 +595,10 @@ class HookOutbox:
         *,
         is_stored: bool = True,
     ) -> None:
-        """Call the hooks of a boundary; wait for calls of it that another thread has begun."""
+        """Call the hooks of a boundary.
+
+        Wait for calls of it that another thread has begun.
+        """
         if self._settings.hooks is None:
             return
         platform = str(entry.platform or get_key_platform(entry.session_key))
@@ -626,7 +630,10 @@ class HookOutbox:
         ]
 
     def _begin_delivery(self, key: str, boundary: PendingBoundary, hook: str) -> bool:
-        """Record that a hook of a boundary is called now; return False if it was called before."""
+        """Record that a hook of a boundary is called now.
+
+        Return False if it was called before.
+        """
         record_begun = record_reset_begun if hook == RESET else record_finalize_begun
 
         def store_begin(decision: RouteDecision) -> bool:

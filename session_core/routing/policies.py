@@ -194,7 +194,10 @@ def _find_last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
 
 
 def _measure_elapsed(since: datetime, now: datetime) -> timedelta:
-    """Return the real time between two times; a start in the future counts as now."""
+    """Return the real time between two times.
+
+    A start in the future counts as now.
+    """
     since, now = to_local_time(since), to_local_time(now)
     try:
         until = now.astimezone(timezone.utc)

@@ -78,7 +78,10 @@ class SessionRouter:
         return self._decisions.run(key, decide_route, turn_token=turn)
 
     def reset_session(self, session_key: str, display_name: str | None) -> SessionEntry | None:
-        """Start a new session on request; return None if the chat has no route."""
+        """Start a new session on request.
+
+        Return None if the chat has no route.
+        """
 
         def decide_reset(decision: RouteDecision) -> SessionEntry | None:
             entry = decision.entry
@@ -135,7 +138,10 @@ class SessionRouter:
             raise Conflict(str(error)) from None
 
     def repair_routes(self) -> list[str]:
-        """Check each route and repair the damage of a crash; return the repaired keys."""
+        """Check each route and repair the damage of a crash.
+
+        Return the repaired keys.
+        """
         repaired_keys: list[str] = []
         try:
             self._decisions.prepare_change()
@@ -211,7 +217,10 @@ class SessionRouter:
         return RoutedMessage(entry, has_session=row is not None)
 
     def _follow_compression(self, entry: SessionEntry) -> SessionRow | None:
-        """Move an entry to the tip if its session was compressed; return the row of the session."""
+        """Move an entry to the tip if its session was compressed.
+
+        Return the row of the session.
+        """
         db = self._settings.db
         if db is None:
             return None

@@ -258,7 +258,10 @@ class SessionStore:
     def reset_session(
         self, session_key: str, display_name: str | None = None
     ) -> SessionEntry | None:
-        """Start a new session on request; return None if the chat has no route."""
+        """Start a new session on request.
+
+        Return None if the chat has no route.
+        """
         return self.router.reset_session(session_key, display_name)
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
@@ -284,12 +287,12 @@ class SessionStore:
         return self.router.move_to_continuation(session_key, old_session_id, new_session_id)
 
     def repair_routes(self) -> list[str]:
-        """Check each route and repair the damage of a crash; return the repaired keys.
+        """Check each route and repair the damage of a crash.
 
-        A route whose session has ended moves to its continuation or to a session that can be
-        continued. A route without either is removed, and the next message starts a new session. If
-        another process holds the database, the remaining entries stay as they are, and the next
-        message of their chats repairs them.
+        Return the repaired keys. A route whose session has ended moves to its continuation or to a
+        session that can be continued. A route without either is removed, and the next message
+        starts a new session. If another process holds the database, the remaining entries stay as
+        they are, and the next message of their chats repairs them.
         """
         return self.router.repair_routes()
 
@@ -348,10 +351,11 @@ class SessionStore:
         return self.turns.set_model_override(session_key, override)
 
     def begin_turn(self, session_key: str, session_id: str) -> str:
-        """Record that an agent is at work in the session of a chat; return the token of the turn.
+        """Record that an agent is at work in the session of a chat.
 
-        Until the turn ends, no policy of any process ends the session. A later turn replaces this
-        turn. Nothing is recorded if the chat is in another session by now.
+        Return the token of the turn. Until the turn ends, no policy of any process ends the
+        session. A later turn replaces this turn. Nothing is recorded if the chat is in another
+        session by now.
         """
         return self.turns.begin_turn(session_key, session_id)
 
@@ -368,10 +372,11 @@ class SessionStore:
         finished: bool = True,
         token: str | None = None,
     ) -> SessionEntry | None:
-        """Record the end of a turn; return None if the chat is in another session by now.
+        """Record the end of a turn.
 
-        The flags of a reset are cleared, and a finished turn clears an interruption. With a token,
-        nothing is recorded if a later turn of any process has replaced this turn.
+        Return None if the chat is in another session by now. The flags of a reset are cleared, and
+        a finished turn clears an interruption. With a token, nothing is recorded if a later turn of
+        any process has replaced this turn.
         """
         return self.turns.end_turn(
             session_key, session_id, last_prompt_tokens, finished=finished, token=token
@@ -455,10 +460,10 @@ class SessionStore:
     # -- removal and closing -----------------------------------------------------------------
 
     def prune_old_entries(self, max_age_days: int | None) -> int:
-        """Remove entries that were not used for `max_age_days` days; return their number.
+        """Remove entries that were not used for `max_age_days` days.
 
-        The change is made at once, without a plan. Suspended entries, entries with active processes
-        and entries with pending hook calls stay. The sessions are kept.
+        Return their number. The change is made at once, without a plan. Suspended entries, entries
+        with active processes and entries with pending hook calls stay. The sessions are kept.
 
         Raises:
             InvalidInput: max_age_days is not a number.
@@ -476,10 +481,10 @@ class SessionStore:
         return len(self.remove(old)) if old else 0
 
     def remove(self, entries: dict[str, SessionEntry]) -> list[str]:
-        """Remove entries from the table and the file; return the removed keys.
+        """Remove entries from the table and the file.
 
-        The change is made at once, without a plan. An entry that was changed since it was read
-        stays.
+        Return the removed keys. The change is made at once, without a plan. An entry that was
+        changed since it was read stays.
         """
         self.decisions.prepare_change()
         return self.backend.remove(entries)

@@ -24,7 +24,10 @@ HasActiveProcesses = Callable[[str], bool]
 
 
 class StoreSettings:
-    """The settings of a store; `config`, `hooks` and `report` may be replaced at any time."""
+    """The settings of a store.
+
+    `config`, `hooks` and `report` may be replaced at any time.
+    """
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ MIRROR_DELAY_S = 0.5
 """The delay of the mirror after an ordinary change; changes in between are written together."""
 
 MIRROR_PATIENCE_S = 1.0
-"""The time that a stored change waits for the lock of the mirror before it schedules the write."""
+"""The time that a change waits for the lock of the mirror before it schedules the write."""
 
 Entries = dict[str, SessionEntry]
 
@@ -48,7 +48,7 @@ class SqlBackend:
     """Stores the entries of a session store in the table, with a mirror."""
 
     is_transactional = True
-    """An entry and its session change in one commit."""
+    """True: an entry and its session change in one commit."""
 
     def __init__(
         self,
@@ -131,9 +131,10 @@ class SqlBackend:
     def put(
         self, key: str, entry: SessionEntry, change_database: Callable[[], object] | None = None
     ) -> bool:
-        """Store an entry in one row; return False if its text is unchanged.
+        """Store an entry in one row.
 
-        `change_database` runs first in the same transaction and may change the entry.
+        Return False if its text is unchanged. `change_database` runs first in the same transaction
+        and may change the entry.
         """
         with self._db.transaction() if change_database else nullcontext():
             if change_database is not None:
@@ -141,7 +142,10 @@ class SqlBackend:
             return self._put_row(key, entry)
 
     def remove(self, entries: Entries) -> list[str]:
-        """Remove entries that are unchanged since they were read; return the removed keys."""
+        """Remove entries that are unchanged since they were read.
+
+        Return the removed keys.
+        """
         texts = {key: entry.stored or "" for key, entry in entries.items()}
         with self._mirroring:
             count = self._count_change()
@@ -195,7 +199,10 @@ class SqlBackend:
         return True
 
     def _get_strays(self) -> StrayEntries:
-        """Return the stray entries; until they are adopted, read a changed file again."""
+        """Return the stray entries.
+
+        Until they are adopted, read a changed file again.
+        """
         if not self._adopted:
             with self._mirroring:
                 if not self._adopted and self._mirror.get_signature() != self._read_signature:
@@ -267,7 +274,10 @@ class SqlBackend:
             self._update_mirror()
 
     def _write_mirror(self, without: Collection[str] = ()) -> None:
-        """Write the file; if the mirror is turned off, only remove entries from it."""
+        """Write the file.
+
+        If the mirror is turned off, only remove entries from it.
+        """
         if not self._mirrored:
             stored = self._mirror.read().entries
             remaining = {key: value for key, value in stored.items() if key not in without}

@@ -31,7 +31,10 @@ class TurnRecords:
         self._policies = policies
 
     def begin_turn(self, session_key: str, session_id: str) -> str:
-        """Record that an agent is at work in a session; return the token of the turn."""
+        """Record that an agent is at work in a session.
+
+        Return the token of the turn.
+        """
         token = create_token()
 
         def record_turn(entry: SessionEntry) -> bool:
@@ -62,7 +65,10 @@ class TurnRecords:
         finished: bool,
         token: str | None,
     ) -> SessionEntry | None:
-        """Record the end of a turn; return None if the chat is in another session by now."""
+        """Record the end of a turn.
+
+        Return None if the chat is in another session by now.
+        """
 
         def record_end(entry: SessionEntry) -> bool:
             now = self._settings.now()

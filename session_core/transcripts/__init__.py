@@ -1,4 +1,7 @@
-"""Sessions of other agents, read in place; their files are never changed."""
+"""Sessions of other agents, read in place.
+
+Their files are never changed.
+"""
 
 from session_core._lazy import export_names
 

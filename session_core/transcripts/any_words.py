@@ -1,4 +1,7 @@
-"""The messages with the most words of a question, as in a home: rare words first."""
+"""Scores of the messages that contain any words of a query.
+
+Rare words weigh most.
+"""
 
 from __future__ import annotations
 
@@ -23,22 +26,22 @@ _LIST_SQL = "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY 
 
 @dataclass(frozen=True, slots=True)
 class TermPostings:
-    """A word of a question, the newest messages that have it, and its weight."""
+    """A word of a query, its weight, and the newest messages that contain it."""
 
     term: SearchTerm
     ids: frozenset[int]
     weight: float
     looked_at: int
-    """How many messages were looked at for the ids."""
+    """The number of messages among which the ids were found."""
     total: int
 
 
 def read_postings(
     index: Index, node: Node, top: int, weights: Mapping[str, float] | None = None
 ) -> list[TermPostings]:
-    """Return the postings of the words of a query below an id.
+    """Return the postings of the words of a query, with message ids below `top`.
 
-    `weights` are those of the words if these stores alone do not decide on them.
+    `weights` has weights of words that were computed over several stores.
     """
 
     def is_indexed(leaf: Leaf) -> bool:
@@ -67,7 +70,7 @@ def _read_term(
 
 
 class AnyWordScores:
-    """The scores of messages by their words, by those of near messages and of the title."""
+    """The scores of messages by their own words, the words of near messages, and the title."""
 
     def __init__(
         self, postings: Sequence[TermPostings], index: Index, excluded: Sequence[str | None]
@@ -83,14 +86,17 @@ class AnyWordScores:
                 self.own.pop(message_id, None)
 
     def list_best(self, count: int) -> list[int]:
-        """Return the messages with the most words, of equals the newest first."""
+        """Return the ids of the messages with the highest own scores, newest first if equal."""
         ranked = sorted(self.own, key=lambda number: (self.own[number], number), reverse=True)
         return ranked[:count]
 
     def add_near_terms(
         self, index: Index, sessions: dict[int, int], newest_ms: int | None = None
     ) -> None:
-        """Count the words of near messages, up to a time, for messages of these sessions."""
+        """Add the weights of words that near messages contain to the scores.
+
+        Near messages must belong to the same session and not be newer than `newest_ms`.
+        """
         postings = [(posting.ids, posting.weight) for posting in self.postings]
         near_terms = list(near_messages.iter_near_terms(sessions, postings))
         others = list({near_id for _, near_id, _ in near_terms} - sessions.keys())
@@ -98,12 +104,12 @@ class AnyWordScores:
         for start in range(0, len(others), 500):
             part = others[start : start + 500]
             marks = ", ".join("?" * len(part))
-            sql = f"SELECT id, session FROM messages WHERE id IN ({marks}) AND coalesce(at, 0) <= ?"  # noqa: S608 -- marks only
+            sql = f"SELECT id, session FROM messages WHERE id IN ({marks}) AND coalesce(at, 0) <= ?"  # noqa: S608 -- only question marks are inserted
             known |= dict(index.read(sql, (*part, 2**62 if newest_ms is None else newest_ms)))
         self.added = near_messages.sum_near_terms(near_terms, known)
 
     def list_whole_sessions(self, index: Index, sessions: Mapping[int, int]) -> set[int]:
-        """Return the sessions that have each term in a message or in the title."""
+        """Return the sessions that contain each term in a message or in the title."""
         having = [
             {sessions[message_id] for message_id in posting.ids if message_id in sessions}
             for posting in self.postings
@@ -111,7 +117,7 @@ class AnyWordScores:
         counted = Counter(session for found in having for session in found)
         most = [session for session, _ in counted.most_common(_MAX_TITLES)]
         marks = ", ".join("?" * len(most))
-        titles = dict(index.read(f"SELECT id, title FROM sessions WHERE id IN ({marks})", most))  # noqa: S608 -- marks only
+        titles = dict(index.read(f"SELECT id, title FROM sessions WHERE id IN ({marks})", most))  # noqa: S608 -- only question marks are inserted
         return {
             session
             for session in most
@@ -122,18 +128,18 @@ class AnyWordScores:
         }
 
     def build_expression(self, message_id: int) -> str | None:
-        """Return the expression of the words that a message has."""
+        """Return the FTS5 expression of the query words that a message contains."""
         nodes = tuple(posting.term.node for posting in self.postings if message_id in posting.ids)
         node = nodes[0] if len(nodes) == 1 else And(nodes)
         return query.build_match_expression(node, build_expression)
 
     def score(self, message_id: int, length: int) -> float:
-        """Return the score of a message with so many characters."""
+        """Return the score of a message with `length` characters."""
         own = relevance.discount_length(self.own[message_id], length)
         return own + self.added.get(message_id, 0.0)
 
     def score_text(self, message_id: int, title: str | None, folded: str) -> float:
-        """Return the score of a message by its text, its title and near messages."""
+        """Return the score of a message by its folded text, its title and near messages."""
         terms = [(posting.term, posting.weight) for posting in self.postings]
         added = self.added.get(message_id, 0.0)
         return relevance.score_terms(folded, _fold_title(title), terms, added)

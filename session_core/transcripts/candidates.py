@@ -1,4 +1,4 @@
-"""Candidates of a search: rows of the index, their copies in forks, and their texts."""
+"""Candidates of a search: messages of the index, their copies in forks, and their texts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from session_core.types import SearchHit, SearchOrder
 Step = Literal["all", "conversation", "prefix", "any", "substring", "text"]
 
 WINDOW = 120
-"""Candidates whose text is read and ranked together."""
+"""The number of candidates whose text is read and ranked together."""
 
 MOST_LOADED = 1000
-"""How many messages with the most words of a question are looked at."""
+"""The number of messages with the most query words whose text is read."""
 
 _MAX_MARKS = 500
-"""Values of one statement."""
+"""The number of values in one statement."""
 
 _REPLY_REACH = 4
-"""How many messages of the assistant are read for a reply with text."""
+"""The number of assistant messages that are searched for a reply with text."""
 
 _SUMMARY_WEIGHT = -0.2
 
@@ -45,7 +45,7 @@ COLUMNS = (
 
 
 class Candidate(NamedTuple):
-    """A message that the index lists."""
+    """A message that the index returned for a search."""
 
     id: int
     session: int
@@ -67,7 +67,7 @@ class Candidate(NamedTuple):
 
     @property
     def time(self) -> float:
-        """The time of the message, or of its session if it has none."""
+        """The time of the message, or the last activity of its session if it has no time."""
         return (self.active_at if self.at is None else self.at) / 1000
 
 
@@ -81,18 +81,18 @@ class SearchRequest:
     now: float
     order: SearchOrder = "relevance"
     newest_ms: int | None = None
-    """Later messages came after the first page of a merged search."""
+    """The time of the newest message to include, which is the time of the first page."""
     substring: str | None = None
-    """The text to search for as it is."""
+    """The text to search for literally, or None."""
 
     @property
     def literal(self) -> str:
-        """The folded text of the query."""
+        """The folded text of the query, or of the substring to search for."""
         text = self.query.text if self.substring is None else self.substring
         return search_text.fold_text(text)
 
     def find_needle(self) -> bytes:
-        """Return a piece of ASCII text that matches most likely contain, or nothing."""
+        """Return ASCII bytes that matches most likely contain, or empty bytes."""
         if self.substring is not None:
             words = [word for word in self.literal.split() if word.isalnum()]
         else:
@@ -104,12 +104,12 @@ class SearchRequest:
 
     @property
     def where(self) -> str:
-        """The conditions in SQL."""
+        """The conditions as one SQL expression."""
         return " AND ".join(condition.sql for condition in self.conditions) or "1"
 
     @property
     def values(self) -> list[Any]:
-        """The values of the conditions."""
+        """The values of the conditions, in order."""
         return [value for condition in self.conditions for value in condition.values]
 
 
@@ -121,16 +121,16 @@ class CandidateReader:
         self._windows = windows
 
     def add_replies(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        """Return the hits, those of the user with the reply to them."""
+        """Return the hits, with the id of the assistant's reply in each hit of the user."""
         return [
             replace(hit, reply_id=self._find_reply(hit)) if hit.role == "user" else hit
             for hit in hits
         ]
 
     def _find_reply(self, hit: SearchHit) -> int | None:
-        """Return the number of the next message of the assistant with text, if it is near."""
+        """Return the number of the next assistant message with text, if it is near."""
         sql = (
-            "SELECT m.number, m.place, m.length, m.key, s.source_id, s.native_id"  # noqa: S608 -- fixed parts only
+            "SELECT m.number, m.place, m.length, m.key, s.source_id, s.native_id"  # noqa: S608 -- values are parameters
             " FROM sessions s CROSS JOIN messages m ON m.session = s.id"
             " WHERE s.session_id = ? AND s.store = ? AND m.number > ?"
             f" AND m.flags & {ROLE_MASK} = {ROLES.index('assistant')} ORDER BY m.number LIMIT ?"
@@ -148,12 +148,14 @@ class CandidateReader:
         candidates: Sequence[Candidate],
         build_expression: Callable[[int], str | None],
     ) -> list[Candidate]:
-        """Keep one of the copies that forks have: that of the earliest session that passes.
+        """Keep one of the copies of a message that forks contain.
 
-        A copy matches what the candidate matches, so an id that was forged hides no other text.
+        The copy of the earliest session that passes the filters is kept. A later copy is dropped
+        only if an earlier copy matches the expression too, so that a forged key hides no other
+        text.
         """
         sql = (
-            "SELECT m.id, m.session, coalesce(s.started_at, s.active_at) AS started, s.session_id"  # noqa: S608 -- fixed parts only
+            "SELECT m.id, m.session, coalesce(s.started_at, s.active_at) AS started, s.session_id"  # noqa: S608 -- values are parameters
             " FROM messages m JOIN sessions s ON s.id = m.session"
             f" WHERE m.key = ? AND {request.where} ORDER BY started, s.session_id LIMIT 50"
         )
@@ -161,7 +163,7 @@ class CandidateReader:
         for candidate in candidates:
             if candidate.key in copied:
                 copies = self._index.read(sql, (candidate.key, *request.values))
-                earlier = takewhile(lambda copy: copy[1] != candidate.session, copies)  # noqa: B023 -- used at once
+                earlier = takewhile(lambda copy: copy[1] != candidate.session, copies)  # noqa: B023 -- the lambda is called in this iteration
                 expression = build_expression(candidate.id)
                 if any(self._is_match(expression, copy[0]) for copy in earlier):
                     continue
@@ -169,42 +171,42 @@ class CandidateReader:
         return kept
 
     def _find_shared_keys(self, candidates: Sequence[Candidate]) -> set[int]:
-        """Return the keys that several messages have; most have none, and are asked for once."""
+        """Return the keys that several messages have."""
         keys = sorted({one.key for one in candidates if one.key is not None})
         found = set[int]()
         for start in range(0, len(keys), _MAX_MARKS):
             part = keys[start : start + _MAX_MARKS]
             sql = (
-                f"SELECT key FROM messages WHERE key IN ({', '.join('?' * len(part))})"  # noqa: S608 -- marks only
+                f"SELECT key FROM messages WHERE key IN ({', '.join('?' * len(part))})"  # noqa: S608 -- only question marks are inserted
                 " GROUP BY key HAVING count(*) > 1"
             )
             found.update(row[0] for row in self._index.read(sql, part))
         return found
 
     def _is_match(self, expression: str | None, message_id: int) -> bool:
-        """Return True if a message matches."""
+        """Return True if a message matches an FTS5 expression, or if there is none."""
         sql = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?"
         return expression is None or bool(self._index.read(sql, (expression, message_id)))
 
     def _find_sessions(self, request: SearchRequest, ids: Sequence[int]) -> dict[int, int]:
-        """Return the sessions of the messages that pass the filters."""
+        """Return the sessions of messages by message id, for messages that pass the filters."""
         found: dict[int, int] = {}
         for start in range(0, len(ids), _MAX_MARKS):
             part = ids[start : start + _MAX_MARKS]
             sql = (
-                "SELECT m.id, m.session FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- marks only
+                "SELECT m.id, m.session FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- only question marks are inserted
                 f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
             )
             found |= dict(self._index.read(sql, (*part, *request.values)))
         return found
 
     def _load_candidates(self, request: SearchRequest, ids: Sequence[int]) -> list[Candidate]:
-        """Return the candidates with these ids that pass the filters, in this order."""
+        """Return the candidates with these ids that pass the filters, in the given order."""
         found: dict[int, Candidate] = {}
         for start in range(0, len(ids), _MAX_MARKS):
             part = ids[start : start + _MAX_MARKS]
             sql = (
-                f"SELECT {COLUMNS} FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608
+                f"SELECT {COLUMNS} FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- the inserted names are constants
                 f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
             )
             rows = self._index.read(sql, (*part, *request.values))
@@ -214,7 +216,10 @@ class CandidateReader:
     def _read_texts(
         self, candidates: Sequence[Candidate]
     ) -> Iterator[tuple[Candidate, Message, str]]:
-        """Yield candidates with their text; those whose source has changed are left out."""
+        """Yield candidates with their message and text.
+
+        Candidates whose source has changed are left out.
+        """
         groups: dict[tuple[int, str], list[Candidate]] = {}
         for candidate in candidates:
             place = (candidate.source_id, candidate.native_id)
@@ -229,7 +234,7 @@ class CandidateReader:
 
 
 def build_step_expression(node: Node, step: str) -> str | None:
-    """Return the FTS5 expression of a step that matches messages by a node, or None."""
+    """Return the FTS5 expression for a search step and a query node, or None."""
     if step == "prefix":
         node = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
     return queries.build_match_expression(node, build_expression)
@@ -242,7 +247,10 @@ def score_message(
     words: Sequence[TextFinder],
     now: float,
 ) -> float:
-    """Return the score of a message apart from its words; a summary repeats what others state."""
+    """Return the part of a message's score that does not depend on the query words.
+
+    A summary scores lower, because it repeats other messages.
+    """
     score = relevance.score_context(
         folded,
         words,
@@ -254,7 +262,7 @@ def score_message(
 
 
 def make_hit(candidate: Candidate, snippet: str, score: float) -> SearchHit:
-    """Return the hit of a candidate."""
+    """Build the hit of a candidate."""
     return SearchHit(
         session_id=candidate.session_id,
         message_id=candidate.number,

@@ -1,4 +1,4 @@
-"""The files of all roots as the index knows them and as they are, and the difference.
+"""The catalog: the files of all roots, their index entries, and the differences.
 
 The catalog is kept in memory and follows the changes that other processes make to the index.
 """
@@ -28,19 +28,19 @@ _IS_GROWN = attrgetter("is_grown")
 
 @dataclass(slots=True)
 class PendingFile:
-    """A file with something to read."""
+    """A file with unread data, and its index entry."""
 
     root: RootCatalog
     path: str
     identity: FileIdentity
-    """The identity that the sweep saw."""
+    """The identity of the file in the sweep."""
     stored: SourceEntry | None
-    """The entry of the index, or None for a file that is new."""
+    """The entry of the index, or None for a new file."""
     _added: SourceEntry | None = None
 
     @property
     def entry(self) -> SourceEntry:
-        """The entry of the index; a new file has one without an id, made when it is asked for."""
+        """The entry of the index. A new file has an entry with the id 0."""
         if self.stored is not None:
             return self.stored
         if self._added is None:
@@ -50,18 +50,18 @@ class PendingFile:
 
     @property
     def is_new(self) -> bool:
-        """Return True if the index does not have the file."""
+        """True if the index does not have the file."""
         return self.stored is None
 
     @property
     def is_grown(self) -> bool:
-        """Return True if the file was read to its end before."""
+        """True if the file was read to its end before."""
         return self.stored is not None and self.stored.is_read
 
 
 @dataclass(slots=True)
 class RootCatalog:
-    """The files of one root."""
+    """The files of one root and their index entries."""
 
     root: Root
     copies: KeptCopies
@@ -73,14 +73,14 @@ class RootCatalog:
     """Whether the entries have changed since the last comparison."""
     sweeper: RootSweeper = field(init=False)
     siblings: list[RootCatalog] = field(default_factory=list)
-    """All roots of the store, this one among them."""
+    """All roots of the store, including this one."""
     files: dict[str, FileIdentity] = field(default_factory=dict)
-    """The files of the sweep, and the kept copies of those that have gone."""
+    """The files of the sweep, and the kept copies of files that have gone."""
     _matches: dict[str, SourceFile | None] = field(default_factory=dict)
     _is_database: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the sweeper, which knows the files by their names."""
+        """Create the sweeper, which needs to match file names."""
         self._is_database = is_database_format(self.root.format)
         self.sweeper = RootSweeper(self.root, self._is_wanted)
 
@@ -90,16 +90,19 @@ class RootCatalog:
 
     @property
     def sweep(self) -> Sweep:
-        """The files as they were at the last look."""
+        """The result of the last scan."""
         return self.sweeper.sweep
 
     def _is_wanted(self, path: str) -> bool:
-        """Return True for a file of the store; the path of kept rows is that of no file."""
+        """Return True if a path is a file of the store. Paths of kept rows are not files."""
         is_rows = self._is_database and split_rows_path(path)[1] is not None
         return not is_rows and self.match_file(path) is not None
 
     def match_file(self, path: str) -> SourceFile | None:
-        """Return how a file belongs to a session; a database is a file of no session."""
+        """Return how a file belongs to a session, or None.
+
+        A database belongs to no session.
+        """
         try:
             return self._matches[path]
         except KeyError:
@@ -124,17 +127,17 @@ class RootCatalog:
         return file
 
     def forget_matches(self) -> None:
-        """Match all files again, after sessions were forgotten or are read again."""
+        """Match all files again, after the set of forgotten sessions has changed."""
         self._matches.clear()
         self.sweeper.forget_sweep()
 
     def scan_files(self) -> None:
-        """Look at the root and find its differences from the index."""
+        """Scan the root, and compare it with the index if something has changed."""
         if self.sweeper.scan_files() or self.is_outdated or self.pending:
             self.find_differences()
 
     def find_differences(self) -> None:
-        """Compare the files with the entries."""
+        """Compare the files with the index entries, and set the differences."""
         self.is_outdated = False
         self.files = files = self.copies.add_missing_files(self, self.siblings)
         entries, version, pending = self.entries, self.root.format.version, dict[str, PendingFile]()
@@ -158,7 +161,7 @@ class RootCatalog:
             self._find_moved(gone)
 
     def _find_moved(self, gone: Iterable[SourceEntry]) -> None:
-        """Recognise files under another name by their inode; the rest no longer exists."""
+        """Sort vanished files into moved files (same inode) and deleted files."""
         added = {
             pending.identity[:2]: path for path, pending in self.pending.items() if pending.is_new
         }
@@ -172,12 +175,12 @@ class RootCatalog:
                 self.gone.append(entry)
 
     def _is_same_session(self, path: str, other: str) -> bool:
-        """Return True if a file that moved is the same session as before."""
+        """Return True if both paths belong to the same session in the same way."""
         first, second = self.match_file(path), self.match_file(other)
         return first is not None and first == second
 
     def _make_pending_file(self, path: str, identity: FileIdentity) -> PendingFile:
-        """Return the due part of a file; a file that is still unread stays the same."""
+        """Return the pending file of a path, reusing the object of a file that is unread still."""
         entry, known = self.entries.get(path), self.pending.get(path)
         if entry is None and known is not None and known.is_new and known.identity == identity:
             return known
@@ -185,7 +188,7 @@ class RootCatalog:
 
 
 class Catalog:
-    """The files of all roots."""
+    """The catalogs of all roots, and the kept copies."""
 
     def __init__(self, index: Index, roots: Iterable[Root]) -> None:
         self._index = index
@@ -205,10 +208,10 @@ class Catalog:
         self._places: dict[int, tuple[RootCatalog, str]] = {}
 
     def scan_files(self) -> None:
-        """Sweep all roots, and load the changes that other processes have indexed and kept.
+        """Scan all roots, and load changes that other processes made to index and copies.
 
         Raises:
-            StorageError: it is not known which sessions were forgotten.
+            StorageError: the list of forgotten sessions cannot be read.
         """
         self.load_changes()
         self._load_copies()
@@ -234,19 +237,19 @@ class Catalog:
         return root is not None and self.copies.is_stand_in(f"{root.root.path}/{path}")
 
     def iter_pending(self) -> Iterator[PendingFile]:
-        """Yield the files with something to read, in no order."""
+        """Yield the pending files of all roots, in no order."""
         for root in self.roots.values():
             yield from root.pending.values()
 
     def list_pending_files(self) -> Iterator[PendingFile]:
-        """Yield the files with something to read: those that have grown first, then the newest."""
+        """Yield the pending files: grown files first, then the newest."""
         pending = sorted(self.iter_pending(), key=_GET_TIME, reverse=True)
         # A stable sort. What an agent appends just now is asked for next; history can wait.
         pending.sort(key=_IS_GROWN, reverse=True)
         return iter(pending)
 
     def load_changes(self) -> None:
-        """Load the changes of the index."""
+        """Load changes that were made to the index since the last call."""
         version = self._index.get_data_version()
         if version == self._data_version:
             return
@@ -290,7 +293,7 @@ def _get_kind(root: Root) -> str:
 
 
 def _is_encodable(path: str) -> bool:
-    """Return True if a path is valid Unicode; another cannot be stored."""
+    """Return True if a path is valid Unicode, so that it can be stored."""
     if path.isascii():
         return True
     try:

@@ -1,7 +1,8 @@
-"""The messages that were written since a cursor, in the order in which they were indexed.
+"""The feed of messages written since a cursor, in the order in which they were indexed.
 
-Ids of the index rise for what is appended, and history takes lower ones, so a cursor is an id. A
-message that is read again after a rewrite of its file keeps to history and is not reported twice.
+A cursor is an id of the index: appended messages get rising ids, and messages of history get lower
+ids. A message that is read again after a rewrite of its file counts as history and is not reported
+twice.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SELECT = (
 
 
 class ChangeFeed:
-    """Reads the events of an index."""
+    """Reads the events of messages from an index."""
 
     def __init__(self, index: Index, windows: WindowReader) -> None:
         self._index = index
@@ -36,7 +37,10 @@ class ChangeFeed:
     def read_changes(
         self, cursor: str | None, conditions: list[Condition], session: str | None, limit: int
     ) -> EventPage:
-        """Return the events since a cursor, or none and a new cursor without one."""
+        """Return the events since a cursor.
+
+        Without a cursor, return only a new cursor.
+        """
         with self._index.open_snapshot():
             # Of the same snapshot as the rows: what is appended in between would otherwise be
             # skipped.
@@ -53,7 +57,7 @@ class ChangeFeed:
     def _read_events(
         self, begin: int, end: int, conditions: list[Condition], limit: int
     ) -> tuple[list[SessionEvent], int]:
-        """Return events from an id on, and the id that follows them."""
+        """Return up to `limit` events from the id `begin` on, and the id to continue from."""
         sql = " AND ".join([_SELECT, *(condition.sql for condition in conditions)])
         values = [value for condition in conditions for value in condition.values]
         rows = self._index.read(f"{sql} ORDER BY m.id LIMIT ?", (begin, *values, limit))
@@ -65,7 +69,7 @@ class ChangeFeed:
         return events, end
 
     def _make_events(self, row: tuple[Any, ...]) -> list[SessionEvent]:
-        """Return the event of a message, after that of its session if it is the first one."""
+        """Return the event of a message, after the start of its session if it is the first."""
         number, place, length, at, flags, key = row[1:7]
         session, source_id, native_id, session_id, title, preview, active_at = row[7:]
         places = [Place(number, place, length, key)]

@@ -1,7 +1,7 @@
-"""How much of each store is indexed, from the catalog and the counts of the index.
+"""Coverage of each store: how much is indexed, from the catalog and the index.
 
-A store whose agent has moved it, or writes records that are not known, is empty or old without an
-error. That is noticed here and reported as a problem.
+If an agent has moved its store, or writes unknown records, the store is empty or outdated without
+an error. This module detects that and reports it as a problem.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COUNTS = (
 _TOKENS = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 _MAX_LAG_S = 3600.0
-"""An agent writes its records at once; a newer file has something else."""
+"""The time between newest record and newest file from which records count as unknown."""
 
 _MAX_FOLDERS = 200
 
@@ -46,7 +46,10 @@ class _Counts(NamedTuple):
 def measure_coverage(
     index: Index, catalog: Catalog, seen: Collection[str], now: float
 ) -> list[StoreCoverage]:
-    """Return the coverage of each store with a root, and of those that had one before."""
+    """Return the coverage of each store that has or had a root.
+
+    `seen` has the names of stores that had sessions before.
+    """
     border = int((now - OPEN_S) * 1000)
     counts = {
         row[0]: _Counts(*row[1:6])._replace(tokens=row[6:])
@@ -109,8 +112,8 @@ def _measure_store(store: str, roots: list[RootCatalog], counts: _Counts) -> Sto
 
 
 def _explain_empty_store(roots: Sequence[str]) -> str | None:
-    """Return why a store without a file of sessions may have been moved, or None."""
-    existing = [root for root in roots if os.path.isdir(root)]  # noqa: PTH112 -- strings
+    """Return why a store without session files may have been moved, or None."""
+    existing = [root for root in roots if os.path.isdir(root)]  # noqa: PTH112 -- os.path avoids building a Path
     if not existing:
         return f"{roots[0]} does not exist any more; the agent may keep its sessions elsewhere now"
     if any(_has_file(root) for root in existing):
@@ -119,7 +122,7 @@ def _explain_empty_store(roots: Sequence[str]) -> str | None:
 
 
 def _has_file(root: str) -> bool:
-    """Return True if there is a file in one of the first folders below a root."""
+    """Return True if a file is in one of the first folders below a root."""
     folders: Iterator[tuple[str, list[str], list[str]]] = os.walk(root)
     return any(names for _, _, names in islice(folders, _MAX_FOLDERS))
 

@@ -1,7 +1,7 @@
-"""Reads new rows of a database of another agent, by its format.
+"""Reads of new rows from a database of another agent, through its format.
 
-A database is opened read-only, and each read transaction ends within a moment: a writer whose log
-cannot be checkpointed because of a reader would grow it.
+A database is opened read-only, and each read transaction is short: a writer whose log cannot be
+checkpointed because of a reader would let the log grow.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _READ_S = 0.15
 _UNNAMED = "unknown"
 
 SnapshotOpener = Callable[[str], AbstractContextManager[Query]]
-"""Opens a database, or the copy that stands in for one, by its path."""
+"""Opens a database, or the kept copy that replaces it, by path."""
 
 
 def get_database_identity(path: str, identity: FileIdentity) -> FileIdentity:
-    """Return an identity of a database that changes with its log as well."""
+    """Return the identity of a database with its log, which changes with each commit."""
     # A commit goes to the log; the database file changes only with a checkpoint.
     try:
-        log = os.stat(f"{path}-wal")  # noqa: PTH116 -- strings, as in the sweep
+        log = os.stat(f"{path}-wal")  # noqa: PTH116 -- os.stat avoids building a Path
     except OSError:
         return identity
     newest = max(identity.mtime_ns, log.st_mtime_ns)
@@ -42,24 +42,25 @@ def get_database_identity(path: str, identity: FileIdentity) -> FileIdentity:
 
 
 def find_database_identity(path: str) -> FileIdentity | None:
-    """Return the identity of a database as it is now, or None if it is gone."""
+    """Return the current identity of a database, or None if it is gone."""
     try:
-        return get_database_identity(path, get_identity(os.stat(path)))  # noqa: PTH116 -- strings
+        return get_database_identity(path, get_identity(os.stat(path)))  # noqa: PTH116 -- os.stat avoids building a Path
     except OSError:
         return None
 
 
 class DatabaseFeed:
-    """Reads the databases of one root by its format."""
+    """Reads the databases of one root through their format."""
 
     def __init__(self, reader: DatabaseFormat, opener: SnapshotOpener) -> None:
         self._format = reader
         self._open = opener
 
     def read_part(self, entry: SourceEntry, identity: FileIdentity) -> SourcePart | None:
-        """Return the next part, read in one short transaction, or None if that is not possible.
+        """Read the next part in one short transaction.
 
-        The part is complete if it holds no record.
+        Return None if that is not possible. A part without records means that the database was read
+        to its end.
         """
         # Another inode is another database, to whose rows the watermark does not belong.
         is_same = entry.version == self._format.version and entry.identity[:2] == identity[:2]
@@ -88,7 +89,10 @@ class DatabaseFeed:
     def reread_session(
         self, entry: SourceEntry, session_id: str, opened: AbstractContextManager[Query]
     ) -> SourcePart | None:
-        """Return a part that replaces one session, from tables with its rows alone."""
+        """Read a whole session from tables that contain only its rows.
+
+        The returned part replaces the session in the index.
+        """
         part = SourcePart(entry, replace(entry), None, renewed_id=session_id)
         state: dict[str, Any] = {}
         try:
@@ -120,7 +124,10 @@ def read_database_messages(
     session_id: str,
     numbers: Sequence[tuple[int, int]],
 ) -> dict[int, Message]:
-    """Return messages of a session by their numbers, from pairs of a number and its place."""
+    """Return messages of a session by their numbers.
+
+    `numbers` has pairs of a message number and its place in its record.
+    """
     offsets = sorted({number - place for number, place in numbers})
     try:
         with opener(path) as query:
@@ -144,7 +151,7 @@ def open_snapshot(path: str) -> Iterator[Query]:
 
 @contextmanager
 def open_read_only(path: str) -> Iterator[_sqlite3.Connection]:
-    """Open a database read-only, in a read transaction."""
+    """Open a database read-only and begin a read transaction."""
     uri = f"{Path(path).as_uri()}?mode=ro"
     with closing(_sqlite3.connect(uri, busy_timeout_s=_BUSY_TIMEOUT_S)) as connection:
         connection.execute("PRAGMA query_only=1")
@@ -154,7 +161,7 @@ def open_read_only(path: str) -> Iterator[_sqlite3.Connection]:
 
 
 def make_query(connection: _sqlite3.Connection) -> Query:
-    """Return the function by which a format asks a database."""
+    """Return the function with which a format queries a database."""
 
     def query(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
@@ -163,5 +170,5 @@ def make_query(connection: _sqlite3.Connection) -> Query:
 
 
 def get_database_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of a database that is locked, damaged or of an unexpected shape."""
+    """Return the exception types of a locked, damaged or unexpected database."""
     return (*READER_ERRORS, OSError, _sqlite3.load_library().Error)

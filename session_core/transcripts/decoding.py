@@ -1,4 +1,4 @@
-"""JSON and text of transcripts, which other programs wrote and which may be damaged or hostile."""
+"""Decoding of JSON and text that other programs wrote and that may be damaged or hostile."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 
 _MILLISECONDS = 100_000_000_000
-"""Times above it are in milliseconds: as seconds they would be in the year 5138."""
+"""Larger times are milliseconds, because as seconds they would be in the year 5138."""
 
 
 def decode_json(data: bytes) -> Any:
-    """Return a JSON value, with replacement characters for text that is not valid Unicode.
+    """Decode a JSON value, replacing text that is not valid Unicode.
 
     Raises:
-        ValueError: it is not JSON, or it is nested too deeply.
+        ValueError: the data is not JSON, or it is nested too deeply.
     """
     try:
         return orjson.loads(data)
@@ -29,12 +29,12 @@ def decode_json(data: bytes) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """Return the text without lone surrogates, which cannot be encoded."""
+    """Return a text without lone surrogates, which cannot be encoded."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def parse_time(value: Any) -> float | None:
-    """Return the epoch seconds of an ISO time or a number of seconds or milliseconds, or None."""
+    """Return the epoch seconds of an ISO time, or of a number of (milli)seconds, or None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -53,7 +53,7 @@ def parse_time(value: Any) -> float | None:
 
 
 def _clean_value(value: Any) -> Any:
-    """Return a copy of a decoded value without lone surrogates; depth is bounded by the decoder."""
+    """Return a copy of a decoded value without lone surrogates."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Reads the new part of a file: its tail, or all of it if its beginning has changed."""
+"""Reads of the new part of a file: its tail, or all of it after a rewrite."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from session_core.transcripts.sources import (
 )
 
 MAX_CHECKED_BYTES = 16_000_000
-"""A longer prefix is verified by idle work, not by a call that waits for it."""
+"""The longest prefix that a call verifies. Longer prefixes are verified by idle work."""
 
 _MAX_SIDECAR_BYTES = 1_000_000
 SETTLED_NS = 50_000_000
-"""A file this fresh may change again without another time of change."""
+"""The age below which a file may change again without a new modification time."""
 
 READER_ERRORS = (
     ValueError,
@@ -35,25 +35,25 @@ READER_ERRORS = (
     RecursionError,
     ArithmeticError,
 )
-"""Errors of a format about a record of a shape that it did not expect; the record stays raw."""
+"""Errors that a format may raise for unexpected records, which then stay raw."""
 
 
 class FileFeed:
-    """Reads the files of one root by its format."""
+    """Reads the files of one root through their format."""
 
     def __init__(self, root: str, reader: FileFormat, opener: SourceOpener) -> None:
         self._root = root
         self._format = reader
         self._open = opener
         self._scanned: dict[str, tuple[tuple[int, int], ScannedLine]] = {}
-        """How far the last line of a file was searched for its end, by path, with its inode."""
+        """The progress of the search for the end of a file's last line, by path, with its inode."""
 
     def read_part(
         self, entry: SourceEntry, file: SourceFile, room: int, *, is_deep: bool = False
     ) -> SourcePart | None:
-        """Return the next part of about `room` bytes, or None if the file cannot be read now.
+        """Read the next part of about `room` bytes.
 
-        With `is_deep` a prefix of any size is verified.
+        Return None if the file cannot be read. With `is_deep`, a prefix of any size is verified.
         """
         try:
             with self._open(entry.full_path, is_zstd=file.is_zstd) as source:
@@ -71,7 +71,7 @@ class FileFeed:
         return part
 
     def read_ends(self, entry: SourceEntry, file: SourceFile) -> SourcePart | None:
-        """Return the records at the head and at the tail of a file, to show it in a list."""
+        """Read the records at the head and the tail of a file, to show it in a list."""
         # A glance leaves no trace: its records are read again for the index.
         part = SourcePart(entry, replace(entry), file)
         part.sessions[file.session_id] = SessionPart(file.session_id)
@@ -177,7 +177,7 @@ class FileFeed:
     def _read_sidecars(self, part: SourcePart, file: SourceFile) -> None:
         for path in file.sidecars:
             try:
-                with self._open(os.path.join(self._root, path)) as source:  # noqa: PTH118 -- strings
+                with self._open(os.path.join(self._root, path)) as source:  # noqa: PTH118 -- os.path avoids building a Path
                     data = source.read(0, _MAX_SIDECAR_BYTES)
             except OSError:
                 continue
@@ -191,7 +191,7 @@ class FileFeed:
 def _compare_prefix(
     source: Source, entry: SourceEntry, file: SourceFile, *, is_deep: bool
 ) -> tuple[bool, bool]:
-    """Return whether the part that was read is unchanged, and whether that is still unverified."""
+    """Return whether the part read before is unchanged, and whether that is unverified."""
     if entry.offset == 0 or (source.identity == entry.identity and not entry.is_unchecked):
         return True, False
     if not file.is_zstd and source.identity.size < entry.offset:

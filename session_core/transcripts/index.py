@@ -1,7 +1,8 @@
-"""The file of the index in the state folder, its schema and its transactions.
+"""The index file in the state folder, its schema and its transactions.
 
-The index can always be built again from the transcripts, so a damaged one is replaced, and a commit
-is not synced: a crash of the machine may lose the newest part of it, which is then read again.
+The index can always be rebuilt from the transcripts. A damaged file is therefore replaced, and a
+commit is not synced: a crash of the machine may lose the newest part of the index, which is then
+read again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from session_core.transcripts import label_view
 SQL = sql_blocks.load_blocks("index", "session_core.transcripts")
 
 LAYOUT = 4
-"""The version of the schema; each version has a file of its own, so that two programs agree."""
+"""The version of the schema. Each version has a file of its own."""
 
 _SCHEMA = [body for name, body in SQL.items() if name.startswith("create_")]
 _BUSY_TIMEOUT_S = 2.0
@@ -37,14 +38,16 @@ _DAMAGED_CODES = (11, 26)
 _PRIMARY_CODE_MASK = 0xFF
 
 _ABANDONED_S = 7 * 86_400.0
-"""An earlier version may still be the one of another client; it would build its index again."""
+"""The time after which the index of an earlier version counts as abandoned. Another client may
+still use it.
+"""
 
 _FILE_PATTERN = re.compile(r"index-(\d{1,9})\.db")
 _FILE_SUFFIXES = ("-wal", "-shm", "")
 
 
 class Index:
-    """Two connections to the index: one for answers, one for changes.
+    """The index with two connections: one for reads, one for changes.
 
     Raises:
         Denied: the folder of the index cannot be created or written.
@@ -54,7 +57,7 @@ class Index:
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"index-{LAYOUT}.db"
         self.writing = threading.RLock()
-        """Held by the thread that changes the index or the catalog."""
+        """The lock for changes of the index and the catalog."""
         self._has_cleaned = False
         self.reading = threading.RLock()
         with translate_errors():
@@ -73,13 +76,13 @@ class Index:
             self._reader.close()
 
     def read(self, sql: str, parameters: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        """Run one SELECT for an answer."""
+        """Run a SELECT and return its rows."""
         with self.reading, translate_errors():
             return self._reader.execute(sql, parameters).fetchall()
 
     @contextmanager
     def open_snapshot(self) -> Iterator[None]:
-        """Run the reads of the block on one snapshot."""
+        """Run the reads of the `with` block on one snapshot."""
         with self.reading, translate_errors():
             if self._reader.in_transaction:
                 yield
@@ -112,7 +115,7 @@ class Index:
             return int(self._reader.execute("PRAGMA data_version").fetchone()[0])
 
     def update_labels(self) -> None:
-        """Let the following reads see the labels as they are now."""
+        """Make the current labels visible to the next reads."""
         with self.reading, translate_errors():
             if self._labels.is_outdated() and not self._reader.in_transaction:
                 self._reader.execute("PRAGMA query_only=0")
@@ -120,7 +123,10 @@ class Index:
                 self._reader.execute("PRAGMA query_only=1")
 
     def purge(self, tries: int) -> bool:
-        """Overwrite removed bytes; return False if another process still reads them."""
+        """Overwrite removed bytes.
+
+        Return False if another process still reads them.
+        """
         with self.writing, translate_errors():
             # Free pages may hold texts of rows that were removed before.
             self._writer.execute("VACUUM")
@@ -129,9 +135,9 @@ class Index:
             return truncate_log(self._writer, tries)
 
     def release_space(self) -> bool:
-        """Return free pages to the file system if they are many; return True if more are left.
+        """Return many free pages to the file system.
 
-        Merges of words leave about a tenth of the file free.
+        Return True if more are left. Merges of words leave about a tenth of the file free.
         """
         with self.writing, translate_errors():
             free, pages = (
@@ -144,7 +150,7 @@ class Index:
             return True
 
     def remove_abandoned(self) -> None:
-        """Remove, once in a process, the indexes of earlier versions that nothing uses."""
+        """Remove unused indexes of earlier versions, once per process."""
         if not self._has_cleaned:
             self._has_cleaned = True
             remove_abandoned_files(self.path.parent, LAYOUT)
@@ -187,15 +193,18 @@ class Index:
             self._writer.rollback()
 
     def _replace_file(self) -> None:
-        """Start with an empty file; a process that has the damaged one open keeps it."""
+        """Start with an empty file. A process that has the damaged file open keeps it."""
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
-                os.unlink(f"{self.path}{suffix}")  # noqa: PTH108 -- a name with a suffix
+                os.unlink(f"{self.path}{suffix}")  # noqa: PTH108 -- the path is text with a suffix
         self._open()
 
 
 def truncate_log(writer: _sqlite3.Connection, tries: int) -> bool:
-    """Write the log into the file and empty it; return False if another process reads it."""
+    """Write the log into the file and empty it.
+
+    Return False if another process reads it.
+    """
     for left in range(tries - 1, -1, -1):
         if not writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             return True
@@ -207,7 +216,7 @@ def truncate_log(writer: _sqlite3.Connection, tries: int) -> bool:
 def translate_errors(
     subject: str = "the index of transcripts", remedy: str = "restart to build it again"
 ) -> Iterator[None]:
-    """Raise the errors of SQLite and of the file system as errors of the library."""
+    """Translate errors of SQLite and of the file system into errors of the library."""
     library = _sqlite3.load_library()
     try:
         yield
@@ -229,7 +238,7 @@ def translate_errors(
 
 
 def _get_code(error: BaseException) -> int:
-    """Return the primary result code of an SQLite error; Python 3.10 does not have it."""
+    """Return the primary result code of an SQLite error, which Python 3.10 does not provide."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         return int(code) & _PRIMARY_CODE_MASK
@@ -240,7 +249,7 @@ def _get_code(error: BaseException) -> int:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a folder that only its user can open."""
+    """Create a folder that only its owner can open."""
     try:
         folder.mkdir(mode=_PRIVATE_MODE, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077:
@@ -254,7 +263,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def remove_abandoned_files(folder: Path, layout: int) -> None:
-    """Remove files of earlier layouts that nothing has written for a week or has open."""
+    """Remove files of earlier layouts that are not open and were not written for a week."""
     for path in list(_iterate_earlier(folder, layout)):
         with suppress(OSError):
             written = max(file.stat().st_mtime for file in _list_files(path) if file.exists())
@@ -263,7 +272,7 @@ def remove_abandoned_files(folder: Path, layout: int) -> None:
 
 
 def remove_earlier_files(folder: Path, layout: int) -> None:
-    """Remove the files of earlier layouts at once; a process that has one open keeps it.
+    """Remove the files of earlier layouts. A process that has such a file open keeps it.
 
     Raises:
         OSError: a file cannot be removed.

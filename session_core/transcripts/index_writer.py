@@ -1,9 +1,9 @@
-"""Writes parts into the index, each batch as one transaction.
+"""Writes of parts into the index, one transaction per batch.
 
-A part is skipped if its source has changed in the index since it was read: another process was
-first. Row ids are private. They fall for history and rise for what is appended, so that their
-order is about the order of time. The records of a part change the rows of its sessions before the
-messages that are left are inserted.
+A part is skipped if its source has changed in the index since the part was read, because another
+process has written it. Row ids are private. They fall for history and rise for appended messages,
+so that their order is roughly the order of time. The records of a part change the rows of its
+sessions before the remaining messages are inserted.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from session_core.transcripts.parts import (
 from session_core.transcripts.words import build_words
 
 FIRST_ID = 1 << 27
-"""The id of the first message; ids of history fall from it and still take four bytes."""
+"""The id of the first message. Ids of history fall from it and fit four bytes."""
 
 _MAX_BLOCK_ROWS = 1000
 
 _MAX_COUNT = 2**53
-"""The greatest total of tokens; a transcript may state any number."""
+"""The largest total of tokens, because a transcript may state any number."""
 
 _FACT_COLUMNS = (
     "title",
@@ -52,14 +52,17 @@ Row = dict[str, Any]
 
 
 class IndexWriter:
-    """Applies parts and removals to an index."""
+    """Writes parts to an index, and removes sources from it."""
 
     def __init__(self, index: Index, copies: KeptCopies) -> None:
         self._index = index
         self._copies = copies
 
     def apply_parts(self, parts: Sequence[SourcePart], *, is_history: bool) -> list[SourceEntry]:
-        """Write parts, the oldest first; return the entries that were written."""
+        """Write parts, oldest first.
+
+        Return the entries that were written.
+        """
         with self._index.open_transaction() as db:
             # A session that was forgotten since it was read must not come back.
             self._copies.load_changes()
@@ -82,7 +85,10 @@ class IndexWriter:
         return written
 
     def touch_source(self, entry: SourceEntry) -> bool:
-        """Store the identity and the path of a source whose read part is unchanged."""
+        """Store the new identity and path of a source whose content is unchanged.
+
+        Return False if another process has changed the source.
+        """
         with self._index.open_transaction() as db:
             if not _is_current(db, entry):
                 return False
@@ -102,11 +108,11 @@ class IndexWriter:
                 db.execute(SQL["delete_source"], (entry.id,))
 
     def clear(self) -> None:
-        """Remove everything, also the words of messages that were removed before."""
+        """Remove all data, including the words of messages that were removed before."""
         with self._index.open_transaction() as db:
             _increment_counter(db, "removal")
             for table in ("messages", "sessions", "facts", "sources", "blocks", "tools"):
-                db.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of our own
+                db.execute(f"DELETE FROM {table}")  # noqa: S608 -- the names are constants
             db.execute("INSERT INTO words (words) VALUES ('delete-all')")
             db.execute(SQL["put_meta"], ("dead", 0))
             # `next_id` goes on rising, since cursors of the change feed are ids.
@@ -114,14 +120,14 @@ class IndexWriter:
 
 
 def _increment_counter(db: _sqlite3.Connection, key: str) -> int:
-    """Return the next value of a counter that other processes watch."""
+    """Increment a counter that other processes watch, and return its value."""
     number = _get_number(db, key) + 1
     db.execute(SQL["put_meta"], (key, number))
     return number
 
 
 def _is_current(db: _sqlite3.Connection, entry: SourceEntry) -> bool:
-    """Return True if the index still has the source as it was when it was read."""
+    """Return True if the index entry of a source is unchanged since `entry` was read."""
     if entry.id:
         row = db.execute(SQL["get_source_change"], (entry.id,)).fetchone()
         return row is not None and row[0] == entry.change
@@ -141,7 +147,7 @@ def _put_source(db: _sqlite3.Connection, entry: SourceEntry) -> None:
 
 
 def _split_repeated(session: PendingSession) -> PendingSession:
-    """Take out of a session the messages that it had before, and return them."""
+    """Move messages that were indexed before from `session` into a new PendingSession."""
     if not session.before:
         return PendingSession(session.row, [], set())
     repeated, new = list[IndexedMessage](), list[IndexedMessage]()
@@ -182,7 +188,7 @@ def _insert_messages(
 
 
 def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
-    """Return the first of `count` unused ids: below all ids, or above them."""
+    """Reserve `count` ids below or above all others, and return the first."""
     key = "first_id" if is_history else "next_id"
     at = _get_number(db, key, FIRST_ID)
     first = at - count if is_history else at
@@ -191,7 +197,7 @@ def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
 
 
 def _put_block(db: _sqlite3.Connection, first: int, times: Sequence[int | None]) -> None:
-    """Store the times of a block of ids; small blocks at the end become one."""
+    """Store the times of a block of ids, joining small blocks at the end."""
     last, known = first + len(times) - 1, [time for time in times if time is not None]
     newest, oldest = (max(known), min(known)) if known else (None, None)
     end = db.execute(SQL["get_block"]).fetchone()
@@ -203,7 +209,7 @@ def _put_block(db: _sqlite3.Connection, first: int, times: Sequence[int | None])
 
 
 class _ToolIds:
-    """The numbers of tool names."""
+    """The numbers of tool names, which are assigned at first use."""
 
     def __init__(self, db: _sqlite3.Connection) -> None:
         self._db = db
@@ -219,7 +225,7 @@ class _ToolIds:
 
 @dataclass(slots=True)
 class PendingSession:
-    """A session with the messages that a part adds to it."""
+    """A session, and the messages to insert into it."""
 
     row: Row
     items: list[IndexedMessage]
@@ -230,7 +236,7 @@ class PendingSession:
 def _resolve_sessions(
     db: _sqlite3.Connection, part: SourcePart, entry: SourceEntry
 ) -> list[PendingSession]:
-    """Update the sessions of a part and return the messages to insert."""
+    """Update the sessions of a part, and return the messages to insert."""
     before: dict[str, set[int]] = {}
     for session, native_id in db.execute(SQL["list_source_sessions"], (entry.id,)).fetchall():
         # Read before they are removed: messages that come again are no events.
@@ -283,7 +289,7 @@ def _load_session(
 
 
 def _put_facts(db: _sqlite3.Connection, part: SessionPart, entry: SourceEntry) -> bool:
-    """Store the facts of a database about a session whose messages are in a file.
+    """Store facts of a database about a session whose messages are in a file.
 
     Return False if the session has messages in the database.
     """
@@ -302,9 +308,10 @@ def _put_facts(db: _sqlite3.Connection, part: SessionPart, entry: SourceEntry) -
 
 
 def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
-    """Give the sessions with one id of their own different ids, independent of their order.
+    """Assign different ids to sessions that have the same native id.
 
-    The first by its path has the id itself; a file without messages comes after all others.
+    The session with the first path gets the native id itself; files without messages come last. The
+    result does not depend on the order in which the sessions were indexed.
     """
     rivals = db.execute(SQL["find_native_sessions"], (native_id, store)).fetchall()
     rivals.sort(key=lambda rival: (not rival[3], rival[2]))
@@ -319,7 +326,7 @@ def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
 
 
 def _mark_id(native_id: str, path: str) -> str:
-    """Return the id of a session whose own id another file has: it depends on the path alone."""
+    """Return an id for a session whose native id another file has, from its path alone."""
     return f"{native_id}~{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
 
@@ -351,7 +358,7 @@ def _add_usage(row: Row, usage: Usage) -> None:
 
 
 def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list[IndexedMessage]:
-    """Return the messages to insert, after copies, replacements and rewinds."""
+    """Return the messages to insert, after applying copies, replacements and rewinds."""
     is_new = not row["messages"]
     items: dict[int, IndexedMessage] = {}
     numbers_by_key: dict[int, int] = {}
@@ -378,7 +385,7 @@ def _resolve_items(db: _sqlite3.Connection, row: Row, part: SessionPart) -> list
 
 
 def _update_row(row: Row, item: IndexedMessage) -> None:
-    """Update the columns of a session that are about its messages."""
+    """Update the columns of a session that depend on its messages."""
     if item.usage is not None:
         _add_usage(row, item.usage)
     if item.preview is not None and row["preview"] is None:
@@ -396,7 +403,7 @@ def _remove_rewound(
     numbers_by_key: dict[int, int],
     rewind: Rewind,
 ) -> None:
-    """Take back messages, among those to insert and among those in the index."""
+    """Remove the messages of a rewind from the messages to insert and from the index."""
     number = _find_rewind_number(db, row, items, rewind)
     for later in [other for other in items if other >= number]:
         key = items.pop(later).key
@@ -414,7 +421,7 @@ def _remove_rewound(
 def _find_rewind_number(
     db: _sqlite3.Connection, row: Row, items: dict[int, IndexedMessage], rewind: Rewind
 ) -> int:
-    """Return the number of the first message that is taken back."""
+    """Return the number of the first message that a rewind removes."""
     if rewind.turns:
         prompts = [item.number for item in items.values() if item.flags & PROMPT_FLAG]
         if len(prompts) >= rewind.turns:
@@ -433,7 +440,7 @@ def _find_rewind_number(
 
 
 def _remove_session(db: _sqlite3.Connection, session: int) -> None:
-    """Remove a session with its messages, and give its id to another file that claims it."""
+    """Remove a session with its messages, and give its id to the next session with that id."""
     _count_dead(db, db.execute(SQL["delete_messages_from"], (session, -1)).rowcount)
     native, store = db.execute(SQL["get_session_id"], (session,)).fetchone()
     db.execute(SQL["delete_session"], (session,))
@@ -447,12 +454,12 @@ def _remove_message(db: _sqlite3.Connection, row: Row, message_id: int) -> None:
 
 
 def _count_dead(db: _sqlite3.Connection, count: int) -> None:
-    """Count removed messages, whose words stay until the index is built again."""
+    """Count removed messages, whose words stay until the index is rebuilt."""
     if count:
         db.execute(SQL["put_meta"], ("dead", _get_number(db, "dead") + count))
 
 
 def _get_number(db: _sqlite3.Connection, key: str, default: int = 0) -> int:
-    """Return a number that is stored beside the tables."""
+    """Return a number of the table `meta`, or the default."""
     row = db.execute(SQL["get_meta"], (key,)).fetchone()
     return default if row is None else int(row[0])

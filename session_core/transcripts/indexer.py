@@ -1,7 +1,7 @@
-"""Keeps the index fresh: finds what changed, reads it in slices, and writes each slice at once.
+"""The indexer: finds changed files, reads them in slices, and writes each slice.
 
 A slice is read without a lock and written in one short transaction. A kill between two slices
-leaves a shorter index, and the next look continues from there.
+leaves a shorter index, and the next call continues from there.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ _PART_BYTES = 5_000_000
 _SCAN_INTERVAL_S = 2.0
 MIN_REMOVED_MESSAGES = 20_000
 _LONG_REST_BYTES = 100_000_000
-"""A file with more to read is left to idle work once it was begun: a call would not reach its end,
-and pages of it are read in place."""
+"""The unread rest from which a file is left to idle work. A call would not reach its end, and its
+pages are read in place.
+"""
 
 SESSION_S = 2.0
-"""How long a call reads the session that it is about; the rest of its page is read in place."""
+"""The time limit for reading the session of a call. The rest of its page is read in place."""
 
 _MAX_SLICE_FILES = 500
 _MAX_WAIT_S = 2.0
-"""How long a call reads what was written lately: a burst of gigabytes may exceed it."""
+"""The time limit for reading recent changes, which a burst of gigabytes may exceed."""
 
 
 class Indexer:
@@ -62,14 +63,13 @@ class Indexer:
                 self.feeds[id(root)] = FileFeed(root.root.path, files, copies.open_source)
         self._scanned_at = -math.inf
         self.problem: SessionError | None = None
-        """Why the index could not be written at the last look."""
+        """The error that prevented writing the index at the last scan, or None."""
 
     def refresh(self, budget_s: float) -> None:
-        """Look at all roots and read what was written lately, and history for about the budget.
+        """Scan all roots, read recent changes, and read history for about `budget_s`.
 
-        Without a budget no history is read.
-        A look or a write that fails leaves the index as it was: it is answered from, and `problem`
-        is set.
+        With a budget of 0 no history is read. If the scan or a write fails, the index stays as it
+        was, answers come from it, and `problem` is set.
         """
         self.problem = None
         with self._index.writing:
@@ -82,12 +82,14 @@ class Indexer:
                 self.problem = error
 
     def index_pending(self, budget_s: float) -> bool:
-        """Read more of what is due; return True if something is left.
+        """Read pending files for about `budget_s`.
+
+        Return True if some are left.
 
         Raises:
             Busy: another process holds the write lock.
             StorageFull: the disk is full.
-            StorageError: it is not known which sessions were forgotten.
+            StorageError: the list of forgotten sessions cannot be read.
         """
         with self._index.writing:
             # A look at many files costs more than a slice: history is read on from the last one.
@@ -104,7 +106,7 @@ class Indexer:
             return self._has_unread() or self._index.release_space()
 
     def scan_files(self) -> None:
-        """Look at all roots without reading anything."""
+        """Scan all roots without reading their files."""
         with self._index.writing:
             self._scan_files()
 
@@ -113,11 +115,11 @@ class Indexer:
         self._scanned_at = time.monotonic()
 
     def _has_unread(self) -> bool:
-        """Return True if files are known that were not read to their end."""
+        """Return True if a file was not read to its end yet."""
         return any(not pending.is_grown for pending in self.catalog.iter_pending())
 
     def measure_share(self) -> float:
-        """Return the share of the bytes of all files that was read, as of the last look."""
+        """Return the share of the bytes of all files that was read, as of the last scan."""
         with self._index.writing:
             pending = list(self.catalog.iter_pending())
             left = sum(
@@ -132,7 +134,7 @@ class Indexer:
             return max(0.0, 1.0 - left / total) if total else 1.0
 
     def read_session(self, session_id: str) -> None:
-        """Read what is new in the files of one session, for a while."""
+        """Read the new part of the files of one session, for at most `SESSION_S`."""
         until = time.monotonic() + SESSION_S
         with self._index.writing:
             batch = _Batch(self._writer)
@@ -146,10 +148,10 @@ class Indexer:
             self.catalog.load_changes()
 
     def read_matching(self, needle: bytes, budget_s: float, looked: dict[str, bool]) -> bool:
-        """Read the unread files that have a piece of text, the newest first, for about the budget.
+        """Read the unread files that contain `needle`, newest first, for about `budget_s`.
 
-        `looked` has the files that were looked at, and gets others, each with True if its end was
-        reached without the text. Return True if some are left.
+        `looked` maps each file that was searched to True if its end was reached without a match; it
+        is updated. Return True if files are left to search.
         """
         until = time.monotonic() + budget_s
         with self._index.writing:
@@ -175,9 +177,9 @@ class Indexer:
     def _find_text(
         self, path: str, needle: bytes, offset: int, until: float, *, is_zstd: bool
     ) -> bool | None:
-        """Return whether the bytes from an offset on have a piece of text, in any case.
+        """Return whether a file contains bytes from an offset on, ignoring case.
 
-        None means that the time was over before the end, or that the file cannot be read.
+        None means that the time limit passed before the end, or that the file cannot be read.
         """
         overlap = len(needle) - 1
         try:
@@ -195,7 +197,7 @@ class Indexer:
             return None
 
     def find_unread_time(self, scanned: Collection[str]) -> float | None:
-        """Return the time of the newest file that was neither read nor scanned, or None."""
+        """Return the time of the newest file that was neither read nor searched, or None."""
         with self._index.writing:
             times = [
                 pending.identity.mtime_ns / 1e9
@@ -206,9 +208,10 @@ class Indexer:
         return max(times, default=None)
 
     def renew_session(self, root: RootCatalog, path: str, session_id: str) -> bool:
-        """Read a session of a database again; return False if the index is behind the database.
+        """Read a session of a database again.
 
-        A database that the index does not have is read as it is.
+        Return False if the index is behind the database. For a database that the index does not
+        have, nothing is done and True is returned.
         """
         with self._index.writing:
             entry, reader = root.entries.get(path), root.root.format
@@ -229,18 +232,21 @@ class Indexer:
             return bool(written)
 
     def start_watch(self) -> bool:
-        """Watch all roots by the kernel; return True if every one of them is."""
+        """Watch all roots through the kernel.
+
+        Return True if all can be watched.
+        """
         with self._index.writing:
             watched = [root.sweeper.start_watch() for root in self.catalog.roots.values()]
             return all(watched)
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching the roots."""
         for root in self.catalog.roots.values():
             root.sweeper.stop_watch()
 
     def clear(self) -> None:
-        """Remove everything from the index, to read it again."""
+        """Remove all data from the index, so that it is read again."""
         with self._index.writing:
             self._writer.clear()
 
@@ -256,10 +262,11 @@ class Indexer:
                 root.find_differences()
 
     def _read_pending(self, until: float, until_fresh: float, *, has_minimum: bool = True) -> None:
-        """Read what is due: history until the first time, what was written lately until the other.
+        """Read pending files: history until `until`, recent changes until `until_fresh`.
 
-        The newest files come first, so all that follow history are history. With a minimum one
-        file is read even if the time is over, so that the call makes progress.
+        The newest files come first, so that all files after the first file of history are history.
+        With `has_minimum`, one file is read even if the time is over, so that each call makes
+        progress.
         """
         batch, is_first = _Batch(self._writer), has_minimum
         newest = self._index.read("SELECT max(newest_at) FROM blocks")[0][0]
@@ -283,7 +290,7 @@ class Indexer:
         self._refresh_outdated_roots()
 
     def _refresh_outdated_roots(self) -> None:
-        """Take over what was written, and compare the roots of which something was."""
+        """Load index changes, then compare the outdated roots again."""
         self.catalog.load_changes()
         for root in self.catalog.roots.values():
             if root.is_outdated:
@@ -312,9 +319,9 @@ class Indexer:
             entry = stored
 
     def _needs_rebuild(self) -> bool:
-        """Return True if the words of removed messages are a third of the index or more.
+        """Return True if removed messages make up a third of the indexed words.
 
-        A table of words without their text cannot drop them one by one.
+        Words of single messages cannot be removed from a table that does not store the text.
         """
         dead = self._index.read(SQL["get_meta"], ("dead",))
         if not dead or dead[0][0] < MIN_REMOVED_MESSAGES:
@@ -322,7 +329,7 @@ class Indexer:
         return bool(dead[0][0] * 2 > self._index.read("SELECT count(*) FROM messages")[0][0])
 
     def _read_database(self, pending: PendingFile, until: float, *, is_history: bool) -> None:
-        """Read a database until nothing is new in it, or until the time limit."""
+        """Read a database to its end, or until the time limit."""
         feed, entry = self._database_feeds[id(pending.root)], pending.entry
         while True:
             part = feed.read_part(entry, pending.identity)
@@ -353,13 +360,13 @@ class Indexer:
 
 
 def _has_long_rest(pending: PendingFile) -> bool:
-    """Return True for a file that was begun and that no call reads to its end."""
+    """Return True if the unread rest of a file is too long for one call."""
     stored = pending.stored
     return stored is not None and pending.identity.size - stored.offset > _LONG_REST_BYTES
 
 
 class _Batch:
-    """Parts of several files that are written together."""
+    """Parts of several files that are written in one transaction."""
 
     def __init__(self, writer: IndexWriter) -> None:
         self._writer = writer
@@ -375,7 +382,7 @@ class _Batch:
             self.write()
 
     def write(self) -> None:
-        """Write the parts, the newest last, so that ids rise with time."""
+        """Write the parts, newest last, so that ids rise with time."""
         for is_history, parts in self._parts.items():
             if parts:
                 self._writer.apply_parts(parts[::-1], is_history=is_history)

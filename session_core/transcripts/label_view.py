@@ -1,6 +1,6 @@
-"""Titles, pins and archive marks of ours, as every statement that reads sessions sees them.
+"""Our titles, pins and archive marks, as each statement that reads sessions sees them.
 
-They lie in a file of their own next to the index, so that a rebuild of the index keeps them;
+They are in a file of their own next to the index, so that a rebuild of the index keeps them;
 `session_core.ledger.labels` writes it. A reading connection attaches the file and has a temporary
 view `sessions`, which hides the table of that name and shows the labels in its columns.
 """
@@ -21,7 +21,7 @@ _LABEL = (
 
 
 class LabelView:
-    """Shows the labels to one connection that has a table `sessions`."""
+    """Shows the labels to a connection that has a table `sessions`."""
 
     def __init__(self, connection: _sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -30,11 +30,11 @@ class LabelView:
         self._create_view(is_attached=False)
 
     def is_outdated(self) -> bool:
-        """Return True if the file is new or was replaced."""
+        """Return True if the file was created, replaced or removed since `update`."""
         return _get_file_id(self._path) != self._file
 
     def update(self) -> None:
-        """Attach the file as it is now; call it outside of a transaction."""
+        """Attach the current file. Must not be called in a transaction."""
         file = _get_file_id(self._path)
         self._connection.execute("DROP VIEW temp.sessions")
         if self._file is not None:
@@ -44,7 +44,10 @@ class LabelView:
         self._create_view(is_attached=is_attached)
 
     def _attach(self) -> bool:
-        """Attach the file; return False if it cannot be read, or has no tables yet."""
+        """Attach the file.
+
+        Return False if it cannot be read or has no tables yet.
+        """
         library = _sqlite3.load_library()
         # A damaged file leaves the labels out; an edit reports what is wrong with it.
         with suppress(library.DatabaseError):
@@ -66,7 +69,7 @@ class LabelView:
         ]
         pinned = f"coalesce({_LABEL.format(name='pinned')}, 0)" if is_attached else "0"
         self._connection.execute(
-            f"CREATE TEMP VIEW sessions AS SELECT {', '.join(columns)}, {pinned} AS pinned"  # noqa: S608 -- names of the schema
+            f"CREATE TEMP VIEW sessions AS SELECT {', '.join(columns)}, {pinned} AS pinned"  # noqa: S608 -- the names are columns of our schema
             " FROM main.sessions s"
         )
 

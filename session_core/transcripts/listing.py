@@ -1,4 +1,4 @@
-"""Rows of sessions: filters, orders, and summaries of files that are not indexed yet."""
+"""Lists of sessions: filters and orders in SQL, and summaries of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from session_core.transcripts.types import TranscriptSummary
 from session_core.types import SessionFilter
 
 OPEN_S = 86_400.0
-"""A session with a newer record than this is open."""
+"""The age of the last record below which a session counts as open."""
 
 _FIELDS = (
     "s.id, s.source_id, s.store, s.session_id, s.native_id,"
@@ -48,7 +48,7 @@ _UNSUPPORTED = (
     *("end_reason", "provider", "user_id", "chat_id", "chat_type"),
     *("min_tool_calls", "max_tool_calls"),
 )
-"""Conditions on what transcripts do not have: no session meets them."""
+"""Filters on data that transcripts do not have, which no session meets."""
 
 _LABEL_LENGTH = 80
 
@@ -57,22 +57,22 @@ SummaryRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition in SQL with its values."""
+    """An SQL condition with its values."""
 
     sql: str
     values: tuple[Any, ...] = ()
 
     def add_clause(self, sql: str) -> Condition:
-        """Return the condition with another one."""
+        """Return this condition joined with an SQL clause by AND."""
         return Condition(f"{self.sql} AND {sql}", self.values)
 
 
 NO_DELEGATES = Condition("s.link IS NOT 'delegate'")
-"""A subagent belongs to the session that called it, and is no conversation of its own."""
+"""Excludes subagents, which belong to the session that called them."""
 
 
 def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
-    """Return the conditions of a filter on a session `s`."""
+    """Return the SQL conditions of a filter, for a session `s`."""
     # A file without messages is no session, but one that was not read to its end may have some.
     conditions = [Condition("(s.messages > 0 OR NOT s.is_read)")]
     if any(getattr(where, name) is not None for name in _UNSUPPORTED):
@@ -112,7 +112,7 @@ def _build_sets(where: SessionFilter) -> Iterator[Condition]:
 
 
 def _match_folders(project: str | Sequence[str]) -> Condition:
-    """Return the condition that a session is in one of the folders or below it."""
+    """Return the condition that a session is in one of the folders or below."""
     values: list[str] = []
     for given in parse_folders("project", project) or ():
         folder = given.rstrip("/") or "/"
@@ -124,7 +124,7 @@ def _match_folders(project: str | Sequence[str]) -> Condition:
 def build_message_conditions(
     roles: Sequence[str] | None, tool: str | None, since: float | None, until: float | None
 ) -> list[Condition]:
-    """Return the conditions of a search on a message `m`."""
+    """Return the SQL conditions of a search, for a message `m`."""
     conditions = []
     if roles is not None:
         known = [ROLES.index(role.lower()) for role in roles if role.lower() in ROLES]
@@ -174,16 +174,17 @@ def match_any(column: str, values: Sequence[str | int]) -> Condition:
 
 
 def _escape(text: str) -> str:
-    """Return a text for LIKE, in which no character stands for others."""
+    """Return a text for LIKE without wildcards."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def build_list_sql(
     conditions: Sequence[Condition], order: str, limit: int, position: Sequence[Any] | None
 ) -> tuple[str, list[Any]]:
-    """Return the statement of one page, after a position of (value, store, id).
+    """Return the statement and values for one page, after `position`.
 
-    Of equal values the stores rise and the ids fall, as in a list merged of several stores.
+    A position is (value, store, id). Sessions with equal values are ordered by rising store and
+    falling id, as in a list merged from several stores.
     """
     if order not in _VALUES:
         raise InvalidInput(f"order must be one of {', '.join(_VALUES)}, got {order!r:.40}")
@@ -198,42 +199,42 @@ def build_list_sql(
         )
         values += [bound, bound, store, store, session]
     statement = (
-        f"SELECT {_FIELDS}, {value} FROM sessions s WHERE {sql}"  # noqa: S608 -- fixed parts only
+        f"SELECT {_FIELDS}, {value} FROM sessions s WHERE {sql}"  # noqa: S608 -- values are parameters
         f" ORDER BY {value} DESC, s.store, s.session_id DESC LIMIT ?"
     )
     return statement, [*values, limit]
 
 
 def build_folders_sql(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
-    """Return the statement for the folders of sessions."""
+    """Return the statement and values for the folders of sessions."""
     sql = " AND ".join(["s.folder <> ''", *(condition.sql for condition in conditions)])
     values = [value for condition in conditions for value in condition.values]
-    return f"SELECT DISTINCT s.folder FROM sessions s WHERE {sql}", values  # noqa: S608 -- fixed parts only
+    return f"SELECT DISTINCT s.folder FROM sessions s WHERE {sql}", values  # noqa: S608 -- values are parameters
 
 
 def make_position(order: str, below: tuple[float, str, str]) -> tuple[float, str, str]:
-    """Return a position of the statement; it has times in milliseconds."""
+    """Return the position after `below`, with times in milliseconds."""
     value, store, session = below
     # Milliseconds are exact in seconds of a double only after rounding.
     return (round(value * 1000, 3) if order in _TIMES else value), store, session
 
 
 def sort_rows(rows: list[SummaryRow]) -> None:
-    """Sort rows of several statements as each of them does."""
+    """Sort rows of several statements in the order of each statement."""
     rows.sort(key=lambda row: row["session_id"], reverse=True)
     rows.sort(key=lambda row: row["store"])
     rows.sort(key=lambda row: row["value"], reverse=True)
 
 
 def make_row(values: Sequence[Any]) -> SummaryRow:
-    """Return a row of the statement as a mapping, with the value that it is ordered by."""
+    """Return a row of the statement as a mapping, with its sort value as `value`."""
     return dict(zip((*_NAMES, "value"), values, strict=True))
 
 
 def make_summary(
     row: SummaryRow, resume: tuple[str, ...] | None, now: float, *, is_kept: bool = False
 ) -> TranscriptSummary:
-    """Return a row as a caller sees it."""
+    """Build the summary of a row."""
     active = row["active_at"] / 1000
     status = "archived" if row["archived"] else "open" if active >= now - OPEN_S else "ended"
     started = row["started_at"]
@@ -261,5 +262,5 @@ def make_summary(
 
 
 def make_label(preview: str | None) -> str | None:
-    """Return the first prompt as a label of its session."""
+    """Return the first prompt, shortened to a label of its session."""
     return None if preview is None else cut_line(preview, _LABEL_LENGTH)

@@ -1,6 +1,7 @@
-"""The additions of a read source to the index, before they are written.
+"""Parts: the additions of a source to the index, before they are written.
 
-Parts are built without the index and without its lock. Writing one is then a short transaction.
+Parts are built without the index and without its lock, so that writing a part is a short
+transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MAX_TITLE_LENGTH = 300
 
 @dataclass(slots=True)
 class SourceEntry:
-    """A file of a store as the index knows it; a new one has the id 0."""
+    """The index entry of a source. A new source has the id 0."""
 
     id: int
     store: str
@@ -41,12 +42,12 @@ class SourceEntry:
     offset: int = 0
     checksum: int = 0
     is_read: bool = False
-    """Whether it was read to its end at least once."""
+    """Whether the source was read to its end at least once."""
     is_unchecked: bool = False
-    """Whether the checksum of the part before the offset is not verified since a change."""
+    """Whether the checksum of the part before the offset is unverified since a change."""
     version: int = 0
     state: str = "{}"
-    """The state of its reader as JSON; most files are never read on, and need no decoded one."""
+    """The state of the reader as JSON, which is decoded only if the source is read further."""
     unknown: str = "{}"
     """The number of unknown records by type, as JSON."""
     newest_at: int | None = None
@@ -60,7 +61,7 @@ class SourceEntry:
 
 
 class IndexedMessage(NamedTuple):
-    """A message as the index stores it, with its text for the words."""
+    """A message as the index stores it, with the text of its words."""
 
     number: int
     place: int
@@ -77,7 +78,7 @@ class IndexedMessage(NamedTuple):
 
 @dataclass(slots=True)
 class SessionPart:
-    """The additions of a read to one session."""
+    """The additions of a part to one session."""
 
     native_id: str
     facts: SessionFacts = field(default_factory=SessionFacts)
@@ -88,25 +89,25 @@ class SessionPart:
 
 @dataclass(slots=True)
 class SourcePart:
-    """The additions of a read to a source: the entry before, and the entry afterwards."""
+    """The additions of a source, and its entries before and after them."""
 
     before: SourceEntry
     after: SourceEntry
-    """Its `state` and `unknown` are those of the part only when it is written."""
+    """The entry after the addition. Its `state` and `unknown` are set when it is written."""
     file: SourceFile | None
     state: ReaderState = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
     is_reset: bool = False
-    """Whether everything that was known of the source is dropped first."""
+    """Whether all data of the source is dropped first."""
     sessions: dict[str, SessionPart] = field(default_factory=dict)
     text_size: int = 0
     renewed_id: str | None = None
-    """A session that is dropped first, and is in this part as a whole."""
+    """The id of a session that is dropped first and is in this part as a whole."""
     present_ids: set[str] | None = None
-    """The sessions that a database holds now, if that was read; all others are removed."""
+    """The sessions that a database contains now, if they were read. All others are removed."""
 
     def add_record(self, record: Record, session_id: str) -> None:
-        """Add a record of a session."""
+        """Add a record to the part of its session."""
         part = self.sessions.get(session_id)
         if part is None:
             part = self.sessions[session_id] = SessionPart(session_id)
@@ -133,7 +134,7 @@ class SourcePart:
 
 
 def merge_facts(facts: SessionFacts, more: SessionFacts) -> None:
-    """Add later facts to earlier ones; of two titles the better one stays."""
+    """Add later facts to earlier facts. The title with the better rank stays."""
     has_worse_title = "title" in facts and more.get("title_rank", 0) > facts.get("title_rank", 0)
     for name, value in more.items():
         is_title = name in ("title", "title_rank")
@@ -147,7 +148,7 @@ def merge_facts(facts: SessionFacts, more: SessionFacts) -> None:
 def make_item(
     record: Record, place: int, message: Message, usage: Usage | None = None
 ) -> IndexedMessage:
-    """Return a message as the index stores it."""
+    """Build the indexed form of a message."""
     flags = ROLES.index(message.role)
     if message.is_summary:
         flags |= SUMMARY_FLAG
@@ -173,15 +174,15 @@ def make_item(
 
 
 def cut_line(text: str, length: int) -> str:
-    """Return a text as one line of at most about this length.
+    """Return a text as one line of about `length` characters at most.
 
-    A line that was cut ends with dots, so that a secret is looked for at its end.
+    A shortened line ends with dots, so that redaction looks for a cut secret at its end.
     """
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[:length].rstrip()}..."
 
 
 def hash_key(key: str) -> int:
-    """Return the key of a message as a signed integer of 64 bits."""
+    """Return the key of a message as a signed 64-bit integer."""
     digest = hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

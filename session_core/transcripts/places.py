@@ -1,6 +1,6 @@
 """The folders of other agents, and which of their stores are on this machine.
 
-Finding them opens no file and imports no format, so that a server knows the names of its stores
+The functions open no file and import no format, so that a server knows the names of its stores
 before it reads anything.
 """
 
@@ -21,13 +21,13 @@ _KEPT_FOLDER = "kept"
 
 
 class _Agent(NamedTuple):
-    """The place of an agent's folder: its variables, else a default, and where stores lie in it."""
+    """The folder of an agent, given by variables or a default, and its roots."""
 
     variables: tuple[str, ...]
     default: str
     roots: tuple[str, ...]
     inside: str = ""
-    """The part of the path that follows the folder which a variable names."""
+    """The path of the agent's folder below the folder that a variable names."""
 
 
 AGENTS = {
@@ -44,7 +44,10 @@ AGENTS = {
 
 
 def find_agent_folder(store: str, environ: Mapping[str, str], home: Path) -> Path:
-    """Return the folder of the agent that has a store; it need not exist."""
+    """Return the folder of the agent of a store.
+
+    It need not exist.
+    """
     agent = AGENTS[store]
     configured = next((environ[name] for name in agent.variables if environ.get(name)), None)
     return (Path(configured) if configured else home / agent.default) / agent.inside
@@ -56,15 +59,19 @@ def find_user_folder(environ: Mapping[str, str]) -> Path:
 
 
 def find_index_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of the index; it need not exist."""
+    """Return the folder of the index.
+
+    It need not exist.
+    """
     return find_state_root(environ) / FOLDER_NAME
 
 
 def list_transcript_stores(environ: Mapping[str, str] | None = None) -> list[str]:
     """Return the names of the stores on this machine.
 
-    A store that was seen once stays in the list while its agent has a folder, so that a store that
-    has moved is reported instead of missing. One of which sessions are kept stays without a folder.
+    A store that was seen once stays in the list while the folder of its agent exists, so that a
+    store that has moved is reported instead of missing. A store with kept sessions stays without a
+    folder.
     """
     env = os.environ if environ is None else environ
     home, notes = find_user_folder(env), find_index_folder(env)
@@ -72,22 +79,22 @@ def list_transcript_stores(environ: Mapping[str, str] | None = None) -> list[str
 
 
 def list_seen_stores(folder: Path) -> list[str]:
-    """Return the stores that had sessions, by the notes in the folder of the index."""
+    """Return the stores that had sessions, as recorded in the folder of the index."""
     return [store for store in AGENTS if (folder / _SEEN_FOLDER / store).exists()]
 
 
 def remember_stores(folder: Path, stores: Iterable[str]) -> None:
-    """Note in the folder of the index that these stores had sessions."""
+    """Record in the folder of the index that these stores had sessions."""
     _put_notes(folder / _SEEN_FOLDER, stores)
 
 
 def remember_kept_stores(folder: Path, stores: Iterable[str]) -> None:
-    """Note in the folder of the index that sessions of these stores are kept."""
+    """Record in the folder of the index that sessions of these stores are kept."""
     _put_notes(folder / _KEPT_FOLDER, stores)
 
 
 def forget_kept_store(folder: Path, store: str) -> None:
-    """Remove the note that sessions of a store are kept."""
+    """Remove the record that sessions of a store are kept."""
     (folder / _KEPT_FOLDER / store).unlink(missing_ok=True)
 
 

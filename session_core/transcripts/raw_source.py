@@ -1,4 +1,4 @@
-"""The source of one session byte by byte: the file of its agent, or its rows in a database.
+"""The bytes of one session: the file of its agent, or its rows in a database.
 
 A source that has gone is read from its kept copy, which has the same bytes.
 """
@@ -23,19 +23,19 @@ _ROWS_SUFFIX = ".rows.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class RawSource:
-    """The bytes of a session as they lie in its source, and the suffix of a file for them."""
+    """The bytes of a session as its source contains them, and a suffix for a file name."""
 
     suffix: str
     parts: Iterator[bytes]
 
 
 def open_raw_source(catalog: Catalog, source_id: int, native_id: str) -> RawSource:
-    """Return the bytes of a session: of a file all of them, of a database its rows.
+    """Open the bytes of a session: its whole file, or its rows in a database.
 
     A row is a line of canonical JSON; the first line of each table has its columns.
 
     Raises:
-        NotFound: the source is not served any more.
+        NotFound: the source is no longer served.
     """
     place = catalog.find_source(source_id)
     if place is None:
@@ -51,14 +51,14 @@ def open_raw_source(catalog: Catalog, source_id: int, native_id: str) -> RawSour
 
 
 def _find_suffix(root: RootCatalog, path: str) -> str:
-    """Return what follows the session in the name of its file; a session may have dots."""
+    """Return the part of a file name after the session id, which may contain dots."""
     name, file = PurePosixPath(path).name, root.match_file(path)
     suffix = name.partition(file.session_id)[2] if file is not None else ""
     return suffix or name[name.find(".") :]
 
 
 def _read_file(root: RootCatalog, path: str) -> Iterator[bytes]:
-    """Yield the bytes of a file up to the size that it has now."""
+    """Yield the bytes of a file up to its current size."""
     try:
         with root.copies.open_source(f"{root.root.path}/{path}") as source:
             offset, size = 0, source.identity.size

@@ -1,8 +1,8 @@
-"""The changes of a root since the last look: by a kernel watch, or by a sweep.
+"""Changes of a root since the last scan, found by a kernel watch or a sweep.
 
-A watch needs no thread: the kernel collects the events until the next look reads them. A root that
-cannot be watched is swept at each look, and so is one whose watch has missed a change, as on file
-systems of other machines.
+A watch needs no thread: the kernel collects the events until the next scan reads them. A root that
+cannot be watched is swept at each scan, and so is a root whose watch has missed a change, as on
+network file systems.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from session_core.transcripts.roots import (
 )
 
 _CHECK_S = 30.0
-"""How often a watched root is swept all the same."""
+"""The interval at which a watched root is swept nevertheless."""
 
 
 class RootSweeper:
-    """Looks at one root."""
+    """Finds the changed files of one root."""
 
     def __init__(self, root: Root, is_wanted: Callable[[str], bool]) -> None:
         self.root = root
@@ -41,7 +41,10 @@ class RootSweeper:
         self._swept_at = 0.0
 
     def start_watch(self) -> bool:
-        """Watch the root if the system can; return True if it does."""
+        """Watch the root if the system supports it.
+
+        Return True if the root is watched.
+        """
         if self._watch is None:
             try:
                 self._watch = FolderWatch()
@@ -52,21 +55,24 @@ class RootSweeper:
 
     @property
     def is_watching(self) -> bool:
-        """Return True if the kernel reports the changes."""
+        """True if the kernel reports the changes."""
         return self._watch is not None
 
     def stop_watch(self) -> None:
-        """Go back to a sweep at each look."""
+        """Stop watching, so that each scan sweeps the root."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
 
     def forget_sweep(self) -> None:
-        """Sweep the root at the next look, even if nothing has changed."""
+        """Forget the last sweep, so that the next scan sweeps the root."""
         self.sweep = Sweep()
 
     def scan_files(self) -> bool:
-        """Look for changes; return False if there are none."""
+        """Update `sweep`.
+
+        Return False if no file has changed.
+        """
         if self._watch is None or not self.sweep.folders:
             return self._sweep()
         changed = self._watch.read_changes()
@@ -84,13 +90,16 @@ class RootSweeper:
         return bool(changed)
 
     def _sweep(self) -> bool:
-        """Look at everything; return False if it is as before."""
+        """Sweep the whole root.
+
+        Return False if no file has changed.
+        """
         before, self._swept_at = self.sweep, time.monotonic()
         self.sweep = self._find_files()
         return self.sweep.files != before.files
 
     def _watch_folder(self, folder: str) -> None:
-        """Watch a folder before it is looked at, so that each later change is in an event."""
+        """Watch a folder before it is swept, so that each later change causes an event."""
         if self._watch is not None:
             try:
                 self._watch.add_folder(self.root.path, folder)
@@ -107,10 +116,10 @@ class RootSweeper:
 
 
 class FolderWatch:
-    """Watches folders by inotify; folders are added, and those that vanish drop out.
+    """Watches folders with inotify. Folders that vanish are no longer watched.
 
     Raises:
-        OSError: the system has no room for another watch, or has none at all.
+        OSError: the system has no room for another watch, or does not support watches.
     """
 
     def __init__(self) -> None:
@@ -141,17 +150,17 @@ class FolderWatch:
         self._inotify.close()
 
     def add_folder(self, root: str, folder: str) -> None:
-        """Watch a folder below a root; one that is gone or is watched already needs nothing."""
+        """Watch a folder below a root, unless it is gone or watched already."""
         if folder in self._watched:
             return
         # A folder that may not be read is swept in vain too; its parent reports that it changed.
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            descriptor = self._inotify.add_watch(os.path.join(root, folder), self._mask)  # noqa: PTH118 -- strings
+            descriptor = self._inotify.add_watch(os.path.join(root, folder), self._mask)  # noqa: PTH118 -- os.path avoids building a Path
             self._folders[descriptor] = folder
             self._watched.add(folder)
 
     def read_changes(self) -> set[str] | None:
-        """Return the paths that changed, or None if the whole root must be swept."""
+        """Return the changed paths, or None if the whole root must be swept."""
         paths: set[str] | None = set()
         for event in self._inotify.read(timeout=0):
             folder = self._folders.get(event.wd)
@@ -165,7 +174,7 @@ class FolderWatch:
         return paths
 
     def _drop_watch(self, descriptor: int, mask: int) -> None:
-        """Forget a folder whose watch has ended, or that was moved to another path."""
+        """Forget a folder whose watch has ended or that was moved."""
         if mask & self._overflow:
             return
         folder = self._folders.get(descriptor)

@@ -1,7 +1,7 @@
-"""The folders of other agents' stores, and the files in them, found by a sweep.
+"""The root folders of other agents' stores, and the files in them, found by a sweep.
 
-A sweep looks only: it opens no file. It follows no symbolic link below a root, and it counts the
-files that it leaves out.
+A sweep opens no file. It follows no symbolic link below a root, and it counts the files that it
+leaves out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_database_format(reader: AnyFormat) -> TypeGuard[DatabaseFormat]:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A folder that holds a store, and the format that reads it."""
+    """A folder that contains a store, and the format that reads the store."""
 
     format: AnyFormat
     path: str
@@ -35,7 +35,7 @@ class Root:
 
 
 class FileIdentity(NamedTuple):
-    """The values that differ for another file, or for one that was changed."""
+    """Values that identify a file and its current content."""
 
     device: int
     inode: int
@@ -45,12 +45,12 @@ class FileIdentity(NamedTuple):
 
 @dataclass(slots=True)
 class Sweep:
-    """The files of a root by their relative path, and the number of those left out."""
+    """The files of a root by their relative paths, and counts of files left out."""
 
     files: dict[str, FileIdentity] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     foreign: int = 0
-    """Files and folders of other users."""
+    """The number of files and folders of other users."""
     links: int = 0
     unreadable: int = 0
 
@@ -58,7 +58,10 @@ class Sweep:
 def find_roots(
     formats: Iterable[AnyFormat], environ: Mapping[str, str] | None = None
 ) -> list[Root]:
-    """Return the roots of the formats, each folder once for a format; they need not exist yet."""
+    """Return the roots of the formats, without duplicates.
+
+    They need not exist.
+    """
     env = os.environ if environ is None else environ
     home = find_user_folder(env)
     roots = dict[tuple[str, int], Root]()
@@ -70,7 +73,7 @@ def find_roots(
 
 
 def get_identity(status: os.stat_result) -> FileIdentity:
-    """Return the identity of a file."""
+    """Return the identity of a file from its status."""
     return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -80,9 +83,9 @@ def sweep_root(
     user_id: int | None,
     on_folder: Callable[[str], object] | None = None,
 ) -> Sweep:
-    """Return the wanted files below a root; files of another user than `user_id` are left out.
+    """Return the wanted files below a root, except files of users other than `user_id`.
 
-    `on_folder` is called with each folder before its files are looked at.
+    `on_folder` is called with each folder before its files are listed.
     """
     found = Sweep()
     folders = [("", root.path)]
@@ -117,10 +120,10 @@ def _add_entry(found: Sweep, path: str, entry: os.DirEntry[str], user_id: int | 
 
 
 def update_file(found: Sweep, root: Root, path: str, user_id: int | None) -> None:
-    """Look at one wanted file again."""
+    """Update the identity of one wanted file in a sweep."""
     found.files.pop(path, None)
     try:
-        status = os.lstat(os.path.join(root.path, path))  # noqa: PTH118 -- strings
+        status = os.lstat(os.path.join(root.path, path))  # noqa: PTH118 -- os.path avoids building a Path
     except OSError:
         return
     _add_file(found, path, status, user_id)

@@ -1,7 +1,7 @@
-"""The search of transcripts: matches between two places in time, also beside other stores.
+"""The search of transcripts in blocks of time, which other stores can be merged with.
 
-The times of messages decide exactly, since ids of the index only resemble their order. The index
-has the times of each block of ids, so a look at the newest ones shows how far back it is complete.
+The times of messages decide exactly, because index ids are only roughly ordered by time. The index
+has the times of each block of ids, so that the newest blocks show how far back it is complete.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from session_core.types import SearchEdge, SearchHit, SearchStep, TermCount
 _FIRST_ROWS = 4000
 _GROWTH = 4
 _MAX_ROWS = 300_000
-"""Rows of the index whose words are looked up for one block."""
+"""The number of index rows that are searched for words per block."""
 
 _SCAN_ROWS = 200
 _SCAN_WORK = 8_000_000
-"""Bytes of messages that one call scans, about 0.1 s; a place in a cursor repeats the same scan."""
+"""The bytes of messages that one call scans, about 0.1 s. A cursor repeats the same scan."""
 
 _ROW_WORK, _MAX_ROW_WORK = 1000, 65_536
-"""What a message counts at least, and at most: a document is read once for all of its messages."""
+"""The least and most bytes that a message counts. A document is read once for its messages."""
 
 _SCAN_S = 1.0
-"""How long a call scans where reading is much slower; the same page may then end elsewhere."""
+"""The time limit of a scan if reading is slow. The same page may then end elsewhere."""
 
 _MAX_EARLIER_TEXTS = 2000
 _MAX_SESSION_MATCHES = 6
@@ -64,7 +64,7 @@ _BLOCKS_SQL = "SELECT first_id, last_id, coalesce(newest_at, 0), coalesce(oldest
 
 
 class _Block(NamedTuple):
-    """A block of ids and the times of its messages."""
+    """A block of ids, and the newest and oldest time of its messages."""
 
     first: int
     last: int
@@ -79,7 +79,7 @@ _Match = tuple[int, int, int]
 
 @dataclass(slots=True)
 class SearchBlock:
-    """The matches of all transcripts from a place in time on."""
+    """The matches of one search step between two edges."""
 
     search: TranscriptSearch
     step: SearchStep
@@ -87,7 +87,7 @@ class SearchBlock:
     begin: SearchEdge | None
     end: SearchEdge | None
     is_whole: bool = False
-    """Whether the block has all matches of its step, wherever it ends."""
+    """Whether the block has all matches of its step."""
     is_costly: bool = False
     expression: str | None = None
     words: Sequence[TextFinder] = ()
@@ -95,12 +95,12 @@ class SearchBlock:
     build_expression: Callable[[int], str | None] = field(default=lambda _: None)
 
     def rank_matches(self, end: SearchEdge | None) -> Sequence[RankedMatch]:
-        """Return the matches up to an edge, one for each conversation if asked."""
+        """Return the ranked matches up to an edge, one per conversation if requested."""
         return self.search.rank_block(self, end)
 
 
 class TranscriptSearch(CandidateReader):
-    """One search in the transcripts, in the snapshot that its caller has open."""
+    """One search in the transcripts, in a snapshot that the caller has open."""
 
     def __init__(
         self,
@@ -119,24 +119,24 @@ class TranscriptSearch(CandidateReader):
         self._literal = request.literal
 
     def list_terms(self) -> Sequence[str]:
-        """Return the words of a question."""
+        """Return the words of the query."""
         return [one.term.text for one in self._read_postings()]
 
     def count_terms(self) -> Mapping[str, TermCount]:
-        """Return how many messages have each word of a question."""
+        """Return how many messages contain each word of the query."""
         return {
             one.term.text: TermCount(len(one.ids), one.looked_at, one.total)
             for one in self._read_postings()
         }
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
-        """Weigh the words of a question like this."""
+        """Set the weights of the query words."""
         self._weights = weights
 
     def find_block(
         self, step: SearchStep, begin: SearchEdge | None, end: SearchEdge | None
     ) -> SearchBlock:
-        """Return the matches of a step after an edge."""
+        """Find the matches of a step after the edge `begin`."""
         node = self._request.query.node
         block = SearchBlock(self, step, [], begin, None)
         if step == "substring":
@@ -152,7 +152,7 @@ class TranscriptSearch(CandidateReader):
         return block
 
     def rank_block(self, block: SearchBlock, end: SearchEdge | None) -> list[RankedMatch]:
-        """Return the matches of a block up to an edge."""
+        """Return the ranked matches of a block up to an edge."""
         request, is_ascending = self._request, self._request.order == "oldest"
         kept = block.candidates
         if end is not None and not block.is_whole:
@@ -227,7 +227,7 @@ class TranscriptSearch(CandidateReader):
         return SearchEdge(0 if at is None else at, candidate.id)
 
     def _is_sorted_by_sql(self) -> bool:
-        """Return True if hits are asked in order of time, which SQL decides over all matches."""
+        """Return True if hits are requested in order of time, which SQL applies."""
         return self._request.order != "relevance"
 
     # Words: the newest blocks of ids first, until what was found is certainly the newest.
@@ -243,7 +243,7 @@ class TranscriptSearch(CandidateReader):
             return
         edges = self._build_edges(block.begin, end)
         sql = (
-            f"SELECT {_AT}, m.id, m.session FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- fixed parts only
+            f"SELECT {_AT}, m.id, m.session FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- values are parameters
             " CROSS JOIN sessions s ON s.id = m.session"
             f" WHERE words MATCH ? AND w.rowid BETWEEN ? AND ? AND {self._request.where}"
         )
@@ -271,7 +271,7 @@ class TranscriptSearch(CandidateReader):
         self._limit_candidates(block, found, bound, end)
 
     def _limit_per_session(self, matches: list[_Match]) -> list[_Match]:
-        """Return the newest matches, a few of each session if hits are conversations."""
+        """Return the newest matches, only a few of each session for hits per conversation."""
         matches.sort(reverse=True)
         if not self._request.per_session:
             return matches
@@ -286,7 +286,7 @@ class TranscriptSearch(CandidateReader):
     def _limit_candidates(
         self, block: SearchBlock, found: list[_Match], bound: int | None, end: SearchEdge | None
     ) -> None:
-        """Keep what is certainly the newest, and note where the block ends."""
+        """Load the candidates that are certainly the newest, and set the end of the block."""
         found = self._limit_per_session(found)
         if end is None:
             if bound is not None:
@@ -300,7 +300,7 @@ class TranscriptSearch(CandidateReader):
     def _iter_ranges(
         self, begin: SearchEdge | None, end: SearchEdge | None
     ) -> Iterator[tuple[list[tuple[int, int]], int | None]]:
-        """Yield ranges of ids, the newest first, and the greatest time of what is left."""
+        """Yield ranges of ids, newest first, each with the newest time of the rest."""
         wanted = sorted(
             (
                 one
@@ -337,7 +337,7 @@ class TranscriptSearch(CandidateReader):
     def _build_edges(
         self, begin: SearchEdge | None, end: SearchEdge | None, at: str = _AT
     ) -> Condition:
-        """Return the condition on messages between two edges, and not after the first page."""
+        """Return the condition that a message is between two edges."""
         low, high = (begin, end) if self._request.order == "oldest" else (end, begin)
         parts, values = ["1"], list[int]()
         for sign, edge in (("<", high), (">=", low)):
@@ -356,7 +356,7 @@ class TranscriptSearch(CandidateReader):
         before = self._build_edges(None, begin)
         marks = ", ".join("?" * len(sessions))
         sql = (
-            "SELECT DISTINCT m.session FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- fixed parts only
+            "SELECT DISTINCT m.session FROM words w CROSS JOIN messages m ON m.id = w.rowid"  # noqa: S608 -- values are parameters
             " CROSS JOIN sessions s ON s.id = m.session"
             f" WHERE words MATCH ? AND w.rowid BETWEEN ? AND ? AND m.session IN ({marks})"
             f" AND {self._request.where} AND {before.sql}"
@@ -370,15 +370,12 @@ class TranscriptSearch(CandidateReader):
         }
 
     def _find_in_order(self, block: SearchBlock, expression: str, end: SearchEdge | None) -> None:
-        """Find the next matches by time; all matches are compared."""
+        """Find the next matches in order of time, comparing all matches."""
         request = self._request
         is_descending = request.order == "newest"
         begin = block.begin or SearchEdge(LAST_MS if is_descending else -LAST_MS, 0)
-        at = (
-            f"{'max' if is_descending else 'min'}({_ORDER_AT})"
-            if request.per_session
-            else _ORDER_AT
-        )
+        choose = "max" if is_descending else "min"
+        at = f"{choose}({_ORDER_AT})" if request.per_session else _ORDER_AT
         order = "DESC" if is_descending else "ASC"
         having = [f"(moment, m.id) {'<' if is_descending else '>='} (?, ?)"]
         values = [*begin]
@@ -386,7 +383,7 @@ class TranscriptSearch(CandidateReader):
             having.append(f"(moment, m.id) {'>=' if is_descending else '<'} (?, ?)")
             values += end
         sql = (
-            f"SELECT {COLUMNS}, {at} AS moment FROM words w"  # noqa: S608 -- fixed parts only
+            f"SELECT {COLUMNS}, {at} AS moment FROM words w"  # noqa: S608 -- values are parameters
             " CROSS JOIN messages m ON m.id = w.rowid CROSS JOIN sessions s ON s.id = m.session"
             f" WHERE words MATCH ? AND {request.where}"
             f" GROUP BY {'m.session' if request.per_session else 'm.id'}"
@@ -445,7 +442,7 @@ class TranscriptSearch(CandidateReader):
         block.scorer = score
 
     def _list_best(self) -> set[int]:
-        """Return what the step of any words has shown."""
+        """Return the matches that the step `any` has shown, as sessions or messages."""
         if self._best is None:
             block = SearchBlock(self, "any", [], None, None)
             self._find_best(block)
@@ -457,14 +454,14 @@ class TranscriptSearch(CandidateReader):
         return candidate.session if self._request.per_session else candidate.id
 
     def _build_rest(self) -> Node:
-        """Return the node of messages with any of the words."""
+        """Return the node that matches messages with any of the words."""
         terms = tuple(one.term.node for one in self._read_postings())
         excluded = tuple(queries.Not(leaf) for leaf in self._request.query.excluded)
         any_term: Node = terms[0] if len(terms) == 1 else Or(terms)
         return And((any_term, *excluded)) if excluded else any_term
 
     def _find_titles(self, block: SearchBlock, node: Node) -> None:
-        """Find the first messages of the newest sessions that have all words in their title."""
+        """Find the first messages of the newest sessions whose title has all words."""
         block.is_whole = True
         block.words = [compile_leaf(leaf) for leaf in queries.iter_leaves(node)]
         needle = queries.find_needle(node)
@@ -477,7 +474,7 @@ class TranscriptSearch(CandidateReader):
             if queries.is_match(node, search_text.fold_text(str(title)))
         ][:_MAX_TITLES]
         first = (
-            "SELECT (SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- fixed parts only
+            "SELECT (SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- values are parameters
             f" WHERE m.session = ? AND {self._request.where} ORDER BY m.number LIMIT 1)"
         )
         found = [self._index.read(first, (number, *self._request.values))[0][0] for number in ids]
@@ -487,7 +484,7 @@ class TranscriptSearch(CandidateReader):
     # Substrings: the texts of the newest blocks of ids, within a time.
 
     def _scan(self, block: SearchBlock, end: SearchEdge | None) -> None:
-        """Find the next matches by their texts, until there are enough or the work is done."""
+        """Find the next matches in the texts, until enough are found or the budget is used."""
         if not self._literal.strip():
             return
         until, work = time.monotonic() + _SCAN_S, 0
@@ -512,7 +509,7 @@ class TranscriptSearch(CandidateReader):
     def _iter_scan(
         self, begin: SearchEdge | None, end: SearchEdge | None, *, is_ascending: bool
     ) -> Iterator[tuple[list[Candidate], int | None]]:
-        """Yield the messages of blocks in order of time, each with the time of the next block."""
+        """Yield the messages of blocks in order of time, each with the next block's time."""
         low, high = (begin, end) if is_ascending else (end, begin)
         wanted = [
             one
@@ -541,7 +538,7 @@ class TranscriptSearch(CandidateReader):
         self, ranges: Sequence[tuple[int, int]], condition: Condition, *, is_ascending: bool
     ) -> list[Candidate]:
         sql = (
-            f"SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608 -- fixed parts only
+            f"SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608 -- values are parameters
             f" WHERE m.id BETWEEN ? AND ? AND {self._request.where} AND {condition.sql}"
         )
         values = (*self._request.values, *condition.values)
@@ -555,7 +552,7 @@ class TranscriptSearch(CandidateReader):
     def _find_scan_end(
         self, following: Candidate, bound: int | None, *, is_ascending: bool
     ) -> SearchEdge:
-        """Return the edge before the first message that was not looked at."""
+        """Return the edge before the first message that was not scanned."""
         place = self._get_place(following)
         if is_ascending:
             return place if bound is None else min(place, SearchEdge(bound, NO_TIES))
@@ -567,12 +564,12 @@ class TranscriptSearch(CandidateReader):
         return [one for one, _, text in found if self._literal in search_text.fold_text(text)]
 
     def _has_earlier_text(self, candidate: Candidate, begin: SearchEdge | None) -> bool:
-        """Return True if the session of a match has the text before the block too."""
+        """Return True if the session of a match also has the text before the block."""
         if begin is None or not self._request.per_session:
             return False
         before = self._build_edges(None, begin)
         sql = (
-            f"SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608 -- fixed parts only
+            f"SELECT {COLUMNS} FROM messages m CROSS JOIN sessions s ON s.id = m.session"  # noqa: S608 -- values are parameters
             f" WHERE m.session = ? AND {self._request.where} AND {before.sql}"
             " ORDER BY m.number DESC LIMIT ?"
         )
@@ -582,14 +579,14 @@ class TranscriptSearch(CandidateReader):
 
 
 def _is_after(begin: SearchEdge | None, bound: int | None, *, is_ascending: bool) -> bool:
-    """Return True if a block that ends at a time is not empty."""
+    """Return True if a block that ends at `bound` is not empty."""
     if begin is None or bound is None:
         return True
     return bound > begin.at_ms if is_ascending else bound < begin.at_ms
 
 
 def _join_ranges(blocks: Sequence[_Block]) -> list[tuple[int, int]]:
-    """Return the ids of blocks as few ranges."""
+    """Return the ids of blocks as the fewest ranges."""
     ranges: list[tuple[int, int]] = []
     for block in sorted(blocks):
         if ranges and ranges[-1][1] + 1 >= block.first:

@@ -1,7 +1,7 @@
-"""Bytes of transcript files: opened safely, read at an offset, checked by a running checksum.
+"""Bytes of transcript files: opened safely, read at offsets, verified by a checksum.
 
-Files are opened for reading only, without following a link, and a file that is not the one that a
-sweep saw is refused. Compressed files have the offsets of their uncompressed bytes.
+Files are opened read-only, without following a link. A file that is not the file of the sweep is
+refused. Offsets of compressed files count uncompressed bytes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import zstandard
 from session_core.transcripts.roots import FileIdentity, get_identity
 
 MAX_LINE_BYTES = 16_000_000
-"""A longer line is passed to its format by its head, and stays readable as raw bytes."""
+"""The longest line that is passed to its format as a whole. Longer lines are passed by their head.
+"""
 
 MAX_DOCUMENT_BYTES = 64_000_000
 MAX_SCAN_BYTES = 256_000_000
-"""How far the end of one line is searched for in one part: about 0.3 s."""
+"""The bytes of one line that are searched for its end in one part, about 0.3 s."""
 
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 1_000_000
@@ -32,25 +33,25 @@ BLOCK_BYTES = 1_000_000
 _MAX_WINDOW = 1 << 27
 _MAX_RATIO = 1000
 _FREE_BYTES = 64_000_000
-"""A compressed file may give this much, and a thousand times its size: more is an attack."""
+"""A compressed file may expand to this size and a thousand times its own. More is an attack."""
 
 
 class Line(NamedTuple):
-    """A line without its newline, or only the head of one above the cap."""
+    """A line without its newline, or the head of a line that exceeds the cap."""
 
     offset: int
     data: bytes
     length: int
-    """The bytes with the newline."""
+    """The size of the line with its newline."""
 
     @property
     def is_cut(self) -> bool:
-        """Return True if the data is only the head of the line."""
+        """True if the data is only the head of the line."""
         return self.length > len(self.data) + 1
 
 
 class Source:
-    """An open file, whose bytes are read at offsets; a read returns all that was asked for."""
+    """An open file whose bytes are read at offsets."""
 
     def __init__(self, file: io.RawIOBase, identity: FileIdentity, *, is_zstd: bool) -> None:
         self._file = file
@@ -60,7 +61,7 @@ class Source:
         self.identity = identity
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return up to `size` bytes at an offset; fewer only at the end."""
+        """Return `size` bytes at an offset, or fewer at the end of the file."""
         if not self._is_zstd:
             self._file.seek(offset)
             return self._file.read(size) or b""
@@ -77,7 +78,7 @@ class Source:
         self._file.close()
 
     def _seek(self, offset: int) -> BinaryIO:
-        """Move the decompressed stream, from its begin if the offset lies before it."""
+        """Move the decompressed stream to an offset, restarting it if needed."""
         if self._stream is None or offset < self._position:
             self._file.seek(0)
             reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(
@@ -93,13 +94,13 @@ class Source:
 
 
 class SourceOpener(Protocol):
-    """Opens a file, or the copy that stands in for it, by its path."""
+    """Opens a file, or the copy that replaces it, by path."""
 
     def __call__(self, path: str, *, is_zstd: bool = False) -> AbstractContextManager[Source]:
-        """Open a source for the time of a block.
+        """Open a source for the `with` block.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the source cannot be opened.
         """
 
 
@@ -107,10 +108,10 @@ class SourceOpener(Protocol):
 def open_source(
     path: str, *, is_zstd: bool = False, expected: FileIdentity | None = None
 ) -> Iterator[Source]:
-    """Open a regular file that is the expected one, whatever its size is now.
+    """Open a regular file, which must have the inode of `expected`.
 
     Raises:
-        FileNotFoundError: it is missing, or another file, or no regular file.
+        FileNotFoundError: the file is missing, is another file, or is not a regular file.
     """
     source = open_plain_source(path, is_zstd=is_zstd, expected=expected)
     try:
@@ -122,7 +123,7 @@ def open_source(
 def open_plain_source(
     path: str, *, is_zstd: bool = False, expected: FileIdentity | None = None
 ) -> Source:
-    """Open a file as `open_source` does; the caller closes it."""
+    """Open a file as `open_source` does, for a caller that closes it."""
     # A pipe in the place of the file must not block the reader.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
@@ -138,7 +139,7 @@ def open_plain_source(
 
 
 def compute_checksum(source: Source, size: int, start: int = 0) -> int | None:
-    """Return the CRC-32 of `size` bytes from `start`, or None if the file has fewer."""
+    """Return the CRC-32 of `size` bytes from `start`, or None if the file is shorter."""
     checksum, offset = 0, start
     while offset < start + size:
         data = source.read(offset, min(BLOCK_BYTES, start + size - offset))
@@ -150,20 +151,20 @@ def compute_checksum(source: Source, size: int, start: int = 0) -> int | None:
 
 
 class ScannedLine(NamedTuple):
-    """How far a line above the cap was searched for its end."""
+    """The progress of the search for the end of a line that exceeds the cap."""
 
     offset: int
     end: int
-    """No newline is between the offset and this place."""
+    """The offset before which the line has no newline."""
     checksum: int
     """The CRC-32 of all bytes before the end."""
     head: int
-    """The CRC-32 of the head of the line, by which it is recognised."""
+    """The CRC-32 of the head of the line, which identifies it."""
 
 
 @dataclass(slots=True)
 class LineReader:
-    """Reads complete lines from an offset up to the size that the file had at the begin."""
+    """Reads complete lines from an offset up to the original size of the file."""
 
     source: Source
     offset: int
@@ -172,14 +173,17 @@ class LineReader:
     end: int | None
     """The size to read up to, or None for a compressed file."""
     scanned: ScannedLine | None = None
-    """The line at the offset, if it is above the cap and was searched before."""
+    """The line at the offset, if it exceeds the cap and was scanned before."""
     is_paused: bool = field(default=False, init=False)
-    """Whether the search for the end of a line goes on with the next part."""
+    """Whether the search for the end of a line continues with the next part."""
     _head: bytes = field(default=b"", init=False)
     _pending: bytes = field(default=b"", init=False)
 
     def read_lines(self) -> list[Line]:
-        """Return the lines of the next block; none if no complete line is left, or if paused."""
+        """Return the lines of the next block.
+
+        The list is empty if no complete line is left, or if the reader is paused.
+        """
         if self.scanned is not None and self._recognise_line(self.scanned):
             return self._scan_long_line(self.scanned)
         self.scanned = None
@@ -206,7 +210,7 @@ class LineReader:
         for data in block[:-1].split(b"\n"):
             length = len(data) + 1
             if length > MAX_LINE_BYTES:
-                data = data[:HEAD_BYTES]  # noqa: PLW2901 -- the rest is not needed
+                data = data[:HEAD_BYTES]  # noqa: PLW2901 -- only the head is used
             lines.append(Line(offset, data, length))
             offset += length
         self.checksum = zlib.crc32(block, self.checksum)
@@ -214,7 +218,7 @@ class LineReader:
         return lines
 
     def _recognise_line(self, scanned: ScannedLine) -> bool:
-        """Return True if the line that was searched before is still at the offset."""
+        """Return True if the line that was scanned before is still at the offset."""
         if not self._head:
             self._head = self._read(self.offset, HEAD_BYTES)
         is_long = self.end is None or scanned.end <= self.end
@@ -227,7 +231,7 @@ class LineReader:
         return ScannedLine(self.offset, self.offset + len(data), checksum, head)
 
     def _scan_long_line(self, scanned: ScannedLine) -> list[Line]:
-        """Return the head of a line above the cap if its end is found in the next blocks."""
+        """Return the head of a line that exceeds the cap, if its end is found."""
         self.scanned, limit = scanned, scanned.end + MAX_SCAN_BYTES
         while data := self._read(self.scanned.end, BLOCK_BYTES):
             size = data.find(b"\n") + 1

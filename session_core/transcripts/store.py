@@ -1,7 +1,7 @@
-"""The sessions of other agents as one store, which is read in place.
+"""`TranscriptStore`: the sessions of other agents as one store, read in place.
 
-Each call looks at the roots first, so that what was written before the call is in its answer. The
-text of an answer comes from the transcripts; the index only says where it is.
+Each call scans the roots first, so that its answer contains all that was written before the call.
+The text of an answer comes from the transcripts; the index only has the places.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ if TYPE_CHECKING:
 _REFRESH_S = 0.3
 _READ_ENDS_S = 0.01
 _MAX_READ_ENDS_S = 2.0
-"""How long a list looks at files that are not indexed, until its page is certain."""
+"""The time limit of a list for reading files that are not indexed."""
 _MAX_NEAREST = 5
 _LEAST_NEEDLE = 3
 _SCAN_SLICE_S = 0.2
 SCAN_S = 1.0
-"""How long a first page looks for its words in files that are not indexed."""
+"""The time limit of a first page for searching files that are not indexed."""
 
 
 class TranscriptStore:
     """Lists, reads and searches the transcripts of other agents.
 
-    `folder` holds the index; it is created and belongs to us. `stores` limits the stores by name.
+    `folder` is the folder of the index, which is created. `stores` limits the stores by name.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class TranscriptStore:
         self._unindexed = UnindexedSessions(place.absolute() / label_view.FILE_NAME)
         access = SessionAccess(self._select_rows, self._require_named_row, self._make_summary)
         self.keep = TranscriptCopies(self._index, self._indexer, access)
-        """Kept copies, which stand in for sources that have gone."""
+        """The kept copies, which replace sources that have gone."""
         self._selected: tuple[str, ...] | None = None
         self._blocks = threading.local()
         self._remembered: set[str] = set()
@@ -118,18 +118,25 @@ class TranscriptStore:
 
     @property
     def problem(self) -> SessionError | None:
-        """Why the index could not be written at the last call; answers may then be incomplete."""
+        """The error that prevented writing the index at the last call, or None.
+
+        Answers may then be incomplete.
+        """
         return self._indexer.problem
 
     def start_watch(self) -> bool:
-        """Let the kernel report changes, for a process that runs long; return False if it cannot.
+        """Watch the roots through the kernel.
 
-        Without it each call looks at all files.
+        Return False if that is not possible. Without a watch, each call scans all files. A watch is
+        useful in long-running processes.
         """
         return self._indexer.start_watch()
 
     def index_pending(self, budget_s: float = 0.5) -> bool:
-        """Index for about the budget; return True if something is left."""
+        """Index new data for about `budget_s`.
+
+        Return True if some is left.
+        """
         is_left = self._indexer.index_pending(budget_s)
         self.keep.finish_forgetting()
         if not is_left:
@@ -138,11 +145,11 @@ class TranscriptStore:
         return is_left
 
     def measure_share(self) -> float:
-        """Return the share of the bytes that the index has, as of the last look."""
+        """Return the share of the bytes that is indexed, as of the last scan."""
         return self._indexer.measure_share()
 
     def _remember_stores(self) -> None:
-        """Note which stores have sessions, so that one that moves is missed."""
+        """Record the stores that have sessions, so that a moved store is noticed."""
         rows = self._index.read("SELECT DISTINCT store FROM sessions WHERE messages > 0")
         new = {row[0] for row in rows} - self._remembered
         if new:
@@ -151,18 +158,21 @@ class TranscriptStore:
             self._remembered |= new
 
     def rebuild(self) -> None:
-        """Drop the index, so that the next calls build it again."""
+        """Clear the index, so that the next calls rebuild it."""
         self._indexer.clear()
 
     def select_stores(self, stores: Collection[str]) -> TranscriptStore:
-        """Return a view of some of the stores; it shares the index and is closed with this one."""
+        """Return a view of some of the stores.
+
+        The view shares the index and is closed with this store.
+        """
         view = copy.copy(self)
-        view._selected = tuple(stores)  # noqa: SLF001 -- of the same class
+        view._selected = tuple(stores)  # noqa: SLF001 -- the same class
         return view
 
     @contextmanager
     def open_block(self) -> Iterator[None]:
-        """Let the first call of the block look at the roots for all calls of this thread in it."""
+        """Scan the roots only once for all calls of this thread in the `with` block."""
         if getattr(self._blocks, "is_fresh", None) is not None:
             yield
             return
@@ -191,11 +201,11 @@ class TranscriptStore:
         below: tuple[float, str, str] | None = None,
         delegates: bool = False,
     ) -> Page[TranscriptSummary]:
-        """List sessions, the newest first; without a status, archived ones are left out.
+        """List sessions, newest first.
 
-        Sessions of subagents are left out as in a home, unless `delegates` is set.
-        `below` begins after a position that a caller knows: the value of the order, the store and
-        the id; times in seconds.
+        Without a status, archived sessions are left out. Sessions of subagents are left out, as in
+        a home, unless `delegates` is set. `below` is a position after which the list begins: the
+        value of the order, the store and the id; times are in seconds.
         """
         check_limit(limit)
         now = time.time()
@@ -257,10 +267,10 @@ class TranscriptStore:
         return None if row is None else self._make_summary(row, time.time())
 
     def resolve_session_id(self, session: str) -> str | None:
-        """Return the id of a session from its id, a unique prefix or an exact title, or None.
+        """Return the id of a session given by id, unique prefix or exact title, or None.
 
         Raises:
-            InvalidInput: it names several sessions.
+            InvalidInput: the text names several sessions.
         """
         check_text("session", session, needed=True)
         row = self._find_row(session)
@@ -288,7 +298,7 @@ class TranscriptStore:
         roles: Sequence[str] | None = None,
         view: MessageView = "live",
     ) -> MessageWindow:
-        """Return messages next to a message id, or the newest ones without one."""
+        """Return messages next to a message id, or the newest messages without an id."""
         check_limit(limit)
         check_window(before, after, around)
         row = self._require_row(session_id)
@@ -334,9 +344,9 @@ class TranscriptStore:
         return message
 
     def find_messages(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], MessageRow]:
-        """Return messages by session and message id; those that are gone are left out.
+        """Return messages by session and message id. Missing messages are left out.
 
-        It takes the ids of an answer that was just given, and does not look for new messages.
+        The ids must come from a recent answer, because the roots are not scanned.
         """
         wanted: dict[str, list[int]] = {}
         for session_id, message_id in places:
@@ -349,7 +359,7 @@ class TranscriptStore:
         return found
 
     def open_raw_source(self, session_id: str) -> RawSource:
-        """Return the bytes of a session as its agent has written them.
+        """Open the bytes of a session as its agent has written them.
 
         Raises:
             NotFound: the session does not exist.
@@ -358,7 +368,7 @@ class TranscriptStore:
         return open_raw_source(self._indexer.catalog, row["source_id"], row["native_id"])
 
     def list_children(self, session_id: str) -> list[TranscriptSummary]:
-        """Return the forks and subagents of a session, the oldest first."""
+        """Return the forks and subagents of a session, oldest first."""
         row = self._require_row(session_id)
         condition = Condition("s.parent_id = ? AND s.store = ?", (row["native_id"], row["store"]))
         now = time.time()
@@ -380,11 +390,12 @@ class TranscriptStore:
         limit: int = 20,
         cursor: str | None = None,
     ) -> SearchResult:
-        """Search the messages; the best hits come first, of each session one unless asked.
+        """Search the messages.
 
-        The age of a message counts from the time of the first page.
+        Return the best hits first, one per session by default. The age of a message is measured at
+        the time of the first page.
         """
-        from session_core.state.merged_search import MergedPosition, MergedSearch  # noqa: PLC0415 -- lists do not need it
+        from session_core.state.merged_search import MergedPosition, MergedSearch  # noqa: PLC0415 -- slow to import, only searches need it
 
         check_limit(limit)
         lists = (list(roles or ()), tool, since, until, order)
@@ -423,13 +434,13 @@ class TranscriptStore:
         until: float | None = None,
         order: SearchOrder = "relevance",
     ) -> Iterator[StoreSearch]:
-        """Open one search for `MergedSearch`; all its reads in the block see one state.
+        """Open a search for `MergedSearch`, whose reads in the block see one state.
 
-        The age of messages counts from `moment`; those after `newest_ms` are left out.
+        The age of messages is measured at `moment`; messages after `newest_ms` are left out.
         """
-        from session_core.state.query import parse_query  # noqa: PLC0415 -- lists do not need it
-        from session_core.transcripts.candidates import SearchRequest  # noqa: PLC0415
-        from session_core.transcripts.search import TranscriptSearch  # noqa: PLC0415
+        from session_core.state.query import parse_query  # noqa: PLC0415 -- slow to import, only searches need it
+        from session_core.transcripts.candidates import SearchRequest  # noqa: PLC0415 -- as above
+        from session_core.transcripts.search import TranscriptSearch  # noqa: PLC0415 -- as above
 
         check_text("query", query, needed=True)
         self._refresh(_REFRESH_S)
@@ -455,10 +466,10 @@ class TranscriptStore:
             yield TranscriptSearch(self._index, self._windows, request, unread_at)
 
     def _read_matching_files(self, request: SearchRequest) -> set[str]:
-        """Index the unread files that have the longest word of a query; return those without it.
+        """Index the unread files that contain the longest word of a query.
 
-        Bytes are searched a hundred times faster than they are indexed, so that the first question
-        is answered from files that nothing has read yet.
+        Return the files that do not contain it. Bytes are searched a hundred times faster than they
+        are indexed, so that the first query is answered from files that were not read before.
         """
         looked: dict[str, bool] = {}
         needle = request.find_needle()
@@ -479,9 +490,10 @@ class TranscriptStore:
         timeout_s: float = 0.0,
         stop: StopSignal | None = None,
     ) -> EventPage:
-        """Return the messages written since a cursor, or a cursor for now without one.
+        """Return the messages written since a cursor.
 
-        If there are none yet, wait until `stop` is set or the time limit has passed.
+        Without a cursor, return only a cursor for now. If there are none yet, wait until `stop` is
+        set or the time limit has passed.
         """
         check_limit(limit)
         poller = ChangePoller(cursor, timeout_s, stop)
@@ -500,7 +512,7 @@ class TranscriptStore:
         return self._changes.read_changes(cursor, conditions, session, limit)
 
     def measure_coverage(self) -> list[StoreCoverage]:
-        """Return for each store how much of it is indexed."""
+        """Return how much of each store is indexed."""
         self._refresh(_REFRESH_S)
         self._remember_stores()
         seen = list_seen_stores(self._index.path.parent)
@@ -508,7 +520,7 @@ class TranscriptStore:
         return [part for part in stores if self._selected is None or part.store in self._selected]
 
     def _build_session_condition(self, session: str) -> Condition:
-        """Return the condition for one session; the ids bound the look-ups of words."""
+        """Return the condition for one session, with its range of message ids."""
         row = self._require_row(session)
         ids = "SELECT min(id), max(id) FROM messages WHERE session = ?"
         low, high = self._index.read(ids, (row["id"],))[0]
@@ -521,7 +533,7 @@ class TranscriptStore:
         served = [f"{root.path}\n{root.format.store}" for root in self._roots]
         marks = ", ".join("?" * len(served))
         sql = (
-            f"s.source_id IN (SELECT id FROM sources WHERE root || char(10) || store IN ({marks}))"  # noqa: S608 -- marks only
+            f"s.source_id IN (SELECT id FROM sources WHERE root || char(10) || store IN ({marks}))"  # noqa: S608 -- only question marks are inserted
         )
         return [Condition(sql, tuple(served)), *self._build_selection()]
 
@@ -530,7 +542,7 @@ class TranscriptStore:
         return [] if self._selected is None else [listing.match_any("s.store", self._selected)]
 
     def _find_row(self, session_id: str) -> SummaryRow | None:
-        """Return the row of a session, read to its end if that was not done yet."""
+        """Return the row of a session, after reading its file to the end if needed."""
         self._refresh(_REFRESH_S)
         rows = self._select_rows([Condition("s.session_id = ?", (session_id,))])
         if not rows or not rows[0]["is_read"]:
@@ -548,7 +560,7 @@ class TranscriptStore:
         return row
 
     def _require_named_row(self, session: str) -> SummaryRow:
-        """Return the row of a session by its id, a prefix or a title."""
+        """Return the row of a session given by its id, a prefix or a title."""
         return self._require_row(self.resolve_session_id(session) or session)
 
     def _select_rows(

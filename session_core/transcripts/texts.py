@@ -1,4 +1,4 @@
-"""Reads messages from their source at the offsets that the index has."""
+"""Reads of messages from their source, at the offsets that the index has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from session_core.types import MessageRow
 
 
 class Place(NamedTuple):
-    """Where the index says that a message is."""
+    """The place of a message in its source, as the index has it."""
 
     number: int
     place: int
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 def read_messages(
     root: RootCatalog, path: str, session_id: str, places: Iterable[Place]
 ) -> dict[int, Message]:
-    """Return messages of a session by their numbers; those that have changed are left out."""
+    """Return messages of a session by their numbers. Changed messages are left out."""
     file = root.match_file(path)
     reader = root.root.format
     if file is None:
@@ -54,7 +54,7 @@ def read_messages(
 
 
 class _RecordReader:
-    """Reads records of an open file; the last one is kept for its other messages."""
+    """Reads records of an open file, and keeps the last record for its other messages."""
 
     def __init__(self, source: Source, reader: FileFormat, *, is_document: bool) -> None:
         self._source = source
@@ -92,7 +92,7 @@ class _RecordReader:
         return data if len(data) <= MAX_DOCUMENT_BYTES else None
 
     def _read_line(self, offset: int, length: int) -> bytes | None:
-        """Return a line, or None if other bytes are there now."""
+        """Return a line, or None if the file has other bytes at its place."""
         before = 1 if offset else 0
         data = self._source.read(offset - before, length + before)
         is_line = data.endswith(b"\n") and len(data) == length + before
@@ -104,7 +104,7 @@ class _RecordReader:
 def build_message_row(
     message: Message, *, number: int, session_id: str, at: float, tool: str | None, compacted: bool
 ) -> MessageRow:
-    """Return a message as every store returns it."""
+    """Build the row of a message, in the form that every store returns."""
     row: MessageRow = {
         "id": number,
         "session_id": session_id,
@@ -123,7 +123,7 @@ def build_message_row(
 
 
 def _build_content(message: Message) -> Any:
-    """Return the text, or parts if something is attached to it."""
+    """Return the text, or a list of parts if the message has attachments."""
     if not message.attachments:
         return message.text
     text = [{"type": "text", "text": message.text}] if message.text else []

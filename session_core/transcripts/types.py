@@ -1,4 +1,4 @@
-"""The values that only a transcript store returns; messages and hits are those of all stores."""
+"""Types that only a transcript store returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TranscriptSummary:
     started_at: float
     last_active_at: float
     messages: int | None
-    """None until the file was read to its end."""
+    """The number of messages, or None until the file was read to its end."""
     project: str | None
     branch: str | None
     model: str | None
@@ -31,20 +31,20 @@ class TranscriptSummary:
     tokens: int
     cost: float | None
     resume: tuple[str, ...] | None
-    """The command that continues it, to be run in its folder."""
+    """The command that continues the session, to be run in its folder."""
     pinned: bool = False
     is_kept: bool = False
-    """Whether its source has gone, and it is read from the kept copy."""
+    """Whether the source has gone and the session is read from its kept copy."""
 
     @property
     def root_id(self) -> str:
-        """The id itself: a transcript is a whole conversation."""
+        """The id itself, because a transcript is a whole conversation."""
         return self.id
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCoverage:
-    """How much of a store is indexed, and the parts that were left out."""
+    """How much of a store is indexed, and what was left out."""
 
     store: str
     roots: tuple[str, ...]
@@ -53,12 +53,14 @@ class StoreCoverage:
     sessions: int
     messages: int
     indexed_share: float
-    """The share of the bytes that is indexed; 1 if everything is."""
+    """The share of the bytes that is indexed, from 0 to 1."""
     newest_file_at: float | None
     newest_record_at: float | None
-    """If it is much older than the newest file, the agent writes what the format does not know."""
+    """The time of the newest known record. If it is much older than the newest file, the agent
+    writes records that the format does not know.
+    """
     foreign_files: int
-    """Files of other users, which are not read."""
+    """The number of files of other users, which are not read."""
     links: int
     unreadable: int
     unknown_records: dict[str, int] = field(default_factory=dict)
@@ -67,4 +69,6 @@ class StoreCoverage:
     tokens: dict[str, int] = field(default_factory=dict)
     cost: float = 0.0
     problem: str | None = None
-    """Why sessions may be missing: the agent has moved them, or writes what is not known."""
+    """The reason why sessions may be missing, or None: the agent has moved them, or writes unknown
+    records.
+    """

@@ -1,7 +1,7 @@
-"""Looks at the head and the tail of files that are not indexed yet, so that a list can show them.
+"""Sessions of files that are not indexed yet, from their head and tail, for lists.
 
-The rows are kept in a database in memory with the columns of the index, so that one statement
-filters and orders both.
+The rows are in a database in memory with the columns of the index, so that one statement filters
+and orders both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COUNTS = ("archived", "messages", "compacted_to", "is_read")
 
 
 class UnindexedSessions:
-    """The sessions of files that the index does not have, as far as they were looked at."""
+    """The sessions of new files whose head and tail were read."""
 
     def __init__(self, labels_path: Path) -> None:
         self._db = _sqlite3.connect("file::memory:", busy_timeout_s=0)
@@ -38,7 +38,7 @@ class UnindexedSessions:
         self._db.close()
 
     def list_new(self, catalog: Catalog) -> deque[PendingFile]:
-        """Return the files that the index does not have, the newest first.
+        """Return the files that the index does not have, newest first.
 
         The rows of files that are indexed by now, or have changed, are dropped.
         """
@@ -51,10 +51,10 @@ class UnindexedSessions:
     def read_new_files(
         self, new: deque[PendingFile], feeds: dict[int, FileFeed], budget_s: float
     ) -> int | None:
-        """Look at new files for about the budget, and take them out of the list.
+        """Read head and tail of files in `new`, for about `budget_s`, and remove them from it.
 
-        Return the time of the newest file that is left, in milliseconds, or None if there is none:
-        no session of those that are left is newer than that.
+        Return the time of the newest remaining file in milliseconds, or None if none remains. No
+        session of the remaining files is newer than that.
         """
         until = time.monotonic() + budget_s
         while new:
@@ -67,7 +67,7 @@ class UnindexedSessions:
         return None
 
     def read(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Run one SELECT over the rows."""
+        """Run a SELECT over the rows."""
         if self._labels.is_outdated():
             self._labels.update()
         return self._db.execute(sql, values).fetchall()
@@ -90,7 +90,7 @@ class UnindexedSessions:
 
 
 def _make_row(part: SourcePart, pending: PendingFile) -> dict[str, Any]:
-    """Return the row of a session; its path stands in a column that no list shows."""
+    """Return the row of a session, with its path in a column that no list shows."""
     row: dict[str, Any] = dict.fromkeys(
         column.strip(" ,").split()[0] for column in SQL["create_sessions"].splitlines()[1:-1]
     )

@@ -1,8 +1,8 @@
-"""Windows of messages: the rows of the index with their text, or messages read in place.
+"""Windows of messages, from the rows of the index or read in place.
 
-A file of gigabytes takes minutes to index. Ids are offsets, so a page near its end, or next to an
-id that is known, is read without all that lies before it. Such a page does not know the changes
-that an earlier part or a rewind makes to its messages.
+Indexing a file of gigabytes takes minutes. Message ids are file offsets, so that a page near the
+end, or next to a known id, can be read without the bytes before it. Such a page does not contain
+the changes that an earlier part or a rewind makes to its messages.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WindowReader:
         roles: Sequence[str] | None,
         view: MessageView,
     ) -> MessageWindow:
-        """Return messages next to a number, or the newest ones without one."""
+        """Return messages next to a number, or the newest messages without a number."""
         sql, values = _SELECT, [row["id"]]
         if roles is not None:
             numbers = [ROLES.index(role.lower()) for role in roles if role.lower() in ROLES]
@@ -78,7 +78,7 @@ class WindowReader:
         return MessageWindow(messages, more_before, more_after)
 
     def find_message(self, row: dict[str, Any], number: int) -> MessageRow | None:
-        """Return one message by its id, or None."""
+        """Return a message by its id, or None."""
         messages = self.find_messages(row, [number])
         return messages[0] if messages else None
 
@@ -91,7 +91,10 @@ class WindowReader:
     def read_texts(
         self, source_id: int, session_id: str, places: Iterable[Place]
     ) -> dict[int, Message]:
-        """Return messages of one session, by the agent's own id of it, by their numbers."""
+        """Return messages of a session by their numbers.
+
+        `session_id` is the native id.
+        """
         place = self._catalog.find_source(source_id)
         return {} if place is None else read_messages(*place, session_id, places)
 
@@ -102,7 +105,7 @@ class WindowReader:
     def _read_rows(
         self, sql: str, values: Sequence[Any], sign: str, number: int, limit: int
     ) -> tuple[list[Any], bool]:
-        """Return up to `limit` rows on one side of a number, in order, and if there are more."""
+        """Return up to `limit` rows on one side of a number, and whether more exist."""
         order = "DESC" if sign == "<" else "ASC"
         statement = f"{sql} AND m.number {sign} ? ORDER BY m.number {order} LIMIT ?"
         rows = self._index.read(statement, (*values, number, limit + 1))
@@ -129,7 +132,7 @@ class WindowReader:
 
 
 def check_window(*positions: int | None) -> None:
-    """Refuse more than one position, and positions that are no message id."""
+    """Raise `InvalidInput` for more than one position, or for an invalid message id."""
     passed = [position for position in positions if position is not None]
     if len(passed) > 1:
         raise InvalidInput("pass only one of before, after and around")
@@ -138,7 +141,7 @@ def check_window(*positions: int | None) -> None:
 
 
 class UnreadPart:
-    """The part of a file from an offset on."""
+    """The part of a file after an offset, which is not indexed yet."""
 
     def __init__(self, root: RootCatalog, path: str, row: SummaryRow, offset: int) -> None:
         self._root = root
@@ -148,7 +151,7 @@ class UnreadPart:
 
     @property
     def first_id(self) -> int:
-        """The lowest id that a message of this part may have."""
+        """The lowest id that a message of this part can have."""
         return self._offset
 
     def read_window(
@@ -160,7 +163,10 @@ class UnreadPart:
         limit: int,
         roles: Sequence[str] | None,
     ) -> MessageWindow | None:
-        """Return messages next to an id, or the newest ones; None if the index has the page."""
+        """Return messages next to an id, or the newest messages without an id.
+
+        Return None if the index has the page, or if the file cannot be read in place.
+        """
         first = None if after is None else after + 1
         position = next((one for one in (before, first, around) if one is not None), None)
         if position is not None and position < self._offset:
@@ -192,7 +198,7 @@ class UnreadPart:
     def _read_before(
         self, source: Source, end: int, limit: int, roles: set[str] | None
     ) -> list[MessageRow]:
-        """Return the last messages with ids below an end."""
+        """Return the last messages whose ids are below `end`."""
         size = _FIRST_BYTES
         while True:
             start = max(self._offset, end - size)
@@ -262,7 +268,7 @@ class UnreadPart:
 
 
 def _find_line_end(source: Source, start: int, end: int) -> int:
-    """Return the offset behind the first newline from a start on."""
+    """Return the offset after the first newline from `start` on."""
     at = start
     while at < end:
         data = source.read(at, min(_BACK_BYTES, end - at))
@@ -276,7 +282,7 @@ def _find_line_end(source: Source, start: int, end: int) -> int:
 
 
 def _find_line_begin(source: Source, position: int, low: int) -> int:
-    """Return where the line of a position begins, no further back than a line may be long."""
+    """Return the start of the line at `position`, at most the longest line back."""
     at = position
     while at > low and position - at < MAX_LINE_BYTES:
         start = max(low, at - _BACK_BYTES)

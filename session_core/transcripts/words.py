@@ -1,6 +1,6 @@
-"""The searchable text of messages, and its words as the index has them.
+"""The searchable text of messages, and its words in the form of the index.
 
-Words are folded as in every search of the library. Runs of scripts without spaces are cut into
+Words are folded as in all searches of the library. Runs of scripts without spaces are split into
 overlapping pairs and a last single character, so that a pair is one look-up.
 """
 
@@ -23,7 +23,7 @@ _WORD = re.compile("[a-z0-9\x80-\U0010ffff]+")
 
 
 def build_text(message: Message) -> str:
-    """Return the searchable text of a message: its text, its tool and the values of its calls."""
+    """Return the searchable text of a message: text, tool names, and values of tool calls."""
     if not message.tool_calls and not message.tool_name:
         return message.text
     texts = [message.text, message.tool_name or ""]
@@ -34,7 +34,7 @@ def build_text(message: Message) -> str:
 
 
 def build_words(text: str) -> str:
-    """Return the words of a text, with ASCII separators only."""
+    """Return the words of a text for the index, with ASCII separators only."""
     folded = search_text.fold_text(text)
     if folded.isascii():
         return folded
@@ -42,7 +42,7 @@ def build_words(text: str) -> str:
 
 
 def build_expression(leaf: Leaf) -> str | None:
-    """Return the FTS5 phrase of a leaf, or None if it has no word."""
+    """Return the FTS5 phrase of a query leaf, or None if it has no word."""
     folded = search_text.blank_separators(search_text.fold_text(leaf.text))
     # A run of a script without spaces is a piece of its own, also in the middle of a word.
     pieces = _WORD.findall(_RUN.sub(lambda run: f" {run[0]} ", folded))
@@ -58,7 +58,7 @@ def build_expression(leaf: Leaf) -> str | None:
 
 
 def _split_piece(piece: str, *, is_last: bool) -> Iterator[str]:
-    """Yield the words of a piece; the last run may go on in a text that matches."""
+    """Yield the words of a piece. The last run may continue in a matching text."""
     if not search_text.has_spaceless(piece):
         yield piece
         return

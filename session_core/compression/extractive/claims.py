@@ -1,4 +1,4 @@
-"""Read which values a statement claims and which it denies: `port 8443, not 8080`."""
+"""The values that a statement claims and denies, as in `port 8443, not 8080`."""
 
 from __future__ import annotations
 
@@ -53,37 +53,37 @@ _REJECTED = re.compile(
     r"^(?:(?:hm+|oh|ah|ach|well|eh|also)[,.]? )?(?:no|nein|non|нет|nope)\b[,.]?"
     r"|^(?:いや|いいえ|不[,,]|不行)"
 )
-"""How a reply begins that rejects what was said before it."""
+"""The beginning of a reply that rejects the text before it."""
 
 
 _FIXED_KINDS = frozenset(("date", "clock", "weekday", "address", "host", "path", "code", "person"))
-"""Kinds that no bare number can stand for; the first word of a kind."""
+"""Kinds of values (their first word) that a bare number cannot replace."""
 
 
 _DENIAL = re.compile(
     rf"{_CONTRAST.pattern}|(?:->|→|=>)|(?<!\w)(?:from|von|de|du|с|со|used to be|früher|vorher"  # noqa: RUF001 -- Russian
     r"|bisher|avant|auparavant|antes|раньше|а не|et non)(?!\w)|从|から"  # noqa: RUF001 -- Russian
 )
-"""What may deny a value in a text without a word that shows a correction."""
+"""Words that may deny a value although they show no correction."""
 
 
 class Claims(NamedTuple):
-    """The values that a statement claims, those that it denies, and the words of what it denies."""
+    """The values that a statement claims, the values that it denies, and the denied words."""
 
     claimed: list[Value]
     denied: list[Value]
     denied_words: frozenset[str]
     rejected_words: frozenset[str]
-    """Words after a bare `no`; they deny only what was said just before."""
+    """Words after a bare `no`, which deny only the text just before."""
     value_words: frozenset[str]
-    """Words that belong to its values and not to its subject."""
+    """The words of its values, which do not belong to its subject."""
     amounts: frozenset[object]
     is_strong: bool
-    """Whether its words leave no doubt that it corrects something."""
+    """Whether its words clearly show a correction."""
 
 
 def read_claims(folded: str, is_strong: bool = False) -> Claims:
-    """Return what a text in lower case claims and what it denies."""
+    """Return the claims of a text in lower case."""
     claimed: list[Value] = []
     denied: list[Value] = []
     for value in values.read_values(folded):
@@ -114,7 +114,7 @@ def read_claims(folded: str, is_strong: bool = False) -> Claims:
 
 
 def _is_change(folded: str, before: Value, after: Value) -> bool:
-    """Return whether a text says that one value became another: `from 120 to 150 euros`."""
+    """Return whether a text says that one value became another, as in `from 120 to 150 euros`."""
     between = folded[before.end : after.start]
     if before.amount == after.amount or not is_alike(before, after) or not _TO.match(between):
         return False
@@ -125,7 +125,7 @@ def _is_change(folded: str, before: Value, after: Value) -> bool:
 
 
 def is_alike(value: Value, other: Value) -> bool:
-    """Return whether one value can stand in the place of the other."""
+    """Return whether one value can replace the other."""
     if value.kind == other.kind:
         return True
     kinds = {value.kind.partition(" ")[0], other.kind.partition(" ")[0]}
@@ -133,7 +133,10 @@ def is_alike(value: Value, other: Value) -> bool:
 
 
 def is_amount(denied: Value, value: Value, claimed: list[Value]) -> bool:
-    """Return whether a bare number is an earlier value, in its unit or in that of a new value."""
+    """Return whether a denied bare number is the amount of an earlier value.
+
+    The number counts in the unit of the earlier value or of a newly claimed value.
+    """
     if value.kind == "number":
         return denied.amount == value.amount
     return any(
@@ -150,7 +153,7 @@ def has_denial(folded: str) -> bool:
 
 
 def is_rejection(folded: str) -> bool:
-    """Return whether a text begins with a rejection of what was said before it."""
+    """Return whether a text begins with a rejection of the text before it."""
     return _REJECTED.search(folded) is not None
 
 

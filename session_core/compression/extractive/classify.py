@@ -1,4 +1,4 @@
-"""Decide what a passage states, by its speaker, its form and words of seven languages."""
+"""Classification of passages by their speaker, their form, and words of seven languages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.written_form import StatementKind
 
 _FILLER_CHARS = 30
-"""A filler stands at the beginning of a sentence."""
+"""A filler is within so many characters of the start of a sentence."""
 _MAX_FILLER_CHARS = 140
 _SETTLED = re.compile(
     r"\b(?:decid|agree|we chose|settled|go with|going with|beschlossen|entschieden|geeinigt|décid"
     r"|acord|решил[аи]? |договор)|决定|決定|決め"
 )
-"""A decision that has words of a report too: `we agreed to …`."""
+"""Words of a decision that could also be a report, such as `we agreed to …`"""
 _FACT_KINDS: dict[FactKind, StatementKind] = {"command": "command", "path": "file"}
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}\.\w")
 _NAME_KINDS = frozenset(("command", "path", "url"))
@@ -30,14 +30,14 @@ _PHONE = re.compile(r"\+\d[\d /-]{6,18}\d")
 
 
 class Traits(NamedTuple):
-    """What a passage states, and its role in a problem or in a correction."""
+    """The kind of a passage, and its role in a problem or a correction."""
 
     kind: StatementKind | None
     """None for a filler."""
     is_question: bool = False
     is_correction: bool = False
     is_explicit: bool = False
-    """Whether the words leave no doubt, so that the statement stays for long."""
+    """Whether the words state the kind explicitly, so that the statement stays for long."""
     is_cause: bool = False
     is_fix: bool = False
     is_reason: bool = False
@@ -45,7 +45,7 @@ class Traits(NamedTuple):
 
 
 def classify_passage(passage: Passage) -> Traits:
-    """Return what a passage states."""
+    """Return the kind and traits of a passage."""
     if passage.speaker in ("call", "result"):
         return Traits(_classify_output(passage))
     folded = passage.text.lower().replace("\u2019", "'")
@@ -127,7 +127,7 @@ def _is_announced(passage: Passage, folded: str) -> bool:
 def _find_lesser_kind(
     passage: Passage, folded: str, words: frozenset[str], kinds: set[FactKind]
 ) -> tuple[StatementKind, bool]:
-    """Return the kind of a statement that settles nothing."""
+    """Return the kind of a statement that is no decision, rule, goal, task or report."""
     user = passage.speaker == "user"
     if "error" in kinds or cues.PROBLEM.is_in(folded, words):
         return "problem", False
@@ -144,7 +144,7 @@ def _find_lesser_kind(
 
 
 def _blank_names(passage: Passage, folded: str) -> str:
-    """Return a text without its paths and addresses, whose dates are no appointments."""
+    """Return a text with spaces in place of paths and addresses, whose dates do not count."""
     if len(folded) == len(passage.text):
         for fact in passage.facts:
             if fact.kind in _NAME_KINDS:

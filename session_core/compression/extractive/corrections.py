@@ -1,7 +1,7 @@
-"""Find the earlier statements that a later one corrects.
+"""Corrections: the earlier statements that a later statement corrects.
 
-A correction denies a value or a name that the earlier statement has, or claims another value of the
-same kind about the same subject. The less its words show that it corrects, the more the two
+A correction denies a value or a name of the earlier statement, or claims another value of the same
+kind about the same subject. The less clearly its words show a correction, the more the two
 statements must have in common.
 """
 
@@ -27,10 +27,10 @@ _MARKED_OVERLAP = 0.15
 _CONTEXT_OVERLAP = 0.34
 _DENIED_OVERLAP = 0.15
 _LOOSE_OVERLAP = 0.3
-"""If one of the values has no unit."""
+"""The minimum overlap if one of the values has no unit."""
 _STRONG_OVERLAP = 0.5
 _SAME_OVERLAP = 0.55
-"""If no word shows a correction."""
+"""The minimum overlap if no word shows a correction."""
 _SURE = 2.0
 _BEST_SHARE = 0.6
 _MIN_STRONG_WORDS = 2
@@ -50,22 +50,22 @@ _PREPOSITION_LIST = """
 """  # noqa: RUF001 -- Russian
 _PREPOSITIONS = frozenset(_PREPOSITION_LIST.split())
 _UNSTATED_KINDS = frozenset(("command", "file", "mention", "output"))
-"""Kinds that state nothing, so that another value needs a word that shows a correction."""
+"""Kinds without a claim, for which another value alone is not a correction."""
 
 Related = Iterable[tuple[int, set[str]]]
 
 
 class Correction(NamedTuple):
-    """An earlier statement that is corrected, and how sure that is."""
+    """An earlier statement that is corrected, and the certainty of the correction."""
 
     place: int
     certainty: float
     is_whole: bool
-    """Whether nothing else of the earlier statement may still hold."""
+    """Whether no other part of the earlier statement still holds."""
 
 
 class CorrectionFinder:
-    """Finds the statements that each statement corrects."""
+    """Finds the earlier statements that a statement corrects."""
 
     def __init__(self, speech: Sequence[Statement], index: TopicIndex) -> None:
         self._speech = speech
@@ -101,13 +101,13 @@ class CorrectionFinder:
         return [it for it in found if it.certainty >= best * _BEST_SHARE]
 
     def _add_context(self, at: int, related: Related) -> Related:
-        """Return the related statements, and those related to what was said just before."""
+        """Return the related statements, and statements related to the preceding statement."""
         found = {other: set(common) for other, common in related}
         before = self._speech[at - 1] if at else None
         statement = self._speech[at]
         if statement.is_narration:
             return list(found.items())
-        if (  # noqa: SIM102
+        if (  # noqa: SIM102 -- two short conditions read better
             before
             and not before.age
             and not before.is_narration
@@ -119,7 +119,7 @@ class CorrectionFinder:
         return list(found.items())
 
     def _compare_marked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
-        """Yield the correction, if words show that there is one."""
+        """Yield the correction by a statement whose words show a correction."""
         index, new, old = self._index, self._get_claims(at), self._get_claims(other)
         topic = (common - new.value_words - old.value_words) & index.topics[other]
         denied = self._find_denied(at, other, common, topic)
@@ -157,7 +157,7 @@ class CorrectionFinder:
             yield Correction(other, overlap, is_whole=False)
 
     def _compare_unmarked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
-        """Yield the correction, if the statements say the same of another value."""
+        """Yield the correction if both statements say the same about different values."""
         index = self._index
         if {self._speech[at].kind, self._speech[other].kind} & _UNSTATED_KINDS:
             return
@@ -182,7 +182,7 @@ class CorrectionFinder:
             yield Correction(other, overlap, is_whole=True)
 
     def _has_same_beginning(self, at: int, other: int, values: tuple[Value, Value]) -> bool:
-        """Return whether two statements say the same before their values."""
+        """Return whether two statements have the same words before their values."""
         new, old = (
             _list_subject(_get_folded_text(self._speech[place]), value.start)
             for place, value in zip((at, other), values, strict=True)
@@ -190,7 +190,7 @@ class CorrectionFinder:
         return new == old and sum(map(_is_telling, ([word] for word in new))) >= _MIN_SUBJECT_WORDS
 
     def _measure_common_share(self, at: int, other: int, topic: AbstractSet[str]) -> float:
-        """Return the share of the topic of the statement that has less of it."""
+        """Return the weight of a topic divided by the weight of the shorter statement."""
         index = self._index
         ours = index.topics[at] - self._get_claims(at).value_words
         theirs = index.topics[other] - self._get_claims(other).value_words
@@ -200,12 +200,12 @@ class CorrectionFinder:
         return min(index.weigh(topic) / least, 1.0) if least else 0.0
 
     def _measure_word_share(self, at: int, topic: Iterable[str]) -> float:
-        """Return the share of some words in all of a statement."""
+        """Return the weight of some words divided by the weight of a statement."""
         whole = self._index.weigh(self._index.topics[at])
         return self._index.weigh(topic) / whole if whole else 0.0
 
     def _is_rejected(self, at: int, other: int) -> bool:
-        """Return whether a reply rejects what the other side has just said."""
+        """Return whether a reply rejects a recent statement of the other side."""
         statement, before = self._speech[at], self._speech[other]
         near = 0 < statement.passage.place - before.passage.place <= _NEAR_MESSAGES
         if not near or statement.author == before.author or before.traits.is_question:
@@ -214,7 +214,7 @@ class CorrectionFinder:
         return bool(words) and 2 * len(words & self._index.words[other]) > len(words)
 
     def _find_denied(self, at: int, other: int, common: set[str], topic: set[str]) -> Value | None:
-        """Return the value of the earlier statement that a correction denies."""
+        """Return the value of an earlier statement that a correction denies."""
         index, new, old = self._index, self._get_claims(at), self._get_claims(other)
         known = any(map(index.is_rare, topic))
         for value in old.claimed:
@@ -243,7 +243,7 @@ class CorrectionFinder:
         return overlap >= _MARKED_OVERLAP and _is_person(statement) and _is_person(before)
 
     def _has_same_subject(self, at: int, other: int, found: tuple[Value, Value]) -> bool:
-        """Return False if the words before the values differ in one: `staging` for `production`."""
+        """Return False if one word before the values differs, as in `staging`, `production`."""
         if self._get_claims(at).is_strong:
             return True
         new = _list_subject(_get_folded_text(self._speech[at]), found[0].start)
@@ -268,7 +268,10 @@ class CorrectionFinder:
 
 
 def _is_later(statement: Statement, before: Statement) -> bool:
-    """Return whether the order is known; a summary has no order between its sections."""
+    """Return whether a statement is certainly later than another statement.
+
+    The sections of a summary have no order.
+    """
     if not statement.age:
         return True
     if statement.message_id is not None and before.message_id is not None:
@@ -277,7 +280,7 @@ def _is_later(statement: Statement, before: Statement) -> bool:
 
 
 def _get_text(statement: Statement) -> str:
-    """Return the text of a statement with its parts, without what it has replaced."""
+    """Return the text of a statement with its parts, without the values that it has replaced."""
     parts = [part.text for label, part in statement.parts if label != "previously"]
     parts += [line.text for line in statement.old_parts if line.label != "previously"]
     return "\n".join((statement.text, *parts)) if parts else statement.text
@@ -304,12 +307,12 @@ def _is_person(statement: Statement) -> bool:
 
 
 def _has_other_value(old: Claims, corrected: Value) -> bool:
-    """Return whether a statement has another value than the one that is corrected."""
+    """Return whether a statement has a value besides the corrected value."""
     return any(value.amount != corrected.amount for value in old.claimed)
 
 
 def _find_conflict(new: Claims, old: Claims) -> tuple[Value, Value] | None:
-    """Return two values of one kind that cannot hold together."""
+    """Return two values of one kind that cannot both hold."""
     for value in new.claimed:
         if any(denied.kind in (value.kind, "number") for denied in new.denied):
             continue
@@ -322,7 +325,7 @@ def _find_conflict(new: Claims, old: Claims) -> tuple[Value, Value] | None:
 
 
 def _list_subject(folded: str, end: int) -> list[str]:
-    """Return the words before a value, without those that show a correction."""
+    """Return the stems of the words before a value, without words of a correction."""
     text = cues.CHANGE_WORD.sub(" ", folded[:end])
     return [word[:_STEM_CHARS] for word in _SUBJECT_WORD.findall(text)]
 

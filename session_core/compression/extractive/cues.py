@@ -1,7 +1,7 @@
-"""Words that show what a sentence states: a goal, a rule, a task that is done, a correction.
+"""Phrases that show the kind of a sentence, such as a goal, a rule or a correction.
 
 Phrases are in lower case, separated by `|` or a line break. In languages that are written with
-spaces they match whole words; the lists after `unspaced` match anywhere.
+spaces they match whole words; the phrases after `unspaced` match anywhere.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _WORD = re.compile(r"\w+")
 
 
 class Cue(NamedTuple):
-    """Phrases with one meaning; `firsts` are their first words, for a quick check."""
+    """Phrases with one meaning. `firsts` are their first words, for a quick check."""
 
     firsts: frozenset[str]
     spaced: re.Pattern[str]
     unspaced: re.Pattern[str]
 
     def is_in(self, folded: str, words: Collection[str]) -> bool:
-        """Return whether a text in lower case, of these words, contains one of the phrases."""
+        """Return whether a text in lower case, with these words, contains one of the phrases."""
         if not self.firsts.isdisjoint(words) and self.spaced.search(folded):
             return True
         return not folded.isascii() and self.unspaced.search(folded) is not None
@@ -78,7 +78,7 @@ gracias|vale|perfecto|claro|voy a mirar|voy a revisar|hola|buenos días|muy bien
 かしこまりました|確認します|見てみます|おはよう|こんにちは|はい
 """,
 )
-"""How talk begins that states nothing."""
+"""The beginning of small talk."""
 
 GOAL = _compile_cue(
     """
@@ -149,7 +149,7 @@ no olvides|tarea|tareas|tenemos que|hay que|está abierto|habrá que|recordar
 やること|未対応|未完了|残って|まだ|忘れず|忘れないで|する必要|しなければ|宿題|保留|要確認|待ち|残タスク|を加えます|に追加します|を追加します
 """,
 )
-"""What shows a task that stays open until it is reported as done."""
+"""Words of a task that stays open until it is reported as done."""
 
 NOTED = _compile_cue(
     """
@@ -161,7 +161,7 @@ añado |anotado: |apuntado: |después voy |siguiente paso:
 """,
     "记下|已记录|下一步|次に|次は|メモ",
 )
-"""How the assistant notes a task, or names its next step."""
+"""Words with which the assistant records a task or names its next step."""
 
 INTENTION = _compile_cue(
     """
@@ -171,7 +171,7 @@ ich werde|ich schaue|ich prüfe|ich sehe|zuerst|je vais|voy a|сейчас|我�
 """,
     "我来|让我|我先|してみます|確認します",
 )
-"""What announces the next step of the assistant."""
+"""Words that announce the next step of the assistant."""
 
 DONE = _compile_cue(
     """
@@ -210,7 +210,7 @@ NOT_DONE = re.compile(
     r"|не|когда|если|будет|будут|до|ещё|еще|пока)\b"
     r"|没|未|还|不|如果|等|まだ|ない|ません|たら|れば|前に"
 )
-"""What near a word like "done" shows that it is not."""
+"""Words next to a word like "done" that negate it."""
 
 CORRECTION = _compile_cue(
     """
@@ -263,14 +263,14 @@ NEGATED_VALUE = re.compile(
     rf"(?<!\w)(?:not|nicht|plus|pas|no|не) {_ARTICLE}(?:[\w-]{{1,12}}\d|[$€£]?\d)"
     r"|不是\D{0,3}\d|\d[^、。,]{0,6}(?:ではなく|じゃなく)"
 )
-"""A value that does not hold any more: `port 8443, not 8080`."""
+"""A value that no longer holds, as in `port 8443, not 8080`"""
 
 EFFECTIVE = re.compile(
     rf"\b(?:from|as of|starting|effective|ab|à partir d[eu']|dès|desde|a partir de|начиная с|с|со) "  # noqa: RUF001 -- Russian
     rf"(?:next |nächste[nrm]? |(?:le|la|el|dem) )?(?:{_MONTHS}|{_WEEKDAYS}|\d{{1,2}}\.)"
     r"|\d{1,2}月(?:\d{1,2}[日号])?(?:から|起)|从.{0,3}月"
 )
-"""From when on a value holds, which shows that another one held before."""
+"""A time from which a value holds, which shows that another value held before."""
 
 STRONG_CORRECTION = _compile_cue(
     """
@@ -335,7 +335,7 @@ porque|ya que|la razón|puesto que|si no
 """,
     "因为|原因是|否则|由于|理由は|からです|ためです|なぜなら",
 )
-"""How a sentence begins that gives the reason for the one before it."""
+"""The beginning of a sentence that gives the reason for the sentence before it."""
 
 PERSON = _compile_cue(
     """
@@ -363,7 +363,7 @@ DATE = re.compile(
     r"|понедельник|вторник|сред[уы]|четверг|пятниц|суббот|воскресень|周[一二三四五六日]|星期|[月火水木金土日]曜"
 )
 INTERJECTION = re.compile(r"^(?:hm+|oh|ah|ach|well|ну|эх)[,.]? (?=\w)")
-"""What stands before a sentence without a meaning of its own."""
+"""An interjection without a meaning of its own."""
 REPLACED_PERSON = re.compile(
     r"\b(?:on leave|takes? over|took over|stands in|steps in|replaces|is (?:ill|sick)|has left"
     r"|hands over|vertritt|springt|übernimmt|ist krank|im urlaub|hat gekündigt|ersetzt|löst"
@@ -371,7 +371,7 @@ REPLACED_PERSON = re.compile(
     r"|заменит|заменяет|в отпуске|заболел\w*|вместо|уволил\w*)\b"
     r"|休暇|代わり|引き継|退職|異動|休假|接手|代替|离职|接替|病假"
 )
-"""What shows that somebody else does the work of a person."""
+"""Words that show that another person takes over."""
 CHANGE_WORD = re.compile(
     r"\b(?:now|new|actually|instead|from now on|jetzt|inzwischen|mittlerweile|künftig|neue[rsn]?"
     r"|nun|ab sofort|maintenant|désormais|nouve(?:au|l|lle)|ahora|nuev[oa]|теперь|новый|новая"
@@ -380,9 +380,9 @@ CHANGE_WORD = re.compile(
     r"|son)\b"
     r"|以后|これからは|今は|今後は?|新しい|現在は?|やっぱり|訂正|现在|新的|更正"
 )
-"""Words of a correction that are no part of its subject."""
+"""Words of a correction that do not belong to its subject."""
 QUESTION_END = re.compile(r"[?\uff1f؟]['\"”»)\]]*\s*$")
 OFFER_END = re.compile(
     r", (?:shall i|should i|shall we|ok|okay|soll ich|d'accord|vale|¿vale|хорошо)\s?\?\s*$"
 )
-"""How an offer ends, which is a task until it is answered."""
+"""The end of an offer, which is a task until it is answered."""

@@ -1,8 +1,8 @@
-"""Find the facts of a text verbatim, in time linear in its length.
+"""Facts of a text, found verbatim in time linear in its length.
 
 A fact is recognised by its form in any language; decisions and tasks are recognised by words of ten
-languages. Facts may overlap: a decision contains the path that it names. Of a very long text only
-the beginning and the end are read.
+languages. Facts may overlap: a decision contains the path that it names. Only the beginning and the
+end of a very long text are read.
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ FACT_KINDS: tuple[FactKind, ...] = (
 )  # fmt: skip
 
 STATEMENT_KINDS: frozenset[FactKind] = frozenset(("decision", "task"))
-"""What somebody says, where the others are what is named."""
+"""Kinds of facts that are statements. The other kinds are names and values."""
 
 MAX_TEXT_CHARS = 400_000
-"""So many characters of one text are read: half of them at its beginning, half at its end."""
+"""The maximum number of characters to read of a text, half of them at its end."""
 
 _LINE_BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""What ends a line for some: within an item of a summary it would begin a heading."""
+"""Characters that some programs treat as the end of a line. Inside an item of a summary they would
+start a heading.
+"""
 
 MAX_PIECE_CHARS = 2000
 _MAX_KEPT_CHARS = 2000
 _MAX_KEPT_TEXTS = 4096
-"""The facts of so many texts up to that length are kept."""
+"""The number of texts whose facts are cached."""
 
 _MIN_LINE_CHARS = 3
 _MAX_SENTENCE_CHARS = 500
 _MAX_LEADING_CHARS = 80
 _MAX_REST_RATIO = 5
-"""Where what is open takes this part of a line, the rest is how a list is written."""
+"""If open items take more than one part in so many of a line, the rest is only list syntax."""
 
 
 class Fact(NamedTuple):
-    """One fact: `text` begins at `position`."""
+    """One fact, whose `text` begins at `position`."""
 
     kind: FactKind
     text: str
@@ -51,12 +53,12 @@ class Fact(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Return the position after its last character."""
+        """The position after the last character of the fact."""
         return self.position + len(self.text)
 
 
 def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
-    """Return the facts of a text by position; `prose` ends an error with its sentence."""
+    """Return the facts of a text by position. With `prose`, an error ends with its sentence."""
     # A compression reads its range again to measure what the summary keeps.
     find = _find_cached_facts if len(text) <= _MAX_KEPT_CHARS else _find_text_facts
     return list(find(text, prose))
@@ -85,7 +87,7 @@ _find_cached_facts = lru_cache(maxsize=_MAX_KEPT_TEXTS)(_find_text_facts)
 
 
 def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
-    """Return the kind of the list items that this line introduces or continues."""
+    """Return the kind of the list items that a line introduces or continues."""
     if p.LIST_ITEM.match(line):
         return led
     if len(line) > _MAX_LEADING_CHARS or not p.LIST_HEADING.search(line):
@@ -100,7 +102,7 @@ def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
 def _find_list_item(
     line: str, begin: int, led: FactKind | None, inside: list[Fact]
 ) -> Iterator[Fact]:
-    """Yield a list item with the kind that the line before the list gives it."""
+    """Yield a list item, with the kind that the line before the list gives it."""
     item = p.LIST_ITEM.match(line) if led else None
     if led and item and not any(fact.kind in ("decision", "task") for fact in inside):
         text = line[item.end() :].strip()
@@ -109,7 +111,7 @@ def _find_list_item(
 
 
 def split_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text with their positions; a long line is split."""
+    """Yield the lines of a text with their positions, splitting long lines."""
     text = normalize_line_breaks(text)
     if len(text) <= MAX_TEXT_CHARS:
         yield from _split_long_line(text, 0, len(text))
@@ -120,7 +122,10 @@ def split_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def normalize_line_breaks(text: str) -> str:
-    """Replace each line separator by the same character without moving any text."""
+    """Replace each line separator by a line feed.
+
+    All positions stay the same.
+    """
     for sign in _LINE_BREAKS:
         text = text.replace(sign, "\n")
     return text
@@ -174,7 +179,7 @@ def _find_line_facts(
 
 
 def _find_open_items(line: str, lowered: str, begin: int) -> Iterator[Fact]:
-    """Yield the open items of an agent's list."""
+    """Yield the open items of a to-do list in JSON."""
     for item in p.OPEN_JSON_ITEM.finditer(line) if '"stat' in lowered else ():
         first, last = item.span(item.lastindex or 0)
         yield Fact("task", line[first:last], begin + first)
@@ -203,7 +208,10 @@ def _find_statements(
 
 
 def _find_errors(line: str, lowered: str, first: int, last: int, begin: int) -> Iterator[Fact]:
-    """Yield the errors in a part of a line: the quoted text, or the rest of the part."""
+    """Yield the errors in a part of a line.
+
+    An error is the quoted text around the failure word, or the rest of the part.
+    """
     told = p.JSON_ERROR.search(line, first, last)
     if told:
         at, end = told.span(told.lastindex or 0)
@@ -223,7 +231,7 @@ def _find_errors(line: str, lowered: str, first: int, last: int, begin: int) -> 
 
 
 def _find_sentence(line: str, inside: int, first: int, last: int) -> tuple[int, int]:
-    """Return the sentence around a position within two bounds."""
+    """Return the span of the sentence around a position, within two bounds."""
     for at, end in tokenize.find_sentence_spans(line):
         if at <= inside < end:
             return max(at, first), min(end, last)
@@ -231,7 +239,7 @@ def _find_sentence(line: str, inside: int, first: int, last: int) -> tuple[int, 
 
 
 def _find_citation(line: str, inside: int, first: int, last: int) -> tuple[int, int] | None:
-    """Return the words in quotes or in a code span around a position."""
+    """Return the span of the quoted text or code span around a position."""
     for match in p.QUOTED_TEXT.finditer(line, first, last):
         at, end = match.span(match.lastindex or 0)
         if match.start() <= inside < match.end() and " " in line[at:end].strip():

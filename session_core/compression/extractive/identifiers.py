@@ -1,4 +1,4 @@
-"""Find addresses, paths, identifiers, numbers and shell commands by their form.
+"""Addresses, paths, identifiers, numbers and shell commands, found by their form.
 
 A command follows a prompt, is a code span, or begins with a known program.
 """
@@ -25,7 +25,7 @@ _NAME_SIGNS = "_=@$"
 
 
 def find_names(line: str, start: int = 0) -> Iterator[FoundName]:
-    """Yield kind, start and end of each name after `start`."""
+    """Yield the kind, start and end of each name after `start`."""
     taken = bytearray(len(line))
     for found in chain(_find_settings(line, start), _find_addresses(line, start)):
         _mark_taken(taken, found)
@@ -47,7 +47,7 @@ def find_names(line: str, start: int = 0) -> Iterator[FoundName]:
 
 
 def _find_settings(line: str, start: int) -> Iterator[FoundName]:
-    """Yield constants with their values, and addresses in brackets."""
+    """Yield constants with their values, and network addresses in brackets."""
     if "_" in line or "=" in line:
         for match in p.SETTING.finditer(line, start):
             yield "number", match.start(), match.end()
@@ -87,7 +87,7 @@ def _find_wide_paths(line: str, start: int) -> Iterator[FoundName]:
 
 
 def trim_name(text: str) -> str:
-    """Return a name without trailing punctuation; a bracket stays if its pair is in the name."""
+    """Return a name without trailing punctuation. A closing bracket with its pair stays."""
     while text and text[-1] in _TRAILING_SIGNS:
         pair = _BRACKET_PAIRS.get(text[-1])
         if pair and text.count(pair) >= text.count(text[-1]):
@@ -127,7 +127,7 @@ def is_path(token: str) -> bool:
     parts = [part for part in token.replace("\\", "/").split("/") if part]
     if p.FILE_NAME.fullmatch(parts[-1]) or token.endswith("/"):
         return True
-    return len(parts) > 2 and all(len(part) > 1 for part in parts)  # noqa: PLR2004 -- not "and/or"
+    return len(parts) > 2 and all(len(part) > 1 for part in parts)  # noqa: PLR2004 -- excludes `and/or`
 
 
 def _is_identifier(token: str) -> bool:
@@ -181,16 +181,16 @@ def _is_setting_value(line: str, first: int) -> bool:
 Span = tuple[int, int]
 
 PROGRAMS = frozenset(keywords.PROGRAMS.split())
-"""Programs whose name is no ordinary word."""
+"""Programs whose name is not an ordinary word."""
 
 WORDLIKE_PROGRAMS = frozenset(keywords.WORDLIKE_PROGRAMS.split())
-"""Programs whose name is one: a command only beside a sign of a shell."""
+"""Programs whose name is an ordinary word, which are commands only next to a sign of a shell."""
 
 _MAX_COMMAND_CHARS = 500
 
 
 def find_commands(line: str, *, in_shell: bool = False) -> Iterator[Span]:
-    """Yield start and end of each command; in a shell block each line is one."""
+    """Yield the start and end of each command. In a shell block each line is a command."""
     prompt = p.PROMPT.match(line)
     if prompt:
         yield _limit_span(line, prompt.start(1), len(line))

@@ -1,6 +1,6 @@
-"""Recognise bare instructions: `scrub the tokens`, `purger les doublons`, `поставить камеры`.
+"""Bare instructions, such as `scrub the tokens`, `purger les doublons`, `поставить камеры`.
 
-Such a sentence has no subject. It begins with an imperative or an infinitive, and in German and
+Such a sentence has no subject. It begins with an imperative or an infinitive; in German and
 Japanese it ends with one. Speakers write tasks in this form, often without a word such as `to do`.
 """
 
@@ -41,7 +41,7 @@ _PREDICATE_LIST = """
 is are was were has have had will would can could does did of and or that which me us
 """
 _ENGLISH_PREDICATES = frozenset(_PREDICATE_LIST.split())
-"""Before these the first word is a noun: `test is green`; `let me` is an announcement."""
+"""Words after which the first word is not an imperative, as in `test is green`"""
 
 _VERBS_BE = frozenset(("is", "are", "was", "were", "has", "had"))
 

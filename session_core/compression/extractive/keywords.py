@@ -135,4 +135,4 @@ vous il elle que qui se ce cette el los las una y o pero con por para del al en 
 gli di da per non che si os um uma não em na com и в на не по для что как это до из за от мы
 вы он они
 """
-"""The words that hold a sentence together."""
+"""Function words, which carry no content."""

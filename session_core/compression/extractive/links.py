@@ -1,6 +1,6 @@
-"""Join statements that say little apart: a problem and its fix, a question and its answer.
+"""Links between statements: a problem and its fix, a question and its answer.
 
-A statement is linked only to one before it, within a few messages.
+A statement is linked only to an earlier statement, within a few messages.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 _MAX_CASE_MESSAGES = 12
 _NEAR_MESSAGES = 6
 _NEXT_MESSAGES = 2
-"""A note may stand before an answer; after tool calls only a short one needs its question."""
+"""The distance of an answer that follows directly or after a note. After more messages, only a
+short answer is linked.
+"""
 _MAX_PARTS = 3
 _MAX_QUESTION_CHARS = 120
 _MAX_ANSWER_CHARS = 60
 _MIN_WORDS = 2
 _MIN_ANSWER_NOVELTY = 0.6
-"""Small talk after a question does not answer it."""
+"""The minimum novelty of an answer, which excludes small talk."""
 _REASONED = frozenset((kind, "current") for kind in ("decision", "rule", "changed", "task"))
 _CAUSE_KINDS = frozenset(("problem", "note", "remark", "detail", "file", "command", "person"))
 _FIX_KINDS = frozenset(("done", "problem", "note", "remark", "detail", "file", "command"))
 
 
 def link_statements(found: Sequence[Statement]) -> None:
-    """Link new statements in their order."""
+    """Link the new statements in their order."""
     new = [statement for statement in found if not statement.age]
     speech = [statement for statement in new if statement.is_speech]
     _link_reasons(speech)
@@ -54,7 +56,7 @@ def _link_reasons(speech: Sequence[Statement]) -> None:
 
 
 def _link_answers(speech: Sequence[Statement]) -> None:
-    """Link a short question and the answer of the other side, or a question and a short answer."""
+    """Link a short question to the answer of the other side, or a question to a short answer."""
     for question, answer in pairwise([it for it in speech if not it.is_narration]):
         if not question.traits.is_question or "linked" in (question.state, answer.state):
             continue
@@ -106,7 +108,10 @@ def _choose_label(statement: Statement) -> Label | None:
 
 
 def _find_case(cases: Sequence[Statement], statement: Statement) -> Statement | None:
-    """Return the problem that a cause or a fix belongs to: one with common words, or the last."""
+    """Return the problem to which a cause or a fix belongs.
+
+    It is the last problem with common words, or else the last near problem.
+    """
     open_cases = [case for case in cases if len(case.parts) < _MAX_PARTS]
     related = [case for case in open_cases if case.words & statement.words]
     if statement.traits.is_correction and not statement.traits.is_fix and not related:

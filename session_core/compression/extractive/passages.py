@@ -1,11 +1,11 @@
-"""Read a range of messages as passages: sentences of speech and lines of tool input and output.
+"""Passages of a range of messages: sentences of speech, lines of tool input and output.
 
-The work is bounded. Of a very long range, user messages are read first, then calls, assistant
+The work is bounded. In a very long range, user messages are read first, then calls, assistant
 messages and results, the newest of each first. A result line that repeats, even at another time, is
-read once, and of lines of the same form only the first few, unless the speech names them too.
+read once. Of lines of the same form only the first few are read, unless the speech names them too.
 
 A passage never ends inside a fact and never contains a redaction mark, because a summary may not
-contain one: the text before and after a mark is two passages.
+contain a redaction mark: the text before and after it is two passages.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from session_core.state import content
 from session_core.state.content import extract_plain_text
 
 MAX_RANGE_CHARS = 4_000_000
-"""So many characters of a range are read where nobody says how many."""
+"""The default for the number of characters to read of a range."""
 
 MAX_LINES_PER_FORM = 4
-"""So many lines of one form are read of a result."""
+"""The number of lines of one form to read of a result."""
 _STEM_SEPARATOR = re.compile(r"[\s/\\\"'`,:;()\[\]]+")
 PlacedTexts = list[tuple[int, str]]
 
 
 @dataclass(slots=True)
 class PassageSet:
-    """All passages of a range in order, and the counts made while reading."""
+    """The passages of a range in order, and counts made while reading."""
 
     passages: list[Passage] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
-    """The last parts of all names that people, the assistant and its calls use."""
+    """The last parts of all names that users, the assistant and its calls mention."""
     earlier: list[Passage] = field(default_factory=list)
     """The lines of the summaries in the range."""
     counted: int = 0
@@ -76,7 +76,7 @@ def read_passages(messages: Iterable[Message], most: int = MAX_RANGE_CHARS) -> P
 def _collect_texts(
     messages: list[Message], reading: PassageSet, room: int
 ) -> Mapping[Speaker, PlacedTexts]:
-    """Return the texts of the messages, the newest first, as far as the limit allows."""
+    """Return the texts of the messages, newest first, as far as the limit allows."""
     said = _collect_speech(messages, reading)
     newest = list(zip(range(len(messages)), messages, strict=True))[::-1]
     backwards: Mapping[Speaker, Iterator[tuple[int, str]]] = {
@@ -110,7 +110,10 @@ def _collect_speech(messages: list[Message], reading: PassageSet) -> Mapping[Spe
 
 
 def _get_speech(message: Message, reading: PassageSet) -> str:
-    """Return the text of a message without an earlier summary in it."""
+    """Return the text of a message without the earlier summary in it.
+
+    The lines of the summary are added to `reading`.
+    """
     text = extract_plain_text(_strip_results(message.get("content")))
     if text == summary_message.SUMMARY_NOTE:
         return ""
@@ -149,7 +152,7 @@ def _collect_names(reading: PassageSet) -> None:
 
 
 def _read_result(text: str, place: int, named: set[str], called: set[str]) -> list[Passage]:
-    """Return the text of a result without its repetition of the call."""
+    """Return the passages of a result, without lines that repeat the call."""
     seen: Counter[str] = Counter()
     once: set[str] = set()
     found: list[Passage] = []
@@ -190,7 +193,7 @@ _DATA_SIGNS = re.compile(r"[0/\\=_|]")
 
 @dataclass(slots=True)
 class Passage:
-    """A part of a message with its facts, whose positions are relative to the passage."""
+    """A part of a message with its facts. Their positions are relative to the passage."""
 
     text: str
     facts: Sequence[Fact]
@@ -199,11 +202,11 @@ class Passage:
     template: str = ""
     repeated: int = 1
     line: WrittenLine | None = None
-    """The line of an earlier summary that it was read from."""
+    """The line of an earlier summary from which the passage was read."""
 
 
 def split_speech(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
-    """Yield the sentences of a text; code and pasted output is split by lines."""
+    """Yield the sentences of a text. Code and pasted output are split by lines."""
     found = facts.find_facts(text, prose=True)
     pasted = _find_pasted_forms(text)
     at = 0
@@ -224,7 +227,7 @@ def split_speech(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 
 
 def split_lines(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
-    """Yield the lines of a text; long lines are split by sentences."""
+    """Yield the lines of a text. Long lines are split by sentences."""
     for _, line in facts.split_lines(text):
         whole = (
             [(0, len(line))] if len(line) <= MAX_LINE_CHARS else tokenize.find_sentence_spans(line)
@@ -233,7 +236,7 @@ def split_lines(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 
 
 def split_arguments(arguments: str, place: int) -> Iterator[Passage]:
-    """Yield the arguments of a tool call."""
+    """Yield the passages of the arguments of a tool call."""
     try:
         given: Any = content.load_json(arguments)
     except ValueError:
@@ -281,7 +284,7 @@ def unpack_result(text: str) -> str:
 
 
 def split_earlier_summary(text: str, reading: PassageSet) -> None:
-    """Add the lines of an earlier summary, and the number of statements that it counts."""
+    """Add the lines of an earlier summary, and its number of statements, to `reading`."""
     summary = written_form.read_summary(text)
     reading.counted += summary.counted
     for line in summary.lines:
@@ -293,7 +296,7 @@ def split_earlier_summary(text: str, reading: PassageSet) -> None:
 
 
 def _find_pasted_forms(text: str) -> frozenset[str]:
-    """Return the forms of lines that repeat too often to be typed."""
+    """Return the forms of lines that repeat too often to be typed by a person."""
     if text.count("\n") < _MIN_PASTED_LINES:
         return frozenset()
     shapes = Counter(_get_line_form(line) for _, line in facts.split_lines(text))
@@ -311,7 +314,7 @@ def _get_line_form(line: str) -> str:
 def _cut_line(
     line: str, spans: Sequence[tuple[int, int]], inside: list[Fact], speaker: Speaker, place: int
 ) -> Iterator[Passage]:
-    """Yield a line as passages by its spans, without cutting a fact."""
+    """Yield the passages of a line, one per span, without cutting a fact."""
     at = 0
     first: int | None = None
     marks = (
@@ -355,7 +358,7 @@ def _is_overlapping(marks: Sequence[tuple[int, int]], fact: Fact) -> bool:
 def _split_long_spans(
     spans: Sequence[tuple[int, int]], inside: list[Fact]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the spans; long ones are split where a fact begins."""
+    """Yield the spans, splitting long spans before a fact."""
     starts = [fact.position for fact in inside if fact.kind not in ("decision", "task")]
     for first, end in spans:
         begin = first
@@ -384,7 +387,10 @@ def _make_passage(
 
 
 def _split_long_text(text: str) -> Iterator[str]:
-    """Yield speech without sentence ends in parts, up to text without words, such as an image."""
+    """Yield parts of speech without sentence ends.
+
+    The text ends at data without words, such as an image.
+    """
     while len(text) > MAX_PASSAGE_CHARS:
         cut = text.rfind(" ", MAX_PASSAGE_CHARS // 2, MAX_PASSAGE_CHARS)
         if cut < 0:

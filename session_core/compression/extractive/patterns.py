@@ -1,7 +1,7 @@
-"""Regular expressions for facts in one part of a line, and the parser of to-do lists.
+"""Regular expressions for facts in a part of a line, and the parser of to-do items.
 
 Each expression is linear: repetitions are bounded or end at a character that they exclude. To-do
-lists may be text with boxes or JSON of an agent.
+lists may be text with boxes, or JSON of an agent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from session_core.compression.extractive import keywords
 from session_core.state.search_text import SPACELESS_CHARS
 
 BREAK = SPACELESS_CHARS + "\u3000-\u303f\uff01-\uff65\u2018-\u201f\u00ab\u00bb"
-"""Characters of scripts without spaces, and quotes: no name goes on over one."""
+"""Characters of scripts without spaces, and quotes, at which a name ends."""
 
 WORD = re.compile(r"\w+")
 SPACELESS_SIGN = re.compile(f"[{SPACELESS_CHARS}]")
@@ -46,12 +46,12 @@ OPEN_JSON_ITEM = re.compile(
     rf"{_ITEM_TEXT}[^{{}}]{{0,300}}?{_OPEN_STATUS}|{_OPEN_STATUS}[^{{}}]{{0,300}}?{_ITEM_TEXT}",
     re.IGNORECASE,
 )
-"""An item that is open, in the to-do lists that agents keep as JSON."""
+"""An open item in a to-do list that an agent keeps as JSON."""
 CHECKBOX = re.compile(r"(?:[-*+]\s+)?\[(?:(?P<done>[xX✓])|[ ]?)\]\s+")
 
 LIST_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|\[[ ]?\])\s+")
 LIST_HEADING = re.compile(r"[:\uff1a]\s*\**\s*$|^\s*#{1,6}\s|^\s*\*\*[^*]+\*\*\s*$")
-"""How a line ends or begins that a list follows."""
+"""The end or beginning of a line before a list."""
 
 URL = re.compile(
     rf"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.|mailto:)"
@@ -79,7 +79,7 @@ SLASHED_NAME = re.compile(
     r"|pod|svc|service|statefulset|application|text|image|audio|video|users?|docs|refactor)/\S+"
     r"|[A-Za-z][\w.]{1,39}/(?=\w*[-_\d])[\w.-]{3,80}"
 )
-"""Two names with a stroke between them that are no alternative: a branch, a pod, a type."""
+"""Two names with a slash between them, such as a branch, a pod or a type."""
 FILE_NAME = re.compile(
     rf"[\w@+.-]*\.(?:{_EXTENSIONS}){_LINE_NUMBER}"
     rf"|(?:Dockerfile|Makefile|Containerfile|Jenkinsfile|Procfile|Vagrantfile|Rakefile|Gemfile"
@@ -126,7 +126,7 @@ LOG_TIMESTAMP = re.compile(
     rf"|\s*(?:{_MONTHS})\s+\d{{1,2}}\s\d\d:\d\d:\d\d\s+{_LOG_PROGRAM}|{_LOG_SERVICE}",
     re.IGNORECASE,
 )
-"""The time at the beginning of a line of a log, which is no fact of its own."""
+"""The timestamp at the beginning of a log line."""
 
 EXCEPTION = re.compile(
     r"(?<![\w.])(?:[A-Za-z_$][\w$]{0,60}[.:]{1,2}){0,12}"
@@ -134,7 +134,7 @@ EXCEPTION = re.compile(
     r"(?:\[\w{1,12}\])?(?=:\s|\(|$|\s*[:\uff1a])"
 )
 RAISED_EXCEPTION = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z][a-z]\w{1,80}:\s")
-"""How a traceback ends, whatever the name of the exception is."""
+"""The last line of a traceback, with any name of an exception."""
 
 FAILURE_WORD = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|ALERT|PANIC|FAILED|FAILURE|FAIL|OOMKilled|\w{1,20}BackOff)\b"
@@ -173,13 +173,13 @@ LOOKUP_COMMAND = re.compile(
     r"|curl -s[a-zA-Z]* https?:|select .{1,200}\bfrom\b)",
     re.IGNORECASE,
 )
-"""A command that only looks: whoever continues the work looks anew."""
+"""A command that only reads, whose output is easily obtained again."""
 CODE_LINE = re.compile(
     r"[+-]?\s*(?:import |from \S+ import |return\b|(?:if|for|while) .{1,80}:$|def |class |else:"
     r"|try:|except\b|func |fn |let |const |var |public |private |static |package |use |#include"
     r"|export |async |await |\w[\w.]* = \w[\w.]*\(|@\w)"
 )
-"""How a line of code begins, in the languages that are met most."""
+"""The beginning of a line of code, in the most common languages."""
 QUOTED_TEXT = re.compile(
     r"\"([^\"\n]{3,400})\"|`([^`\n]{3,400}(?:`(?=[A-Za-z0-9_])[^`\n]{1,80}`[^`\n]{1,200}){0,4})`|“([^”\n]{3,400})”|「([^」\n]{3,400})」"
 )
@@ -191,7 +191,7 @@ JSON_ERROR = re.compile(
     rf"\"(?:msg|message|error|err)\":\s?{_JSON_STRING}",
     re.IGNORECASE,
 )
-"""What JSON says to have failed."""
+"""An error message in JSON."""
 FAILURE_HINTS = (
     "unexpected", "no space", "full", "quota", "too many", "certificate", "syntax", "duplicate",
     "match", "refus", "reject", "unhandled", "conflict", "modified", "assert", "expected", "want",
@@ -237,7 +237,7 @@ _KNOWN_FIELDS = frozenset(("id", *_TEXT_FIELDS, *_STATE_FIELDS))
 
 
 def format_item(item: Mapping[Any, Any]) -> str | None:
-    """Return a to-do item as text with a box; None for other values."""
+    """Return a to-do item as text with a box, or None for any other value."""
     text = next((item[key] for key in _TEXT_FIELDS if isinstance(item.get(key), str)), "")
     state = next((item[key] for key in _STATE_FIELDS if isinstance(item.get(key), str)), "")
     state = state.lower().replace(" ", "_").replace("-", "_")
@@ -247,11 +247,11 @@ def format_item(item: Mapping[Any, Any]) -> str | None:
 
 
 def is_ticked(text: str) -> bool:
-    """Return whether a line is ticked off."""
+    """Return whether a line has a ticked box."""
     box = CHECKBOX.match(text)
     return box is not None and box["done"] is not None
 
 
 def get_other_fields(item: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the other fields of an item."""
+    """Return the fields of a to-do item except its text, state and id."""
     return {key: value for key, value in item.items() if key not in _KNOWN_FIELDS}

@@ -1,4 +1,4 @@
-"""Decide which statements still hold: what was corrected, done or said again does not."""
+"""Mark statements that later statements corrected, completed or repeated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TASK_ENDS = ".!。 "
 
 
 def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
-    """Set the states of statements; later ones decide about earlier ones."""
+    """Set the states of statements. Later statements decide about earlier statements."""
     _replace_lists(speech)
     finder = CorrectionFinder(speech, index)
     for at, statement in enumerate(speech):
@@ -46,7 +46,7 @@ def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
 
 
 def _replace_lists(speech: Sequence[Statement]) -> None:
-    """Close the items of a to-do list that the list after it lacks."""
+    """Close the items of a to-do list that the next list does not contain."""
     before: dict[str, Statement] = {}
     for items in _group_lists(speech):
         texts = {_get_item_text(item): item for item in items}
@@ -60,7 +60,7 @@ def _replace_lists(speech: Sequence[Statement]) -> None:
 
 
 def _mark_unlisted(speech: Sequence[Statement]) -> None:
-    """Mark the tasks of earlier summaries that a new list of all tasks does not repeat."""
+    """Mark tasks of earlier summaries that a new list of all tasks does not repeat."""
     new = [items for items in _group_lists(speech) if not items[0].age]
     if any(_is_whole_list(items) for items in new):
         for statement in speech:
@@ -69,14 +69,17 @@ def _mark_unlisted(speech: Sequence[Statement]) -> None:
 
 
 def _group_lists(speech: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yield the lists with boxes, each of one message or of an earlier summary."""
+    """Yield the items of each to-do list of one message or of an earlier summary."""
     boxes = [statement for statement in speech if p.CHECKBOX.match(statement.text)]
     for _, group in itertools.groupby(boxes, key=lambda statement: statement.passage.place):
         yield list(group)
 
 
 def _is_whole_list(items: Sequence[Statement]) -> bool:
-    """Return whether a list shows all tasks: that of a tool, or one with both kinds of boxes."""
+    """Return whether a list contains all tasks.
+
+    A list of a tool does, and a list with both open and ticked boxes.
+    """
     return items[0].author == "tool" or len({item.kind for item in items}) > 1
 
 

@@ -1,13 +1,13 @@
-"""Score each passage of a conversation, and each fact in it, by its value for later work.
+"""Scores of passages and facts by their value for later work.
 
 Rare text in a distinctive form scores high, and text that repeats words or forms scores low. The
-odds are those of a regression over generated sessions and sessions made of real files, rounded; the
-odds of files and settings were set by hand. User messages score higher than tool output, unless
-that is an error, and newer text a little higher than older text. A name that the speech repeats
-scores higher than one that was only listed.
+odds are rounded results of a regression over generated sessions and sessions made of real files;
+the odds of files and settings were set by hand. User messages score higher than tool output, except
+errors in tool output. Newer text scores a little higher than older text. A name that the speech
+repeats scores higher than a name that was only listed.
 
-Statements in tool output, such as a note of a person in a file, often have no name and no number.
-They are recognised as sentences between lines that are not.
+Statements in tool output, such as a person's note in a file, often have no name and no number. They
+are recognised as sentences between lines that are not sentences.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _NUMBERED_LINE = re.compile(r"\s*\d{1,6}(?:[|→\t]|:\s)")
 _LIST_ITEM = re.compile(r"\s*(?:[-*>|#☐]|\d{1,3}[.)]\s)")
 
 _COMMON_LINES = 3
-"""In so many lines of a result a word belongs to their form."""
+"""The number of lines of a result in which a word counts as a part of their form."""
 _MIN_BULK_COUNT = 2
-"""A form that is there twice is no bulk yet."""
+"""The number of lines from which a form counts as repeated."""
 _MAX_WORDS = 15
 _MAX_LINES = 40
 _MAX_SENTENCES = 5
@@ -51,7 +51,7 @@ _MIN_NAME_CHARS = 5
 
 
 class _Odds(NamedTuple):
-    """Log-odds: the base value of a passage and the weight of each trait."""
+    """Log-odds: the base value of a passage, and the weight of each trait."""
 
     base: float
     form: float
@@ -65,7 +65,7 @@ _SIGN_ODDS = -28.0
 _ERROR_ODDS = 1.9
 _SETTING_ODDS = 4.0
 _FILE_ODDS = -2.0
-"""What stands in a file can be read again, where it is no setting and no task."""
+"""The odds of a line of a file, which can be read again, unless it is a setting or a task."""
 _DIGIT_ODDS = 8.0
 _WORD_ODDS = 0.15
 _LINE_ODDS = 0.09
@@ -80,7 +80,7 @@ _SENTENCE_COUNT_ODDS = -0.4
 
 
 def compute_chances(reading: PassageSet) -> dict[int, float]:
-    """Return the probability of each passage by its `id`."""
+    """Return the probability that each passage is worth keeping, by the passage's `id`."""
     of: dict[str, list[Passage]] = {"result": [], "call": [], "talk": []}
     for passage in (*filter(_is_earlier_talk, reading.earlier), *reading.passages):
         of.get(passage.speaker, of["talk"]).append(passage)
@@ -94,7 +94,7 @@ def compute_chances(reading: PassageSet) -> dict[int, float]:
 
 
 def _is_earlier_talk(passage: Passage) -> bool:
-    """Return whether a line of an earlier summary is speech, as likely as its form is."""
+    """Return whether a line of an earlier summary is speech, which is scored by its form."""
     line = passage.line
     return line is not None and line.author != "tool" and line.kind not in _UNSPOKEN_KINDS
 
@@ -155,7 +155,7 @@ def _score_talk(passages: Sequence[Passage]) -> Iterator[tuple[int, float]]:
 def _score_repetition(
     passages: Sequence[Passage], odds: _Odds
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Return the penalty for passages that share their form or their words with others."""
+    """Return the penalties of passages for a repeated form and for repeated words."""
     shapes = [tokenize.make_form(passage.text) for passage in passages]
     often: Counter[str] = Counter()
     same: Counter[str] = Counter()
@@ -170,7 +170,10 @@ def _score_repetition(
 
 
 def _normalize_text(passage: Passage) -> str:
-    """Return the part of a passage that repetitions share; speech keeps all but plain numbers."""
+    """Return the text of a passage without its variable parts.
+
+    In speech only plain numbers are variable.
+    """
     if passage.speaker == "result":
         return passage.template or passage.text
     return _PLAIN_NUMBER.sub("0", passage.text)
@@ -182,7 +185,7 @@ def _count_lines(passage: Passage) -> int:
 
 
 def get_name_form(fact: Fact) -> str:
-    """Return the form of a name, which similar names of a list share."""
+    """Return the form of a name, which similar names in a list share."""
     if fact.kind == "number":
         return _DIGITS.sub("0", fact.text)
     head, dot, tail = fact.text.rpartition(".")
@@ -196,7 +199,7 @@ def _classify_run(run: re.Match[str]) -> str:
 
 
 def _count_name_forms(passages: Iterable[Passage]) -> Counter[str]:
-    """Return the number of different names of each form."""
+    """Return the number of different names by their form."""
     names = {
         (get_name_form(fact), fact.text)
         for passage in passages
@@ -214,7 +217,7 @@ def _group_by_place(passages: Iterable[Passage]) -> Iterable[list[Passage]]:
 
 
 def _measure_common_share(group: Sequence[Passage]) -> Iterator[float]:
-    """Yield the share of the words of each line that neighbouring lines contain too."""
+    """Yield, for each line, the fraction of its words that many lines of the group repeat."""
     tokens = [tokenize.extract_tokens(passage.template) for passage in group]
     often: Counter[str] = Counter()
     for passage, own in zip(group, tokens, strict=True):
@@ -234,8 +237,9 @@ _KIND_WEIGHTS: Mapping[FactKind, float] = {
     "identifier": 0.4,
     "number": 0.25,
 }
-"""How likely a fact of that kind is all that is wanted of what it stands in: without the words
-around it, a number or a name often says nothing."""
+"""The value of a fact without the words around it, relative to its passage. A bare number or name
+often says nothing.
+"""
 _SPEAKER_WEIGHTS: Mapping[Speaker, float] = {
     "earlier": 1.0,
     "user": 1.0,
@@ -244,16 +248,18 @@ _SPEAKER_WEIGHTS: Mapping[Speaker, float] = {
     "result": 0.6,
 }
 _FAILURE_FACTOR = 1.2
-"""What a tool says that failed counts as more than said by a person: the next step hangs on it."""
+"""An error in tool output counts more than the words of a user, because the next step depends on
+it.
+"""
 _STATEMENT_FACTOR = 1.4
-"""What was decided or is open can be looked up nowhere else."""
+"""A decision or an open task cannot be looked up elsewhere."""
 _OLDEST_FACTOR = 0.8
 _REUSED_FACTOR = 1.3
 
 
 @dataclass(slots=True)
 class ScoredPassage:
-    """A passage with the scores of its facts and its own, and its probability."""
+    """A passage with its score, the scores of its facts, and its probability."""
 
     passage: Passage
     facts: list[float]
@@ -262,7 +268,7 @@ class ScoredPassage:
 
 
 def score_passages(reading: PassageSet) -> list[ScoredPassage]:
-    """Return the passages that are worth keeping, in order, with their scores."""
+    """Return all passages in order, with their scores."""
     scale = _Scorer(reading)
     return [scale.score_passage(passage) for passage in (*reading.earlier, *reading.passages)]
 
@@ -304,7 +310,7 @@ class _Scorer:
 
 
 def _find_bare_names(passages: Sequence[Passage]) -> dict[str, set[str]]:
-    """Return file names without their folder, with the paths that match."""
+    """Return the file names that the speech uses without a folder, with the matching paths."""
     talked = {
         fact.text
         for passage in passages
@@ -328,7 +334,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _STOP_WORDS = frozenset(keywords.STOP_WORDS.split())
 _SENTENCE_ENDS = ".!?。"
 _MIN_PROSE_WORDS = 2
-"""A line with so many little words is prose."""
+"""The number of stop words from which a line counts as prose."""
 _MIN_WIDE_WORDS = 3
 
 _LINE_FACTOR = 0.6
@@ -340,7 +346,7 @@ _MARKED_TASK_ODDS = 3.0
 
 
 def adjust_statement_odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
-    """Yield the odds of each result line, adjusted from its odds as any line."""
+    """Yield the odds of each result line, adjusted if the line may be a statement."""
     little = [_count_stop_words(passage.text) for passage in group]
     plain = sum(count < _MIN_PROSE_WORDS for count in little) / len(group)
     for passage, count, value in zip(group, little, of_line, strict=True):
@@ -360,7 +366,7 @@ def _is_statement(passage: Passage) -> bool:
 
 
 def _is_marked_task(passage: Passage) -> bool:
-    """Return whether a mark shows an open task, as in a comment or a list of an agent."""
+    """Return whether a mark shows an open task, as in a comment or an agent's list."""
     text = passage.text
     return bool(p.TASK_SIGN.match(text) or ('"stat' in text and p.OPEN_JSON_ITEM.search(text)))
 
@@ -370,7 +376,10 @@ def _is_sentence(text: str) -> bool:
 
 
 def _count_stop_words(text: str) -> int:
-    """Return the number of stop words; a text in a script without spaces always has enough."""
+    """Return the number of stop words in a text.
+
+    A text in a script without spaces counts as prose.
+    """
     words = _WORD.findall(text.lower())
     if not text.isascii() and tokenize.count_words(text) - len(words) >= _MIN_WIDE_WORDS:
         return _MIN_PROSE_WORDS

@@ -1,8 +1,8 @@
-"""Choose the statements of a summary within its length.
+"""Selection of the statements that a summary contains, within its length.
 
 Open tasks come first, then all statements by their worth, which fades with age and counts less for
-old ones. Mentions and tool output take what is left, by the value of their facts; room that nothing
-deserves stays empty.
+old statements. Mentions and tool output take the remaining room, by the value of their facts. Room
+for which no text is worth enough stays empty.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from session_core.compression.extractive.statements import Statement
 from session_core.compression.extractive.written_form import StatementKind, WrittenLine
 
 _TASK_SHARE = 0.6
-"""How much of a summary old open tasks may take."""
+"""The share of a summary that open tasks may take."""
 _MIN_TASK_WORTH = 0.12
-"""A task that is worth less competes with the other statements."""
+"""The minimum worth of a task that precedes other statements."""
 _OLD_FACTOR = 0.3
-"""How much of the worth of an old statement counts next to new ones."""
+"""The factor for the worth of an old statement next to new statements."""
 _SMALL_ROOM = 1500
 _OLD_FACTOR_IN_SMALL_ROOM = 0.38
-"""In little room the choice is between good statements, of which a third is lost anyway."""
+"""The factor in little room, where only good statements are compared."""
 _CONTEXT_WORDS: Mapping[FactKind, tuple[int, int]] = {"number": (4, 2)}
-"""How many words before and after a fact go with it if there is little room."""
+"""The number of words before and after a fact that are written with it if there is little room."""
 _FRAGMENT_KINDS = frozenset(
     ("command", "file", "detail", "output", "problem", "request", "note", "remark", "mention")
 )
 _GAP = " … "
 _MAX_WORD_CHARS = 24
 _MIN_FRAGMENT_CHARS = 60
-"""A shorter sentence is written whole."""
+"""The minimum length of a sentence that may be written in part."""
 _MIN_WHOLE_SHARE = 0.75
 _RANK_OFFSET = 10
 _MIN_WORTH = 0.01
 _MIN_WORTH_SHARE = 0.25
-"""If nothing is worth much, so much of the best is worth writing."""
+"""The minimum worth, as a share of the best worth, if no statement is worth much."""
 _MIN_SPEECH_WORTH = 0.04
 _MIN_SPEECH_RANK = 0.0004
-"""Speech that is worth less, or less per character, competes with tool output."""
+"""The minimum value per character of speech. Other speech competes with tool output."""
 _REST_SHARE = 0.2
-"""How much the rest of a sentence is worth at least if its facts are written."""
+"""The minimum share of the worth of a statement that remains after its facts were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedItem:
-    """A statement and its form in a summary."""
+    """A statement, and its text in a summary."""
 
     statement: Statement
     written: str
@@ -66,14 +66,14 @@ class _Form:
 
     @property
     def rank(self) -> float:
-        """Return the sort key, lower is better; short forms are slightly preferred."""
+        """The sort key, of which lower is better. Short forms are slightly preferred."""
         return -self.gain / (_RANK_OFFSET + max(self.cost, 0))
 
 
 def select_items(
     current: Sequence[Statement], room: int, *, numbered: bool, brief: bool
 ) -> list[SelectedItem]:
-    """Return the statements that fit, in their order; `brief` ones have no ornament."""
+    """Return the statements that fit, in order. With `brief`, they have no ornament."""
     best = max((it.worth for it in current), default=0.0)
     selector = _Selector(current, room, numbered, brief, min(_MIN_WORTH, _MIN_WORTH_SHARE * best))
     speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= _MIN_SPEECH_WORTH]
@@ -95,7 +95,7 @@ def _is_open(statement: Statement) -> bool:
 
 @dataclass(slots=True)
 class _Selector:
-    """Selects the best form repeatedly; facts in the summary have no more value."""
+    """Adds the best form repeatedly. A fact that the summary has already adds no value."""
 
     candidates: Sequence[Statement]
     room: int
@@ -110,7 +110,10 @@ class _Selector:
     _headed: set[StatementKind] = field(default_factory=set)
 
     def choose_from(self, places: Iterable[int], limit: int, least: float = 0.0) -> None:
-        """Choose among some statements until the summary has so many characters."""
+        """Add statements at `places` until the summary has `limit` characters.
+
+        A form must have at least the value `least` per character.
+        """
         forms = ((at, self._find_best_form(at, limit, least)) for at in places)
         heap = [(self._compute_rank(at, form), at) for at, form in forms if form]
         heapq.heapify(heap)
@@ -131,7 +134,7 @@ class _Selector:
         return form.rank * (_OLD_FACTOR if self.room >= _SMALL_ROOM else _OLD_FACTOR_IN_SMALL_ROOM)
 
     def _find_best_form(self, at: int, limit: int, least: float) -> _Form | None:
-        """Return the best form of a statement that still fits."""
+        """Return the best form of a statement that still fits, or None."""
         statement = self.candidates[at]
         taken = self.chosen.get(at)
         forms = (
@@ -148,7 +151,7 @@ class _Selector:
         return min(fitting, key=lambda form: form.rank, default=None)
 
     def _list_forms(self, statement: Statement) -> Iterator[_Form]:
-        """Yield a whole statement, and its new facts alone."""
+        """Yield the forms of a statement: all of it, and its new facts alone."""
         passage = statement.passage
         pairs = zip(passage.facts, statement.scored.facts, strict=True)
         new = [(fact, gain) for fact, gain in pairs if fact.text not in self._said]
@@ -172,7 +175,10 @@ class _Selector:
             yield _Form(part, max(gain for _, gain in new), len(part) + 1)
 
     def _write_whole(self, statement: Statement, *, lean: bool = False) -> str:
-        """Return a statement with its parts; a lean one without what it has replaced."""
+        """Return a statement with its parts.
+
+        With `lean`, the values that it has replaced are left out.
+        """
         text = _strip_timestamp(statement.passage)
         if statement.is_speech and self.brief:
             text = tokenize.strip_ornament(text)
@@ -184,7 +190,7 @@ class _Selector:
         return statement.worth
 
     def _list_longer_forms(self, statement: Statement, taken: str) -> Iterator[_Form]:
-        """Yield the whole statement if only a part of it is chosen."""
+        """Yield the whole statement if only a part of it was chosen so far."""
         whole = self._write_whole(statement)
         if taken != whole:
             if taken == self._write_whole(statement, lean=True):
@@ -231,7 +237,7 @@ def _write_statement(statement: Statement, text: str, *, numbered: bool, lean: b
 
 
 def _has_replaced(statement: Statement) -> bool:
-    """Return whether a statement is written with an earlier one that it has replaced."""
+    """Return whether a statement is written with an earlier statement that it replaced."""
     labels = (*(it.label for it in statement.old_parts), *(label for label, _ in statement.parts))
     return "previously" in labels
 
@@ -242,13 +248,13 @@ def _is_bare_name(fact: Fact) -> bool:
 
 
 def _strip_timestamp(passage: Passage) -> str:
-    """Return a passage without the time that a program wrote before it."""
+    """Return the text of a passage without the timestamp of a log line."""
     stamp = LOG_TIMESTAMP.match(passage.text) if passage.speaker == "result" else None
     return passage.text[stamp.end() :] if stamp else passage.text
 
 
 def _format_facts(passage: Passage, facts: Sequence[Fact]) -> str:
-    """Return the facts of a passage with the words next to them, or the whole passage."""
+    """Return facts of a passage with the words next to them, or the whole passage."""
     text = passage.text
     if passage.speaker == "earlier":
         return text

@@ -1,7 +1,7 @@
-"""Read a range of messages as statements: classified, linked, with their state, age and worth.
+"""Statements of a range of messages, with their kind, links, state, age and worth.
 
-Lines of an earlier summary are statements with an age. New statements close tasks, replace others
-or repeat them; only statements that still hold are worth keeping.
+Lines of an earlier summary are statements with an age. New statements close tasks, and replace or
+repeat older statements. Only statements that still hold are worth keeping.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WORTH: Mapping[StatementKind, float] = {
     "note": 0.9,
     "remark": 0.6,
 }
-"""The worth of a statement by its kind; a mention and output have the worth of their facts."""
+"""The worth of a statement by its kind. Mentions and output have the worth of their facts."""
 _HALF_LIVES: Mapping[StatementKind, float] = {
     "goal": 12.0,
     "task": 24.0,
@@ -63,50 +63,50 @@ _HALF_LIVES: Mapping[StatementKind, float] = {
     "done": 2.0,
     "request": 1.0,
 }
-"""After how many ranges of the present length a statement is worth half."""
+"""The age at which the worth of a statement is halved, in ranges of the present length."""
 _DETAIL_HALF_LIFE = 1.0
 _MIN_FILLER_WORTH = 0.01
-"""New speech without a fact that is worth less is filler."""
+"""The worth below which new speech without a fact is filler."""
 _MIN_NARRATION_WORTH = 0.3
-"""Narration that is worth less is a mention of its facts."""
+"""The worth below which narration is a mention of its facts."""
 _MAX_FILLER_CHARS = 140
 _MIN_OUTPUT_CHANCE = 0.3
-"""Tool output without a fact is filler if its probability is less."""
+"""The probability below which tool output without a fact is filler."""
 _UNSURE_FACTOR = 0.8
 _USER_FACTOR = 1.3
 _NARRATION_FACTOR = 0.2
-"""What the assistant says while it calls a tool is about the call."""
+"""The factor for text that the assistant writes while it calls a tool."""
 _LABEL_FACTOR = 0.4
 _PART_SHARE = 0.8
-"""How much of the worth of a linked statement its head has."""
+"""The share of the worth of a linked statement that is added to its head."""
 _REPLACED_SHARE = 0.1
-"""How much of it an earlier value has, which a summary has already written."""
+"""The share for an earlier value that a summary has already written."""
 _TICKED_FACTOR = 0.3
 _SURE_SHARE = 0.15
-"""How much of the quality does not hang on the form of the passage."""
+"""The share of the quality that does not depend on the form of the passage."""
 _MAX_OWN_WORDS = 4
-"""A statement with so many words of its own is as new as it can be."""
+"""The number of own words from which a statement counts as completely new."""
 _NOVELTY_POWER = 1.25
 _MESSAGE_NOVELTY_POWER = 6
-"""A message of phrases that other messages have too is small talk as a whole."""
+"""The exponent that lowers the worth of messages made of repeated phrases."""
 _QUESTION_FACTOR = 0.3
 _BASE_WEIGHT = 0.6
 _MEAN_WEIGHT = 4.0
-"""How many rare words a statement of average worth has."""
+"""The weight of a statement of average worth, in rare words."""
 _MAX_WEIGHT_FACTOR = 1.5
 _INSTRUCTION_WORTH = 1.0
 _INSTRUCTION_QUALITY = 0.6
 _LISTED_QUALITY = 0.8
-"""The least quality of an item of a to-do list, whose words were used before."""
+"""The minimum quality of an item of a to-do list, whose words were used before."""
 _MIN_DISTINCT_CHANCE = 0.3
 _ALIKE_OVERLAP = 0.5
 _MAX_AGE = 12.0
 _MIN_ESSENTIAL_WORTH = 0.2
-"""Of what is worth so much, summaries of sessions with planted facts keep as much as of these."""
+"""The worth from which a statement is essential, calibrated on sessions with planted facts."""
 _KEPT_FACTOR = 0.75
 _MIN_ESSENTIAL_SHARE = 0.05
 _FEW_STATEMENTS = 8
-"""Of so few each one counts."""
+"""The number of statements up to which all are essential."""
 _NAMING_KINDS = frozenset(("path", "url", "identifier", "command", "error"))
 
 State = Literal["current", "superseded", "done", "linked", "repeated"]
@@ -115,7 +115,7 @@ _AUTHORS: Mapping[str, Author] = {"user": "user", "assistant": "assistant"}
 
 @dataclass(slots=True)
 class Statement:
-    """One statement, and the passage that it is written with."""
+    """One statement, and the passage in which it is written."""
 
     scored: ScoredPassage
     kind: StatementKind
@@ -128,38 +128,38 @@ class Statement:
     parts: list[tuple[Label, Statement]] = field(default_factory=list)
     is_narration: bool = False
     alike: int = 0
-    """How many other statements have half of its words."""
+    """The number of other statements that share half of its words."""
     later_alike: int = 0
-    """How many of these come after it; the last of a group has its full worth."""
+    """The number of those statements that come later. The last of a group has its full worth."""
     own_words: float = 0.0
-    """How many of its words no other message has."""
+    """The number of its words that no other message contains."""
     weight: float = 0.0
-    """How many words that stand only here say as much as its words."""
+    """Its weight as a number of words of maximal weight."""
     novelty: float = 1.0
-    """How much of its message is said in phrases that no other message has."""
+    """The share of its message's phrases that no other message contains."""
     old_parts: list[WrittenLine] = field(default_factory=list)
-    """The parts that an earlier summary has written with it."""
+    """The parts with which an earlier summary has written it."""
     is_unlisted: bool = False
-    """Whether a later to-do list, which shows all tasks, lacks it."""
+    """Whether a later list of all tasks does not contain it."""
     worth: float = 0.0
     full_worth: float = 0.0
-    """The worth without what belongs to it, before it fades."""
+    """The worth without its parts, and before it fades with age."""
     is_essential: bool = False
     """Whether a summary has to keep it."""
 
     @property
     def passage(self) -> Passage:
-        """Return the passage."""
+        """The passage of the statement."""
         return self.scored.passage
 
     @property
     def text(self) -> str:
-        """Return its text."""
+        """The text of the passage."""
         return self.scored.passage.text
 
     @property
     def is_speech(self) -> bool:
-        """Return whether a person or the assistant has said it, or has put it on a list."""
+        """Whether a person or the assistant said the statement or put it on a list."""
         if self.kind in ("task", "done"):
             return True
         tool = self.passage.speaker in ("call", "result") or self.author == "tool"
@@ -167,7 +167,7 @@ class Statement:
 
     @property
     def is_filler(self) -> bool:
-        """Return whether it is left out even if there is room."""
+        """Whether the statement is left out even if there is room."""
         if self.age or self.passage.facts or self.parts:
             return False
         if self.is_speech:
@@ -177,14 +177,17 @@ class Statement:
 
 @dataclass(slots=True)
 class StatementSet:
-    """The statements of a range in order, and how many the conversation has had."""
+    """The statements of a range in order, and the number that the conversation has had."""
 
     statements: list[Statement]
     counted: int
 
     @property
     def current(self) -> list[Statement]:
-        """Return the statements that hold, stand alone and are no filler, if there are any."""
+        """The statements that hold, are not parts of others and are no filler.
+
+        If all are filler, filler is included.
+        """
         current = [it for it in self.statements if it.state == "current"]
         return [it for it in current if not it.is_filler] or current
 
@@ -217,7 +220,10 @@ def read_statements(
 
 
 def _count_own_words(speech: Sequence[Statement]) -> None:
-    """Count the words of each statement that no other message has; for new ones, no new message."""
+    """Count the words of each statement that no other message contains.
+
+    New statements are compared only with new messages.
+    """
     held = [it for it in speech if it.state in ("current", "linked")]
     new = topics.SharedWords((it.passage.place, it.words) for it in held if not it.age)
     # Each line of an earlier summary counts as a message.
@@ -229,7 +235,7 @@ def _count_own_words(speech: Sequence[Statement]) -> None:
 
 
 def _measure_novelty(speech: Sequence[Statement]) -> None:
-    """Set how much of the message of each statement is said nowhere else."""
+    """Set the share of each statement's message that no other message repeats."""
     places = [-1 - at if it.age else it.passage.place for at, it in enumerate(speech)]
     phrases = topics.SharedPhrases(
         (place, it.text) for place, it in zip(places, speech, strict=True)
@@ -297,9 +303,12 @@ def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Stateme
 
 
 def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
-    """Set the age of earlier statements, in ranges of the present length."""
+    """Set the ages of statements of earlier summaries.
+
+    The unit is the length of the present range.
+    """
     numbers = [number for row in messages if isinstance(number := row.get("id"), int)]
-    if len(numbers) < 2:  # noqa: PLR2004 -- no distance without two
+    if len(numbers) < 2:  # noqa: PLR2004 -- one id has no distance
         return
     # The first may be the summary itself, whose id is larger than those of what it summarizes.
     first, span = min(numbers), max(max(numbers) - min(numbers), 1)
@@ -310,7 +319,7 @@ def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
 
 
 def _set_worth(statement: Statement) -> None:
-    """Set the worth; narration that is worth little has the worth of its facts, as a mention."""
+    """Set the worth of a statement. Weak narration with facts becomes a mention."""
     statement.worth = _compute_worth(statement)
     weak = statement.is_narration and statement.worth < _MIN_NARRATION_WORTH
     if weak and statement.passage.facts:
@@ -338,7 +347,7 @@ def _compute_speech_worth(statement: Statement) -> float:
 
 
 def _measure_quality(statement: Statement) -> float:
-    """Return how likely it is that a statement says something that is said nowhere else."""
+    """Return the estimated probability that a statement says something new."""
     own = min(statement.own_words, _MAX_OWN_WORDS)
     novelty: float = ((1 + own) / (1 + _MAX_OWN_WORDS)) ** _NOVELTY_POWER
     chance = min(statement.scored.chance, 1)
@@ -374,21 +383,27 @@ def _count_alike(speech: Sequence[Statement], index: topics.TopicIndex) -> None:
 
 
 def measure_replaced(statement: Statement) -> float:
-    """Return how much of the worth of a statement is that of what it has replaced."""
+    """Return the part of a statement's worth that belongs to the values it has replaced."""
     new = sum(part.worth for label, part in statement.parts if label == "previously")
     old = sum(line.label == "previously" for line in statement.old_parts)
     return _PART_SHARE * new + _REPLACED_SHARE * min(old, 1) * statement.worth
 
 
 def _count_essential(found: Sequence[Statement], reading: PassageSet) -> int:
-    """Return how many essential statements there were, with those that summaries have left out."""
+    """Return the number of essential statements of the conversation.
+
+    It includes the statements that earlier summaries have left out.
+    """
     new = sum(statement.is_essential and not statement.age for statement in found)
     old = sum(statement.is_essential and statement.age > 0 for statement in found)
     return new + max(reading.counted, old)
 
 
 def _mark_essential(found: Sequence[Statement]) -> None:
-    """Mark what a summary has to keep: all that is worth enough, or the best of the rest."""
+    """Mark the statements that a summary has to keep.
+
+    These are all statements that are worth enough.
+    """
     spoken = [
         it
         for it in found
@@ -404,7 +419,7 @@ def _mark_essential(found: Sequence[Statement]) -> None:
 
 
 def _is_distinct(statement: Statement) -> bool:
-    """Return whether a statement of explicit words has a value, which sets it apart from others."""
+    """Return whether an explicit statement contains a value, which distinguishes it from others."""
     return (
         statement.traits.is_explicit
         and not statement.is_narration

@@ -1,7 +1,7 @@
-"""Write a summary without a model: statements, verbatim, within a number of characters.
+"""Extractive summaries: statements, verbatim, within a number of characters.
 
-The result is deterministic. A statement is a sentence or a line, with what is linked to it; of a
-line with little but names, only its facts with the words next to them may be written.
+The result is deterministic. A statement is a sentence or a line with its linked statements. Of a
+line with little but names, the summary may contain only the facts and the words next to them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ NO_ROOM_SUMMARY = "What was said does not fit here."
 
 _MIN_HEADED_BUDGET = 600
 _MIN_NUMBERED_BUDGET = 3000
-"""In less room the ids of the messages would take the place of statements."""
+"""The minimum length of a summary with message ids, which take room from statements."""
 
 _BRIEF_RATIO = 2.0
 
 _MAX_FALLBACK_ITEMS = 10
-"""So many statements are named if no statement is essential."""
+"""The number of statements to list if no statement is essential."""
 
 
 def summarize(messages: Iterable[Message], budget_chars: int) -> str:
     """Return a summary of a range within a budget.
 
-    Earlier summaries in the range are read as summaries.
+    Earlier summaries in the range are parsed into their statements.
     """
     return build_summary(statements.read_statements(messages), budget_chars)
 
@@ -41,7 +41,7 @@ def build_summary(found: StatementSet, budget_chars: int) -> str:
 
 
 def choose_items(found: StatementSet, budget_chars: int) -> list[SelectedItem]:
-    """Return the statements of a summary within a budget."""
+    """Return the statements that a summary within a budget contains."""
     header = _write_header(found, budget_chars)
     return select.select_items(
         found.current,
@@ -52,7 +52,7 @@ def choose_items(found: StatementSet, budget_chars: int) -> list[SelectedItem]:
 
 
 def write_summary(found: StatementSet, chosen: Sequence[SelectedItem], budget_chars: int) -> str:
-    """Return the summary of chosen statements."""
+    """Return the text of a summary of chosen statements."""
     if not chosen:
         text = NO_ROOM_SUMMARY if found.current else EMPTY_SUMMARY
         return text[: max(budget_chars, 0)]
@@ -66,10 +66,11 @@ def list_essential(
     clean: Callable[[str], str] = str,
     others: Iterable[Statement] = (),
 ) -> list[str]:
-    """Return the texts of the chosen statements that no summary may lack, the most worthy first.
+    """Return the texts that every summary must contain, the most worthy first.
 
-    Texts that `clean` changes are left out. If there is no essential text, the best others follow:
-    of the chosen ones, or of `others` if `clean` changes all of these.
+    These are the texts of essential statements that `clean` does not change. If there are none, the
+    best other statements follow: chosen statements, or `others` if `clean` changes all chosen
+    statements.
     """
     found = _sort_clean((item.statement for item in chosen), clean)
     essential = [statement for statement in found if statement.is_essential]
@@ -79,7 +80,7 @@ def list_essential(
 
 
 def _list_texts(statement: Statement) -> Iterator[str]:
-    """Yield the text of a statement, and of what belongs to it and still holds."""
+    """Yield the text of a statement, and of its parts that still hold."""
     yield statement.text
     yield from (it.text for it in statement.old_parts if it.label != "previously")
     yield from (part.text for label, part in statement.parts if label != "previously")
@@ -98,7 +99,7 @@ def _is_brief(found: StatementSet, budget_chars: int) -> bool:
 
 
 def _write_header(found: StatementSet, budget_chars: int) -> str:
-    """Return the first line; a very short summary has none."""
+    """Return the first line of a summary, or an empty text for a very short summary."""
     if budget_chars < _MIN_HEADED_BUDGET:
         return ""
     marked = any(it.message_id is not None for it in found.statements)

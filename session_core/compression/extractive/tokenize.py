@@ -1,4 +1,4 @@
-"""Split text into words and sentences, in scripts with and without spaces.
+"""Splitting text into words and sentences, in scripts with and without spaces.
 
 In a script without spaces two characters count as a word. A sentence never ends inside a code span,
 a number, a name or an address, nor after an abbreviation: its end is followed by a space, or is a
@@ -28,7 +28,7 @@ def make_template(text: str) -> str:
 
 
 def make_form(text: str) -> str:
-    """Return a text with each word, number and mixture of them replaced by its class."""
+    """Return a text with each word, number and mixed token replaced by its class."""
     if not text.isascii():
         text = _WIDE_RUN.sub(_count_run_words, text)
     return _MIXED.sub("x", _DIGITS.sub("0", _LETTERS.sub("a", text)))
@@ -68,14 +68,14 @@ p.ej ej ud uds p.ex ex env art mme mlle pp ee sr sra srta dra lic avda núm apro
 ул кв стр тел им рис см напр проф обл
 """
 _OPEN_ABBREVIATIONS = frozenset(_OPEN_ABBREVIATION_LIST.split())
-"""Abbreviations that something follows."""
+"""Abbreviations that never end a sentence."""
 _CLOSING_ABBREVIATION_LIST = """
 etc usw inc ltd co al std p.m a.m u.s u.k uu d.c suiv
 jan feb mar apr jun jul aug sep sept oct okt nov dec dez janv févr avr juil déc ene abr ago dic
 г гг руб коп тыс млн млрд др пр час мин сек мес янв фев апр авг сент окт нояб дек
 """  # noqa: RUF001 -- Russian
 _CLOSING_ABBREVIATIONS = frozenset(_CLOSING_ABBREVIATION_LIST.split())
-"""Abbreviations that end a sentence too, unless a digit or a lower-case word follows."""
+"""Abbreviations that may end a sentence, unless a digit or a lower-case word follows."""
 _MONTHS = """
 january february march april may june july august september october november december
 januar jänner februar märz mai juni juli oktober dezember
@@ -93,7 +93,7 @@ _QUOTE_FOLLOWERS = "でとはがをにのもっへや"
 
 
 def find_sentence_spans(line: str) -> list[tuple[int, int]]:
-    """Return start and end of each sentence without surrounding spaces."""
+    """Return the start and end of each sentence, without surrounding spaces."""
     found: list[tuple[int, int]] = []
     begin = ticked = 0
     in_code = False
@@ -132,7 +132,7 @@ def _is_abbreviation(line: str, end: int, following: str) -> bool:
 
 
 def _is_ordinal(before: str, following: str) -> bool:
-    """Return whether a number and a full stop are an ordinal number, as in German dates."""
+    """Return whether a number before a full stop is an ordinal number, as in German dates."""
     word = _WORD.match(following)
     if word is None:
         return False
@@ -164,7 +164,7 @@ _FULL_STOPS = ".。"
 
 
 def strip_ornament(sentence: str) -> str:
-    """Return a sentence without the words that only connect it, and without its full stop."""
+    """Return a sentence without leading connective words and without its full stop."""
     lead = _CONNECTIVES.match(sentence)
     bare = sentence[lead.end() :] if lead else sentence
     bare = bare if bare.endswith("..") else bare.rstrip(_FULL_STOPS)

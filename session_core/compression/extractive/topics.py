@@ -1,7 +1,7 @@
-"""Compare statements by their words: the same topic, the same words, another value.
+"""Comparison of statements by their words.
 
-The words of a statement are its content words, cut to a stem so that forms of a word agree, and its
-values: numbers and names. Words weigh by how few statements contain them.
+The words of a statement are its values (numbers and names) and its content words, cut to a stem so
+that forms of a word agree. A word weighs more if few statements contain it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = re.compile(rf"[^\W_{SPACELESS_CHARS}]+(?:[.:/_-][^\W_{SPACELESS_CHARS}]+
 _PHRASE_WORD = re.compile(rf"[^\W_{SPACELESS_CHARS}]+|[{SPACELESS_CHARS}]")
 _PHRASE_WORDS = 4
 _WIDE_PHRASE_WORDS = 6
-"""In a script without spaces these are characters."""
+"""The length of a phrase in a script without spaces, in characters."""
 _WIDE_RUN = re.compile(f"[{SPACELESS_CHARS}]+")
 _KANA = re.compile("[\u3040-\u309f]")
 _MORE_STOP_WORDS = """
@@ -38,7 +38,7 @@ tous toute plus très bien été être avoir fait faire este esta estos esas eso
 """  # noqa: RUF001 -- Russian
 _STOP_WORDS = frozenset((*keywords.STOP_WORDS.split(), *_MORE_STOP_WORDS.split()))
 _COMMON_SHARE = 0.2
-"""A word in so many of the statements does not tell topics apart."""
+"""The share of statements from which a word does not distinguish topics."""
 _MIN_POSTINGS = 40
 _RARE_SHARE = 0.01
 _MIN_RARE_PLACES = 4
@@ -47,7 +47,7 @@ _MIN_NAME_CHARS = 3
 
 
 def extract_words(text: str) -> frozenset[str]:
-    """Return the stems of the content words of a text, and its values as they are written."""
+    """Return the stems of the content words of a text, and its values as written."""
     folded = text.lower().replace("\u2019", "'")
     found = {
         word[:_STEM_CHARS] if word.isalpha() else word
@@ -68,7 +68,7 @@ def is_value(word: str) -> bool:
 
 
 class TopicIndex:
-    """The words of statements, with their weights, and which statements contain them."""
+    """The words of statements, their weights, and the statements that contain them."""
 
     def __init__(self, texts: Iterable[frozenset[str]]) -> None:
         self.words = list(texts)
@@ -89,18 +89,18 @@ class TopicIndex:
         self._most = max(_MIN_POSTINGS, int(_COMMON_SHARE * count))
 
     def weigh(self, words: Iterable[str]) -> float:
-        """Return the weight of words together.
+        """Return the total weight of words.
 
-        The order of a set differs between processes; `fsum` returns the same for each order.
+        The order of a set differs between processes; `fsum` returns the same sum for each order.
         """
         return math.fsum(self._weights.get(word, 0.0) for word in words)
 
     def count_rare_words(self, words: Iterable[str]) -> float:
-        """Return how many words that stand only here say as much as these."""
+        """Return the total weight of words as a number of words of maximal weight."""
         return self.weigh(words) / self._most_weight
 
     def count_places(self, word: str) -> int:
-        """Return how many statements contain a word."""
+        """Return the number of statements that contain a word."""
         return len(self._postings[word])
 
     def is_rare(self, word: str) -> bool:
@@ -108,7 +108,10 @@ class TopicIndex:
         return self.count_places(word) <= self._rare
 
     def find_related(self, at: int) -> Iterator[tuple[int, set[str]]]:
-        """Yield earlier statements with a common word that is not in most, and all such words."""
+        """Yield earlier statements that share words with a statement, with the shared words.
+
+        A word that very many statements contain does not count.
+        """
         common: dict[int, set[str]] = defaultdict(set)
         for word in sorted(self.words[at]):
             places = self._postings[word]
@@ -118,7 +121,7 @@ class TopicIndex:
         yield from common.items()
 
     def measure_coverage(self, part: int, whole: int) -> float:
-        """Return the share of the topic of one statement that another one contains."""
+        """Return the share of one statement's topic that another statement contains."""
         total = self.weigh(self.topics[part])
         return self.weigh(self.topics[part] & self.topics[whole]) / total if total else 0.0
 
@@ -136,12 +139,15 @@ class SharedWords:
         }
 
     def count_own(self, words: frozenset[str]) -> float:
-        """Return how many words no other message contains; a name counts as several."""
+        """Return the number of words that no other message contains.
+
+        A name counts as several words.
+        """
         return sum(_NAME_COUNT if _is_name(word) else 1 for word in words - self._shared)
 
 
 class SharedPhrases:
-    """The phrases of a few words that more than one message contains."""
+    """The short phrases that more than one message contains."""
 
     def __init__(self, texts: Iterable[tuple[int, str]]) -> None:
         self._places: dict[int, list[int]] = defaultdict(list)
@@ -157,7 +163,7 @@ class SharedPhrases:
         self._counts = counts
 
     def measure_novelty(self) -> dict[int, float]:
-        """Return how much of each message is said in its own words, from 0 to 1."""
+        """Return the share of each message's phrases that is its own, from 0 to 1, by place."""
         return {
             place: sum(1 / self._counts[it] for it in phrases) / len(phrases) if phrases else 1.0
             for place, phrases in self._places.items()

@@ -1,4 +1,4 @@
-"""Read quantities, dates, times and names of a text in a form that all languages share.
+"""Quantities, dates, times and names of a text, in a form that all languages share.
 
 `twenty seconds`, `20 s` and `20秒` are the same value. Two values can replace each other if they
 are of the same kind.
@@ -18,26 +18,26 @@ _STEM_CHARS = 4
 _PREFIX_CHARS = 16
 _NOON = 12
 _MIN_BARE_WORD = 13
-"""A smaller number that is written as a word is often no value."""
+"""The smallest number that counts as a value if it is written as a word."""
 
 
 class Value(NamedTuple):
-    """One value: what it measures, how much, and its place in the text."""
+    """One value: its kind, its amount, and its place in the text."""
 
     kind: str
     amount: object
     start: int
     end: int
     is_free: bool = True
-    """Whether it is a value, and no part of a name such as `room 12`."""
+    """Whether it is a value and not part of a name such as `room 12`"""
     unit: float = 1.0
-    """How much of the kind one of its unit is."""
+    """The factor of its unit to the base unit of its kind."""
     clause: int = 0
-    """The number of the part of the sentence that it is in."""
+    """The number of its clause in the sentence."""
 
 
 def _read_table(text: str) -> dict[str, int]:
-    """Return the words of each line with the number of their line, from 1."""
+    """Return the words of each line, mapped to the number of the line from 1."""
     lines = text.strip().splitlines()
     return {word: number for number, line in enumerate(lines, 1) for word in line.split()}
 
@@ -69,7 +69,7 @@ sunday+ sonntag+ dimanche+ domingo+ воскресенье воскресень�
 """).items()
     for end in (("", "s") if word.endswith("+") else ("",))
 }
-"""A plus sign stands before an optional `s`."""
+"""The weekdays by name. In the table a plus sign marks an optional `s`"""
 _NUMBERS = _read_table("""
 one eins einem einer une uno una один одна одну
 two zwei deux dos два две
@@ -180,7 +180,7 @@ _GROUPED = re.compile(r"\d{1,3}(?:[., '\u00a0\u202f\u2019]\d{3})+")
 
 
 def read_values(folded: str) -> list[Value]:
-    """Return the values of a text in lower case, in their order."""
+    """Return the values of a text in lower case, by position."""
     found: list[Value] = []
     free = folded
     for read in (

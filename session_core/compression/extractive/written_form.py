@@ -1,7 +1,8 @@
-"""The written form of statements: sections of lines, and their parser.
+"""The text of a summary: sections with lines of statements, and their parser.
 
-A line is the text of a statement, verbatim, with a mark of its speaker and message: `(u12)`. Lines
-with an indent belong to the line before them: a cause, a fix, a reason or an answer.
+A line is the text of a statement, verbatim, with a mark of its speaker and message: `(u12)`. An
+indented line belongs to the line before it: a cause, a fix, a reason or an answer.
+
 No text of a message can take one of these forms: texts are stripped, a text that looks like a
 heading gets a dash, and a text that ends like a mark gets a mark.
 """
@@ -40,10 +41,10 @@ HEADINGS: Mapping[StatementKind, str] = {
     "task": "Open",
     "changed": "Changed",
 }
-"""The headings in their order; corrections come last, so that nothing outdated follows them."""
+"""The headings in order. Corrections come last, so that no outdated line follows them."""
 
 _BRIEF_KINDS = frozenset[StatementKind](("person", "note", "remark", "file", "command"))
-"""In a short summary these are details, because headings would take the place of statements."""
+"""Kinds that a short summary writes as details, to save headings."""
 
 _KINDS = {heading: kind for kind, heading in HEADINGS.items()}
 _LABELS: tuple[Label, ...] = get_args(Label)
@@ -59,7 +60,7 @@ _LEGEND = "; (u12) is message 12, of the user; a: assistant, t: tool"
 
 @dataclass(slots=True)
 class WrittenLine:
-    """One statement as it is written."""
+    """One statement in the text of a summary."""
 
     text: str
     kind: StatementKind | None = None
@@ -73,14 +74,14 @@ class WrittenLine:
 
 @dataclass(slots=True)
 class WrittenSummary:
-    """A summary as its parser reads it; `counted` is 0 for a foreign one."""
+    """A parsed summary. `counted` is 0 if another program wrote it."""
 
     lines: list[WrittenLine]
     counted: int = 0
 
 
 def write_header(count: int, *, legend: bool) -> str:
-    """Return the first line: how many statements the conversation has had."""
+    """Return the first line, with the number of statements of the conversation."""
     return f"{count} statements so far{_LEGEND if legend else ''}"
 
 
@@ -90,7 +91,7 @@ def choose_section(kind: StatementKind, *, brief: bool) -> StatementKind:
 
 
 def get_detail_kind(kind: StatementKind | None) -> StatementKind:
-    """Return the kind of a line that was read as a detail, if its words show another one."""
+    """Return the kind of a line under `Details`, which its words may show."""
     return kind if kind in _BRIEF_KINDS else "detail"
 
 
@@ -100,7 +101,7 @@ def write_heading(kind: StatementKind) -> str:
 
 
 def write_line(line: WrittenLine) -> str:
-    """Return a statement as lines of a summary."""
+    """Return the lines of a summary for a statement and its parts."""
     return "\n".join(
         (_write_statement_text(line), *(f"{_INDENT}{_write_part(part)}" for part in line.parts))
     )
@@ -119,7 +120,7 @@ def _write_statement_text(line: WrittenLine) -> str:
 
 
 def _add_mark(text: str, line: WrittenLine) -> str:
-    """Add the mark of a line; a tool is always named, because its errors are no statements."""
+    """Add the mark of a line. A problem that a tool reported always has a mark."""
     needed = line.author == "tool" and line.kind == "problem"
     marked = line.message_id is not None and line.kind not in _UNMARKED_KINDS
     if not (needed or marked or _MARK.search(text)):
@@ -129,7 +130,10 @@ def _add_mark(text: str, line: WrittenLine) -> str:
 
 
 def read_summary(text: str) -> WrittenSummary:
-    """Return the lines of an earlier summary, with their kinds if it has our form."""
+    """Parse an earlier summary.
+
+    Its lines have kinds if it has our form.
+    """
     lines = text.splitlines()
     header = _HEADER.fullmatch(lines[0]) if lines else None
     if header:

@@ -18,11 +18,11 @@ _STORES = {
     "opencode": ("opencode",),
     "openclaw": ("openclaw",),
 }
-"""The stores of each module; one of which no store is wanted is not imported."""
+"""The stores of each module. A module is imported only if one of its stores is wanted."""
 
 
 def load_formats(stores: Collection[str] | None = None) -> list[AnyFormat]:
-    """Return the formats of some stores, or of all."""
+    """Load the formats of these stores, or of all stores."""
     names = [
         name
         for name, its_stores in _STORES.items()

@@ -1,7 +1,7 @@
 """Transcripts of Claude Code: one file of JSON lines for each session and each subagent.
 
-Order is the order of the file. The chain of `parentUuid` orders branches and is never followed: it
-does not decide which messages exist.
+Messages are in the order of the file. The chain of `parentUuid` orders branches and is not
+followed, because it does not decide which messages exist.
 """
 
 from __future__ import annotations
@@ -97,26 +97,26 @@ _TYPE = re.compile(rb'"type":"([a-z_-]{1,40})"')
 
 
 class ClaudeCodeFormat:
-    """The reader of Claude Code."""
+    """The format of Claude Code."""
 
     store = "claude-code"
     version = 1
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
-        """Return the folder of projects, and that of transcripts of older versions."""
+        """Return the folder of projects, and the folder of transcripts of older versions."""
         config = find_agent_folder(self.store, environ, home)
         return (config / "projects", config / "transcripts")
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
-        """Return the command that continues a session; a subagent cannot be continued."""
+        """Return the command that continues a session, or None for a subagent."""
         return None if session_id.startswith("agent-") else ("claude", "--resume", session_id)
 
     def match_folder(self, path: str) -> bool:
-        """Return False for the results of tools, which are kept in files of their own."""
+        """Return False for folders of tool results."""
         return not path.endswith("/tool-results")
 
     def match_file(self, path: str) -> SourceFile | None:
-        """Return how a transcript belongs to a session; subagents lie below their parent."""
+        """Return the session of a transcript. Subagents are in folders below their parent."""
         base = path.removesuffix(".jsonl")
         folder, _, name = base.rpartition("/")
         if base == path or not name:
@@ -189,7 +189,7 @@ def _read_chain_record(
 def _add_keys(
     messages: Iterable[Message], line: dict[str, Any], at: float | None, state: ReaderState
 ) -> tuple[Message, ...]:
-    """Return the messages of a line with its time, and keys that are the same in every copy."""
+    """Return the messages of a line with time, tool names, and keys that copies share."""
     uuid, parent = get_name(line, "uuid"), get_name(line, "parentUuid")
     completed = []
     for index, message in enumerate(messages):
@@ -215,7 +215,7 @@ def _read_user(line: dict[str, Any]) -> Iterator[Message]:
 def _read_texts(
     line: dict[str, Any], texts: Sequence[str | None], blocks: list[dict[str, Any]]
 ) -> Iterator[Message]:
-    """Yield the text that the editor added and the text of the person as two messages."""
+    """Yield the text that an editor added and the text of the person as two messages."""
     attachments = tuple(_list_attachments(blocks))
     whole = join_texts(texts)
     if line.get("isCompactSummary") is True:
@@ -232,7 +232,7 @@ def _read_texts(
 
 
 def _read_injected(text: str) -> Message:
-    """Return a command as the person typed it, and any other wrapper as the system's."""
+    """Return a command as a message of the user, or any other wrapper as a system message."""
     name = find_between(text, "<command-name>", "</command-name>")
     if not name:
         return Message("system", text)
@@ -271,7 +271,7 @@ def _read_system(line: dict[str, Any]) -> Iterator[Message]:
 
 
 def _read_attachment(line: dict[str, Any]) -> Iterator[Message]:
-    """Yield a prompt that was queued while the model worked, and files that were mentioned."""
+    """Yield prompts that were queued while the model worked, and mentioned files."""
     attachment = get_dict(line, "attachment")
     kind = get_name(attachment, "type")
     if kind == "queued_command":
@@ -316,7 +316,7 @@ def _list_calls(blocks: list[dict[str, Any]]) -> Iterator[ToolCall]:
 
 
 def _list_server_results(blocks: list[dict[str, Any]]) -> Iterator[Message]:
-    """Yield the results of tools that ran at the vendor, which are part of the answer."""
+    """Yield the results of tools that ran at the vendor, from the content of the answer."""
     for block in blocks:
         kind = get_name(block, "type") or ""
         if kind.endswith("_tool_result"):
@@ -349,7 +349,7 @@ def _is_injected(line: dict[str, Any], text: str) -> bool:
 
 
 def _is_compaction(line: dict[str, Any], state: ReaderState) -> bool:
-    """Return True once for a boundary and its summary; older versions wrote no boundary."""
+    """Return True once for a boundary and its summary. Older versions wrote no boundary."""
     if line.get("subtype") == "compact_boundary":
         state["boundary"] = True
         return True
@@ -368,7 +368,7 @@ def _read_cost(line: dict[str, Any], kind: str, state: ReaderState) -> SessionFa
     """Return the cost since the last total.
 
     A fork begins with copies of older messages and with the total of its parent, which does not
-    belong to it; its first total is where it counts from.
+    belong to the fork. Its own cost is counted from its first total on.
     """
     if kind != "cost-state":
         return None
@@ -401,7 +401,10 @@ def _read_facts(line: dict[str, Any], at: float | None, state: ReaderState) -> S
 
 
 def _note_time(at: float | None, state: ReaderState) -> None:
-    """Note that a file begins with copies: they are older than the lines before them."""
+    """Record in the state that a file begins with copies.
+
+    Copies are recognised because they are older than the lines before them.
+    """
     if at is None:
         return
     newest: float = state.get("newest", at)
@@ -428,7 +431,7 @@ def _read_lineage(line: dict[str, Any], state: ReaderState, facts: SessionFacts)
 
 
 def _count_usage(line: dict[str, Any], state: ReaderState) -> Usage | None:
-    """Return the tokens that a streamed part of a message adds to those of earlier parts."""
+    """Return the tokens that a streamed part of a message adds to the earlier parts."""
     message = get_dict(line, "message")
     usage = get_dict(message, "usage")
     total = added = [

@@ -1,4 +1,4 @@
-"""Rollouts of Codex: one file of JSON lines for each thread, and the titles in its state database.
+"""Rollouts of Codex: one file of JSON lines per thread, and titles in its state database.
 
 A rollout states a message up to three times: as a response item, as an event, and in paginated
 rollouts as a completed item of a turn. Only the response item is read.
@@ -77,7 +77,7 @@ _REPEATED_EVENTS = frozenset(
         "web_search_end",
     }
 )
-"""Events without a message that no response item has; they can be large and are not decoded."""
+"""Events whose messages are in response items too. They can be large and are not decoded."""
 
 _WITHOUT_MESSAGES = frozenset(
     {
@@ -92,7 +92,7 @@ _WITHOUT_MESSAGES = frozenset(
 _SILENT_ITEMS = frozenset(
     {"compaction", "compaction_summary", "context_compaction", "ghost_snapshot", "reasoning"}
 )
-"""Response items that hold nothing to read, or encrypted text only."""
+"""Response items without readable text."""
 
 _INJECTED = re.compile(
     r"\s*(?:<(?:environment_context|user_instructions|user_action|user_shell_command|turn_aborted"
@@ -104,11 +104,11 @@ _EDITOR_CONTEXT = "# Context from my IDE setup:"
 _EDITOR_REQUEST = "## My request for Codex:\n"
 
 _INHERITED_S = 1.0
-"""A fork without ordinals begins with copies, which are all written in its first moment."""
+"""The time after its start in which a fork without ordinals writes its copies."""
 
 
 class CodexFormat:
-    """The reader of rollouts in one of the folders of Codex."""
+    """The format of rollouts in one of the folders of Codex."""
 
     store = "codex"
     version = 1
@@ -122,15 +122,15 @@ class CodexFormat:
         return (find_agent_folder(self.store, environ, home) / self._folder,)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
-        """Return the command that continues a thread; a reverted one has a second id."""
+        """Return the command that continues a thread, without the suffix of a reverted one."""
         return ("codex", "resume", session_id.partition("_")[0])
 
     def match_folder(self, path: str) -> bool:
-        """Return True: rollouts lie below folders of years, months and days."""
+        """Return True, because rollouts are in folders of years, months and days."""
         return True
 
     def match_file(self, path: str) -> SourceFile | None:
-        """Return the thread of a rollout by its name."""
+        """Return the thread of a rollout, which the file name contains."""
         found = _FILE.fullmatch(path.rpartition("/")[2])
         if not found:
             return None
@@ -138,7 +138,7 @@ class CodexFormat:
         return SourceFile(found["thread"], archived=self._archived, is_zstd=is_zstd)
 
     def read_sidecar(self, path: str, data: bytes) -> SessionFacts:
-        """Return nothing: rollouts have no sidecars."""
+        """Return no facts, because rollouts have no sidecars."""
         return {}
 
     def read_record(self, data: bytes, offset: int, state: ReaderState) -> Record:
@@ -166,7 +166,7 @@ class CodexFormat:
 
 
 class CodexStateFormat:
-    """The reader of the titles and archive marks of threads in the state database."""
+    """The format of the state database, for titles and archive marks of threads."""
 
     store = "codex"
     version = 1
@@ -181,15 +181,15 @@ class CodexStateFormat:
         return ("codex", "resume", session_id)
 
     def match_folder(self, path: str) -> bool:
-        """Return False: the folders below hold worktrees and skills, and no database."""
+        """Return False, because the folders below contain no database."""
         return False
 
     def match_database(self, path: str) -> bool:
-        """Return True for the state database, whose name has the number of its layout."""
+        """Return True for the state database, whose name has a version number."""
         return re.fullmatch(r"state_\d+\.sqlite", path) is not None
 
     def has_tables(self, query: Query) -> bool:
-        """Return True if there are threads with the columns that are read."""
+        """Return True if the table of threads has the columns that are read."""
         return {"id", "title", "updated_at"} <= _list_columns(query)
 
     def read_changes(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
@@ -197,7 +197,7 @@ class CodexStateFormat:
         columns = _list_columns(query)
         # Threads may share a time, so the id continues within one.
         rows = query(
-            f"SELECT id, updated_at, {_select(columns)} FROM threads"  # noqa: S608
+            f"SELECT id, updated_at, {_select(columns)} FROM threads"  # noqa: S608 -- the inserted names are constants
             " WHERE typeof(id) = 'text' AND typeof(updated_at) = 'integer'"
             " AND (updated_at, id) > (?, ?) ORDER BY updated_at, id LIMIT ?",
             (state.get("updated_at", -1), state.get("id", ""), limit),
@@ -207,7 +207,7 @@ class CodexStateFormat:
         return [_read_thread(row) for row in rows]
 
     def read_session(self, query: Query, session_id: str, offsets: Sequence[int]) -> list[Record]:
-        """Return nothing: the messages are in the rollout."""
+        """Return no records, because the messages are in the rollout."""
         return []
 
     def list_session_ids(self, query: Query) -> list[str]:
@@ -248,13 +248,13 @@ def _read_thread(row: tuple[Any, ...]) -> Record:
 
 
 def _read_head(data: bytes) -> tuple[str, str]:
-    """Return the type of a line and of its payload without decoding it."""
+    """Return the types of a line and of its payload without decoding the line."""
     found = _HEAD.match(data)
     return (found[1].decode(), (found[2] or b"").decode()) if found else ("", "")
 
 
 def _is_repeated(data: bytes, event: str) -> bool:
-    """Return True for an event that only repeats what other lines hold; a plan does not."""
+    """Return True for an event that only repeats other lines. A plan is not repeated."""
     if event != "item_completed":
         return event in _REPEATED_EVENTS
     found = _ITEM.search(data, 0, _HEAD_BYTES)
@@ -262,7 +262,7 @@ def _is_repeated(data: bytes, event: str) -> bool:
 
 
 class _LineParser:
-    """One line while it is read."""
+    """Builds the record of one line."""
 
     def __init__(self, line: dict[str, Any], offset: int, length: int, state: ReaderState) -> None:
         self._line, self._state = line, state
@@ -290,7 +290,7 @@ class _LineParser:
         return self._record._replace(is_known=self._kind in _WITHOUT_MESSAGES)
 
     def _read_as_first_version(self) -> None:
-        """Read a line of the first versions, which had no envelope."""
+        """Set kind and payload of a line of the first versions, which had no envelope."""
         self._payload = self._line
         if self._kind:
             self._kind = "response_item"
@@ -300,7 +300,7 @@ class _LineParser:
             self._kind = "world_state"
 
     def _is_inherited_context(self) -> bool:
-        """Return True for a line that a subagent took over from its parent before it began."""
+        """Return True for a line that a subagent copied from its parent."""
         own = self._state.get("own_from")
         ordinal = self._line.get("ordinal")
         return own is not None and isinstance(ordinal, int) and 0 < ordinal < own
@@ -333,7 +333,10 @@ class _LineParser:
         return self._record._replace(facts=facts)
 
     def _add_parent(self, facts: SessionFacts, thread: str | None) -> None:
-        """State the parent: `session_id` is the root of a tree of subagents, not the thread."""
+        """Add the parent to the facts.
+
+        `session_id` of the payload is the root of a tree of subagents, not the thread.
+        """
         payload = self._payload
         subagent = get_dict(payload, "source").get("subagent")
         spawned = get_dict({"by": subagent}, "by")
@@ -458,10 +461,10 @@ class _LineParser:
     def _build_record(
         self, record: Record, messages: list[Message], item: dict[str, Any] | None = None
     ) -> Record:
-        """Return the record with its messages, their time and keys.
+        """Return the record with its messages, their time and their keys.
 
-        Items have ids since version 0.150, and copies keep them. Before, the key is the turn and
-        the place in it, which are the same in a copy.
+        Items have ids since version 0.150, and copies keep them. For older versions the key is the
+        turn and the place in the turn, which a copy shares.
         """
         item_id = get_name(item or {}, "id")
         keyed = []
@@ -480,7 +483,10 @@ class _LineParser:
         return f"~{state.get('origin')}:{state.get('turn', state.get('prompts', 0))}:{place}"
 
     def _count_usage(self) -> Usage | None:
-        """Return the tokens since the last total; the totals of a fork begin at its parent's."""
+        """Return the tokens used since the last total.
+
+        The first total of a fork includes the tokens of its parent.
+        """
         info = get_dict(self._payload, "info")
         total = _read_tokens(get_dict(info, "total_token_usage"))
         newest = _read_tokens(get_dict(info, "last_token_usage"))
@@ -527,7 +533,7 @@ def _list_attachments(payload: dict[str, Any]) -> Iterator[Attachment]:
 
 
 def _is_injected(payload: dict[str, Any], text: str) -> bool:
-    """Return True for context and instructions that Codex sends as the user."""
+    """Return True for context and instructions that Codex sends in the name of the user."""
     metadata = get_dict(payload, "internal_chat_message_metadata_passthrough")
     kinds = metadata.get("content_item_kinds")
     if isinstance(kinds, list) and kinds:
@@ -544,7 +550,7 @@ def _split_editor_context(text: str) -> tuple[str, str]:
 
 
 def _read_result(payload: dict[str, Any]) -> tuple[str, bool]:
-    """Return the text of an output, and whether the call failed."""
+    """Return the text of an output, and True if the call failed."""
     output = payload.get("output", payload.get("tools"))
     if isinstance(output, str) and output.startswith('{"output":'):
         # Shell calls of older versions wrap the text and the exit code in JSON.

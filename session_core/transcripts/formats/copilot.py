@@ -1,4 +1,4 @@
-"""Events of Copilot CLI: one folder for each session, with a file of JSON lines.
+"""Events of Copilot CLI: one folder per session, with a file of JSON lines.
 
 A subagent writes into the file of its session: its events have an `agentId`.
 """
@@ -69,11 +69,11 @@ _SILENT = (
     "tool.execution_progress",
     "tool.execution_partial_result",
 )
-"""Beginnings of the types of events without a message; tool calls are in the answer as well."""
+"""Prefixes of event types without a message. Tool calls are in the answer as well."""
 
 
 class CopilotFormat:
-    """The reader of Copilot CLI."""
+    """The format of Copilot CLI."""
 
     store = "copilot"
     version = 1
@@ -87,11 +87,11 @@ class CopilotFormat:
         return ("copilot", f"--resume={session_id}")
 
     def match_folder(self, path: str) -> bool:
-        """Return True for the folder of a session; those below hold checkpoints and files."""
+        """Return True for the folder of a session, and False for the folders below it."""
         return "/" not in path
 
     def match_file(self, path: str) -> SourceFile | None:
-        """Return the session of a file of events; older versions had no folders."""
+        """Return the session of a file of events. Older versions had no folders."""
         match path.split("/"):
             case (session_id, "events.jsonl"):
                 return SourceFile(session_id, sidecars=(f"{session_id}/workspace.yaml",))
@@ -156,7 +156,7 @@ FORMATS: tuple[FileFormat, ...] = (CopilotFormat(),)
 
 
 def _read_user(line: dict[str, Any], state: ReaderState) -> Iterator[Message]:
-    """Yield a prompt; what skills and agents send has a source."""
+    """Yield a prompt. Messages of skills and agents have a source other than the user."""
     data = get_dict(line, "data")
     text = get_str(data, "content") or ""
     attachments = tuple(
@@ -235,7 +235,7 @@ _READERS: dict[str, Callable[[dict[str, Any], ReaderState], Iterator[Message]]] 
 
 
 def _read_facts(line: dict[str, Any], kind: str, state: ReaderState) -> SessionFacts | None:
-    """Return the facts of an event about the session, None if it is of another type."""
+    """Return the facts that an event states, or None for an event of another type."""
     data = get_dict(line, "data")
     if kind in ("session.start", "session.resume"):
         return _read_start(data, state)
@@ -296,7 +296,7 @@ def _read_usage(usage: dict[str, Any], state: ReaderState) -> SessionFacts:
 
 
 def _count_shutdown(data: dict[str, Any], state: ReaderState) -> SessionFacts:
-    """Return the totals of a run by versions that do not state each request.
+    """Return the total usage of a run, for versions that do not state each request.
 
     The cost is in credits, not in dollars, and is left out.
     """

@@ -1,4 +1,4 @@
-"""Typed access to the fields of decoded JSON, in which any value may have any type."""
+"""Typed access to fields of decoded JSON, in which any value may have any type."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from session_core.transcripts.decoding import decode_json
 from session_core.transcripts.format import ReaderState, ToolCall
 
 _LARGEST = 2**53
-"""Counts above it are not exact in JSON, and no agent writes them."""
+"""The largest count that is exact in JSON."""
 
 _CALLS_KEPT = 32
-"""No agent starts more tools at once."""
+"""The number of calls whose tool names are kept. No agent starts more tools at once."""
 
 _LONGEST_NAME = 4096
-"""Names are stored with each message and in the state of a reader; no path is longer."""
+"""The length limit of names, which are stored with each message. No path is longer."""
 
 
 def decode_object(data: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a record, or None if it is another value or is damaged."""
+    """Return the JSON object of a record, or None if it is damaged or no object."""
     try:
         value = decode_json(data)
     except ValueError:
@@ -43,19 +43,19 @@ def get_name(record: Mapping[str, Any], key: str) -> str | None:
 
 
 def get_dict(record: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return an object, empty if the field has another type."""
+    """Return an object, or an empty one if the field has another type."""
     value = record.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def get_dicts(record: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the objects of a list, without values of other types."""
+    """Return the objects in a list, without values of other types."""
     value = record.get(key)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def get_count(record: Mapping[str, Any], key: str) -> int:
-    """Return a count, 0 if the field is not one; some agents write counts as text."""
+    """Return a count, or 0 if the field is not a count. A count may be stored as text."""
     value = record.get(key)
     if value is None:
         return 0
@@ -67,7 +67,7 @@ def get_count(record: Mapping[str, Any], key: str) -> int:
 
 
 def get_cost(record: Mapping[str, Any], key: str) -> float:
-    """Return a cost in US dollars, 0 if the field is not one."""
+    """Return a cost in US dollars, or 0 if the field is not a cost."""
     value = record.get(key)
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0
@@ -75,7 +75,7 @@ def get_cost(record: Mapping[str, Any], key: str) -> float:
 
 
 def join_texts(texts: Iterable[str | None]) -> str:
-    """Return the texts with an empty line between them, without empty ones."""
+    """Join texts with an empty line between them, leaving out empty texts."""
     return "\n\n".join(filter(None, texts))
 
 
@@ -87,7 +87,7 @@ def find_between(text: str, begin: str, end: str) -> str | None:
 
 
 def remember_calls(state: ReaderState, calls: Iterable[ToolCall]) -> None:
-    """Keep the names of the newest calls, so that their results can be named."""
+    """Store the tool names of the newest calls in the state, to name their results."""
     names = state.setdefault("tools", {})
     names.update((call.id, call.name) for call in calls if call.id)
     for call_id in list(names)[: max(0, len(names) - _CALLS_KEPT)]:
@@ -95,13 +95,13 @@ def remember_calls(state: ReaderState, calls: Iterable[ToolCall]) -> None:
 
 
 def name_tool(state: ReaderState, call_id: str | None) -> str | None:
-    """Return the name of the tool that a call asked for, or None."""
+    """Return the name of the tool of a call, or None."""
     name = state.get("tools", {}).get(call_id)
     return name if isinstance(name, str) else None
 
 
 def format_value(value: Any) -> str:
-    """Return a text as it is and any other value as JSON."""
+    """Return a text unchanged, and any other value as JSON."""
     if isinstance(value, str):
         return value
     if value is None:

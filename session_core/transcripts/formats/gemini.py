@@ -1,8 +1,8 @@
-"""Recordings of Gemini CLI, and transcripts of Antigravity, which keeps them in the same folder.
+"""Recordings of Gemini CLI, and transcripts of Antigravity in the same folder.
 
 Gemini CLI appends each state of a message: the last record with an id counts. It repeats the whole
-history when it resumes, and it replaces the history by a summary when it compacts: what a record of
-the history leaves out stays.
+history when it resumes, and replaces the history by a summary when it compacts. Messages that such
+a history leaves out stay in the session.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from session_core.transcripts.formats.fields import (
 from session_core.transcripts.places import find_agent_folder
 
 _ID_LENGTH = 8
-"""The name of a recording has the first characters of the id; folders of subagents have all."""
+"""The length of the id in the name of a recording. Folders of subagents have the whole id."""
 
 _FILE = re.compile(r"session-[0-9T-]{16,24}-(?P<id>[0-9A-Za-z_]+)\.jsonl?")
 _FOLDER = re.compile(r"Workspace Directories:\*\*\s*\n\s*- ([^\n]{1,4096})")
@@ -48,7 +48,7 @@ _CONTEXT = ("<session_context>", "This is the Gemini CLI. We are setting up the 
 
 
 class GeminiFormat:
-    """The reader of Gemini CLI."""
+    """The format of Gemini CLI."""
 
     store = "gemini"
     version = 1
@@ -58,16 +58,16 @@ class GeminiFormat:
         return (find_agent_folder(self.store, environ, home) / "tmp",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
-        """Return the command that continues a session; it needs the whole id."""
+        """Return the command that continues a session, or None if its whole id is unknown."""
         return ("gemini", "--resume", session_id) if len(session_id) > _ID_LENGTH else None
 
     def match_folder(self, path: str) -> bool:
         """Return True for a project, its chats, and the subagents of a chat."""
         parts = path.split("/")
-        return len(parts) == 1 or (parts[1] == "chats" and len(parts) <= 3)  # noqa: PLR2004
+        return len(parts) == 1 or (parts[1] == "chats" and len(parts) <= 3)  # noqa: PLR2004 -- project/chats/parent
 
     def match_file(self, path: str) -> SourceFile | None:
-        """Return the session of a recording; subagents lie in a folder of their parent."""
+        """Return the session of a recording. Subagents are in a folder of their parent."""
         match path.split("/"):
             case (project, "chats", name) if found := _FILE.fullmatch(name):
                 sidecars = (f"{project}/.project_root",)
@@ -112,17 +112,17 @@ class GeminiFormat:
 
 
 class AntigravityFormat:
-    """The reader of Antigravity."""
+    """The format of Antigravity."""
 
     store = "antigravity"
     version = 1
 
     def find_roots(self, environ: Mapping[str, str], home: Path) -> Sequence[Path]:
-        """Return the folder that has those of the command, the application and the editor."""
+        """Return the folder that contains the folders of the command, application and editor."""
         return (find_agent_folder(self.store, environ, home),)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
-        """Return None: it has no command that continues a conversation by its id."""
+        """Return None, because no command continues a conversation by its id."""
         return None
 
     def match_folder(self, path: str) -> bool:
@@ -134,18 +134,18 @@ class AntigravityFormat:
         )
 
     def match_file(self, path: str) -> SourceFile | None:
-        """Return the conversation of a transcript by its folder."""
+        """Return the conversation of a transcript, which its folder names."""
         match path.split("/"):
             case (product, "brain", session_id, ".system_generated", "logs", "transcript.jsonl"):
                 return SourceFile(session_id) if product.startswith("antigravity") else None
         return None
 
     def read_sidecar(self, path: str, data: bytes) -> SessionFacts:
-        """Return nothing: transcripts have no sidecars."""
+        """Return no facts, because transcripts have no sidecars."""
         return {}
 
     def read_record(self, data: bytes, offset: int, state: ReaderState) -> Record:
-        """Return the record of one step; steps that are not done are written again."""
+        """Return the record of one step. Unfinished steps are written again later."""
         record = Record(offset, len(data) + 1, "damaged")
         line = decode_object(data)
         if line is None:
@@ -173,7 +173,7 @@ _ROLES = frozenset({"user", "gemini", "model", "info", "error", "warning"})
 
 
 def _read_metadata(record: Record, changes: dict[str, Any], state: ReaderState) -> Record:
-    """Return the facts and the history that the metadata of a session states."""
+    """Return the facts and the history that the metadata of a session contains."""
     facts: SessionFacts = {}
     started, summary = parse_time(changes.get("startTime")), get_str(changes, "summary")
     if started is not None:
@@ -203,7 +203,7 @@ def _read_metadata(record: Record, changes: dict[str, Any], state: ReaderState) 
 
 
 def _is_replaced_history(history: list[dict[str, Any]], state: ReaderState) -> bool:
-    """Return True if a history begins otherwise than the conversation did."""
+    """Return True if a history does not begin with the first message of the conversation."""
     own = (item for item in history if not _is_context(item))
     first = next((get_name(item, "id") for item in own if _read_parts(item.get("content"))), None)
     if first is None:
@@ -242,7 +242,7 @@ def _read_message(line: dict[str, Any], state: ReaderState, facts: SessionFacts)
 
 
 def _read_user(line: dict[str, Any]) -> Iterator[Message]:
-    """Yield what a person typed; the results of tools are part of the answer that called them."""
+    """Yield the text that a person typed. Tool results are part of the calling answer."""
     text = _read_parts(line.get("displayContent")) or _read_parts(line.get("content"))
     attachments = tuple(_list_attachments(line.get("content")))
     if text or attachments:
@@ -287,7 +287,7 @@ def _read_result(call: dict[str, Any]) -> str:
 
 
 def _read_parts(content: Any) -> str:
-    """Return the text of a content, which is a text, a part or a list of either."""
+    """Return the text of content, which is a text, a part, or a list of either."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -312,7 +312,7 @@ def _list_attachments(content: Any) -> Iterator[Attachment]:
 
 
 def _record_usage(line: dict[str, Any], state: ReaderState, facts: SessionFacts) -> None:
-    """State the model and the tokens of an answer once, however often it is recorded."""
+    """Add the model and the tokens of an answer to the facts, once per answer."""
     model, key = get_name(line, "model"), get_name(line, "id")
     earlier = facts.get("usage", Usage())
     if model and model != state.get("model"):

@@ -1,4 +1,4 @@
-"""Sessions of OpenClaw: a database for each agent since 2026.8, files of JSON lines before.
+"""Sessions of OpenClaw: a database per agent since 2026.8, files of JSON lines before.
 
 The events are the same in both. Archives of deleted and reset sessions are files in both.
 """
@@ -41,7 +41,7 @@ from session_core.transcripts.formats.watermark import add_marks, find_mark
 from session_core.transcripts.places import find_agent_folder
 
 _PLACES = 16
-"""Message ids are the sequence number of an event times this."""
+"""The factor from the sequence number of an event to the ids of its messages."""
 
 _FILE = re.compile(
     r"(?P<id>[^/]+?)\.jsonl(?P<archived>\.(?:deleted|reset)\.[\w.:-]+?)?(?P<zstd>\.zst)?"
@@ -59,11 +59,11 @@ _COLUMNS = {
         "fork_source_session_id",
     ),
 }
-"""What is read of the windows and the nodes of sessions; older layouts have less."""
+"""The columns that are read from windows and nodes of sessions. Older layouts have fewer."""
 
 
 class OpenClawFileFormat:
-    """The reader of the files of OpenClaw."""
+    """The format of the files of OpenClaw."""
 
     store = "openclaw"
     version = 1
@@ -73,7 +73,10 @@ class OpenClawFileFormat:
         return (find_agent_folder(self.store, environ, home) / "agents",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
-        """Return the command that continues a conversation by its key, which files do not have."""
+        """Return the command that continues a conversation by its key.
+
+        Files do not have the key.
+        """
         return _build_resume_command(session_id)
 
     def match_folder(self, path: str) -> bool:
@@ -82,7 +85,7 @@ class OpenClawFileFormat:
         return len(parts) == 1 or parts[1:] == ["sessions"]
 
     def match_file(self, path: str) -> SourceFile | None:
-        """Return the session of a file; checkpoints repeat it."""
+        """Return the session of a file, or None for a checkpoint, which repeats it."""
         match path.split("/"):
             case (_, "sessions", name) if found := _FILE.fullmatch(name):
                 if ".checkpoint." in name:
@@ -92,7 +95,7 @@ class OpenClawFileFormat:
         return None
 
     def read_sidecar(self, path: str, data: bytes) -> SessionFacts:
-        """Return nothing: the index of an agent is not about one session."""
+        """Return no facts, because the index of an agent covers several sessions."""
         return {}
 
     def read_record(self, data: bytes, offset: int, state: ReaderState) -> Record:
@@ -105,7 +108,7 @@ class OpenClawFileFormat:
 
 
 class OpenClawDatabaseFormat:
-    """The reader of the databases of OpenClaw."""
+    """The format of the databases of OpenClaw."""
 
     store = "openclaw"
     version = 1
@@ -120,7 +123,7 @@ class OpenClawDatabaseFormat:
             # The conversation of the parent, whose session is looked up by its key.
             RowSelection(
                 "session_nodes",
-                f"session_key IN (SELECT n.{name} FROM session_nodes n JOIN session_windows w"  # noqa: S608 -- constants
+                f"session_key IN (SELECT n.{name} FROM session_nodes n JOIN session_windows w"  # noqa: S608 -- the inserted names are constants
                 " ON w.session_key = n.session_key WHERE w.session_id = ?)",
                 has_messages=False,
                 needs=(name,),
@@ -148,14 +151,14 @@ class OpenClawDatabaseFormat:
         return re.fullmatch(r"[^/]+/agent/openclaw-agent\.sqlite", path) is not None
 
     def has_tables(self, query: Query) -> bool:
-        """Return True if there are events and the windows that they belong to."""
+        """Return True if the tables of events and of windows have the needed columns."""
         return {"seq", "event_json"} <= _list_columns(query, "transcript_events") and {
             "session_id",
             "updated_at",
         } <= _list_columns(query, "session_windows")
 
     def read_changes(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
-        """Return sessions that changed, then new events."""
+        """Return the facts of changed sessions, or new events if there are none."""
         return _read_windows(query, state, limit) or self._read_events(query, state, limit)
 
     def read_session(self, query: Query, session_id: str, offsets: Sequence[int]) -> list[Record]:
@@ -197,7 +200,7 @@ def _list_columns(query: Query, table: str) -> set[str]:
 
 
 def _read_windows(query: Query, state: ReaderState, limit: int) -> list[Record]:
-    """Return the facts of windows; the tables have a row for each session, and are small."""
+    """Return the facts of changed windows. The tables are small, with one row per session."""
     has_nodes = "session_key" in _list_columns(query, "session_nodes")
     present = {
         "w": _list_columns(query, "session_windows"),
@@ -212,7 +215,7 @@ def _read_windows(query: Query, state: ReaderState, limit: int) -> list[Record]:
     join = "LEFT JOIN session_nodes n ON n.session_key = w.session_key" if has_nodes else ""
     mark = state.setdefault("windows", [-1, ""])
     rows = query(
-        f"SELECT {changed}, {', '.join(columns)} FROM session_windows w {join}"  # noqa: S608
+        f"SELECT {changed}, {', '.join(columns)} FROM session_windows w {join}"  # noqa: S608 -- the inserted names are constants
         # Text sorts above all numbers: as a mark it would hide every later session.
         f" WHERE typeof(w.session_id) = 'text' AND typeof({changed}) = 'integer'"
         f" AND ({changed}, w.session_id) > (?, ?) ORDER BY 1, w.session_id LIMIT ?",
@@ -250,7 +253,7 @@ def _read_window(query: Query, window: dict[str, Any]) -> Record:
 
 
 def _find_current(query: Query, session_key: str | None) -> str | None:
-    """Return the session that a conversation is in now."""
+    """Return the current session of a conversation, or None."""
     if session_key is None:
         return None
     sql = "SELECT current_session_id FROM session_nodes WHERE session_key = ?"
@@ -259,7 +262,7 @@ def _find_current(query: Query, session_key: str | None) -> str | None:
 
 
 def _identify(session_id: Any, seq: Any, event: Any) -> str:
-    """Return a text that differs for another event that a rewrite put in its place."""
+    """Return a text that changes if a rewrite puts another event in the same place."""
     # A rewrite keeps session and number and gives them to another event.
     checksum = zlib.crc32(str(event).encode("utf-8", "replace"))
     return f"{str(session_id)[:200]} {str(seq)[:20]} {checksum}"
@@ -305,7 +308,7 @@ def _read_event(data: bytes, offset: int, length: int) -> Record:
 
 
 def _add_keys(event: dict[str, Any], messages: list[Message]) -> tuple[Message, ...]:
-    """Return the messages with their time and keys; the ids alone are short and repeat."""
+    """Return the messages with time and keys. Event ids alone are short and repeat."""
     event_id, moment = get_name(event, "id"), event.get("timestamp")
     at = parse_time(moment)
     if at is None:

@@ -1,8 +1,8 @@
 """The database of OpenCode, in the layouts of its versions 1 and 2.
 
-Version 1 keeps a message in `message` and its texts and tools in `part`; version 2 keeps all of it
+Version 1 keeps a message in `message` and its texts and tools in `part`. Version 2 keeps all of it
 in `session_message`, and leaves the older rows of a session in place. The tables have no index on
-their times: new rows are found by row id, and unfinished ones are looked at again.
+their times: new rows are found by row id, and unfinished rows are read again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from session_core.transcripts.formats.watermark import add_marks, find_mark
 from session_core.transcripts.places import find_agent_folder
 
 _PLACES = 4096
-"""Message ids are the millisecond of a message times this, and its rank in it times the next."""
+"""A message id is the time in milliseconds times `_PLACES`, plus the rank in that millisecond times
+`_PLACES_OF_RANK`, plus the place in the message.
+"""
 _PLACES_OF_RANK = 512
 
 _LONGEST_ID = 200
@@ -53,7 +55,7 @@ _DEFAULT_TITLE = re.compile(r"(?:New|Child) session - \d{4}-")
 
 
 class OpenCodeFormat:
-    """The reader of OpenCode."""
+    """The format of OpenCode."""
 
     store = "opencode"
     version = 1
@@ -74,7 +76,7 @@ class OpenCodeFormat:
         return ("opencode", "--session", session_id)
 
     def match_folder(self, path: str) -> bool:
-        """Return False: the folders below hold snapshots of repositories, and no database."""
+        """Return False, because the folders below contain no database."""
         return False
 
     def match_database(self, path: str) -> bool:
@@ -82,11 +84,11 @@ class OpenCodeFormat:
         return re.fullmatch(r"opencode(?:-[\w.-]+)?\.db", path) is not None
 
     def has_tables(self, query: Query) -> bool:
-        """Return True if there are the tables of version 1 or 2."""
+        """Return True if the database has the tables of version 1 or 2."""
         return bool(_list_layouts(query))
 
     def read_changes(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
-        """Return sessions that changed, then new messages and those that were unfinished."""
+        """Return the facts of changed sessions, or new and completed messages if there are none."""
         layouts = _list_layouts(query)
         for layout in layouts:
             records = layout.read_sessions(query, state, limit)
@@ -142,7 +144,7 @@ class _ParsedRow(NamedTuple):
 
 
 class _Layout(ABC):
-    """The tables of one version; those of the newer version are read first."""
+    """The tables of one version. The newer version is read first."""
 
     sessions: ClassVar[str]
     messages: ClassVar[str]
@@ -153,14 +155,14 @@ class _Layout(ABC):
         self.tables = tables
 
     def list_ids(self, query: Query) -> list[tuple[Any, ...]]:
-        return query(f"SELECT id FROM {self.sessions}", ())  # noqa: S608 -- a constant
+        return query(f"SELECT id FROM {self.sessions}", ())  # noqa: S608 -- the inserted names are constants
 
     def read_sessions(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
-        """Return the facts of sessions that changed; there are few rows, so that a scan is fast."""
+        """Return the facts of changed sessions. The table is small, so a scan is fast."""
         mark = state.setdefault(self.sessions, [-1, ""])
         # Text sorts above all numbers: as a mark it would hide every later session.
         rows = query(
-            "SELECT id, time_updated, title, directory, version, time_created, time_archived,"  # noqa: S608
+            "SELECT id, time_updated, title, directory, version, time_created, time_archived,"  # noqa: S608 -- the inserted names are constants
             f" model, {self.columns} FROM {self.sessions}"
             " WHERE typeof(id) = 'text' AND typeof(time_updated) = 'integer'"
             " AND (time_updated, id) > (?, ?) ORDER BY time_updated, id LIMIT ?",
@@ -171,13 +173,13 @@ class _Layout(ABC):
         return [_read_session_row(row) for row in rows]
 
     def select_rows(self, query: Query, where: str, values: Sequence[Any]) -> list[_Row]:
-        """Return rows with their rank among those of the same session and millisecond."""
+        """Return rows with their rank among rows of the same session and millisecond."""
         rank = (
-            f"(SELECT count(*) FROM {self.messages} o WHERE o.session_id = m.session_id"  # noqa: S608
+            f"(SELECT count(*) FROM {self.messages} o WHERE o.session_id = m.session_id"  # noqa: S608 -- the inserted names are constants
             " AND o.time_created = m.time_created AND o.id < m.id)"
         )
         rows = query(
-            "SELECT m.rowid, m.id, m.session_id, m.time_created, m.time_updated,"  # noqa: S608
+            "SELECT m.rowid, m.id, m.session_id, m.time_created, m.time_updated,"  # noqa: S608 -- the inserted names are constants
             f" {rank}, {self.type_column}, m.data FROM {self.messages} m {where}",
             values,
         )
@@ -191,7 +193,7 @@ class _Layout(ABC):
     def read_row(self, query: Query, row: _Row) -> _ParsedRow: ...
 
     def get_change(self, query: Query, row: _Row) -> list[int]:
-        """Return numbers that differ after a change of an unfinished message."""
+        """Return numbers that change with an unfinished message."""
         return [row.updated]
 
 
@@ -218,7 +220,7 @@ class _Version1(_Layout):
         return [row.updated, *query(sql, (row.id,))[0]]
 
     def _is_moved(self, query: Query, row: _Row) -> bool:
-        """Return True for a row of a session that version 2 has taken over."""
+        """Return True if version 2 has taken over the session of a row."""
         if "session_message" not in self.tables:
             return False
         sql = "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1"
@@ -256,7 +258,7 @@ class _Version2(_Layout):
 
 
 class _Changes:
-    """The changed messages of a layout, from the watermark in the state on."""
+    """Reads the changed messages of a layout, starting at the watermark in the state."""
 
     def __init__(self, layout: _Layout, query: Query, state: ReaderState) -> None:
         self._layout, self._query = layout, query
@@ -286,7 +288,7 @@ class _Changes:
         return rows[0].id if rows else None
 
     def _read_open(self) -> list[Record]:
-        """Return unfinished messages that have changed."""
+        """Return the unfinished messages that have changed."""
         records = []
         for message_id, before in list(self._state["open"].items()):
             rows = self._layout.select_rows(self._query, "WHERE m.id = ?", (message_id,))
@@ -304,7 +306,7 @@ class _Changes:
 
 
 def _list_layouts(query: Query) -> list[_Layout]:
-    """Return the layouts that the database has, the newer one first."""
+    """Return the layouts that the database has, newer first."""
     tables = {row[0] for row in query("SELECT name FROM sqlite_master WHERE type = 'table'", ())}
     layouts: list[_Layout] = []
     if "session_message" in tables and tables & {"session", "session_v2"}:
@@ -315,7 +317,7 @@ def _list_layouts(query: Query) -> list[_Layout]:
 
 
 def _clean_row(row: tuple[Any, ...]) -> _Row:
-    """Return a row with the types that are declared, which SQLite does not enforce."""
+    """Return a row with the declared types, which SQLite does not enforce."""
     numbers = [value if isinstance(value, int) else 0 for value in (row[0], *row[3:6])]
     texts = [value if isinstance(value, str) else "" for value in (row[1], row[2], *row[6:])]
     rowid, created, updated, rank = numbers
@@ -362,7 +364,7 @@ def _read_session_row(row: tuple[Any, ...]) -> Record:
 def _add_keys(
     row: _Row, record: Record, data: dict[str, Any], messages: list[Message]
 ) -> _ParsedRow:
-    """Return the record with keys and, once it is complete, its usage.
+    """Return the record with keys and, if the row is complete, its usage.
 
     A fork of version 1 copies messages under new ids, with the same times and texts.
     """
@@ -436,7 +438,7 @@ def _read_answer_parts(data: dict[str, Any], parts: list[dict[str, Any]]) -> Ite
 
 
 def _is_failed(state: dict[str, Any]) -> bool:
-    """Return True for an error, and for a command that ended with another code than 0."""
+    """Return True for an error, and for a command with an exit code other than 0."""
     outcome = get_dict(state, "metadata") or get_dict(state, "structured")
     exit_code = outcome.get("exit")
     return state.get("status") == "error" or (isinstance(exit_code, int) and exit_code != 0)

@@ -1,4 +1,4 @@
-"""Recordings of Qwen Code: one file of JSON lines for each session and each subagent."""
+"""Recordings of Qwen Code: one file of JSON lines per session and per subagent."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _INJECTED = frozenset({"notification", "cron", "goal_runtime"})
 
 
 class QwenFormat:
-    """The reader of Qwen Code."""
+    """The format of Qwen Code."""
 
     store = "qwen"
     version = 1
@@ -70,13 +70,13 @@ class QwenFormat:
         return (find_agent_folder(self.store, environ, home) / "projects",)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
-        """Return the command that continues a session; a subagent cannot be continued."""
+        """Return the command that continues a session, or None for a subagent."""
         return None if session_id.startswith("agent-") else ("qwen", "--resume", session_id)
 
     def match_folder(self, path: str) -> bool:
         """Return True for a project, its chats, and the subagents of a session."""
         parts = path.split("/")
-        is_subagent = parts[1:2] == ["subagents"] and len(parts) <= 3  # noqa: PLR2004
+        is_subagent = parts[1:2] == ["subagents"] and len(parts) <= 3  # noqa: PLR2004 -- project/subagents/parent
         return len(parts) == 1 or parts[1:] == ["chats"] or is_subagent
 
     def match_file(self, path: str) -> SourceFile | None:
@@ -126,7 +126,7 @@ FORMATS: tuple[FileFormat, ...] = (QwenFormat(),)
 
 
 def _add_keys(line: dict[str, Any], messages: list[Message]) -> tuple[Message, ...]:
-    """Return the messages with their time, and keys that forks keep."""
+    """Return the messages with their time, and with keys that forks keep."""
     uuid, at = get_name(line, "uuid"), parse_time(line.get("timestamp"))
     parent = get_name(line, "parentUuid")
     return tuple(
@@ -165,7 +165,7 @@ def _read_system(record: Record, line: dict[str, Any], subtype: str, facts: Sess
 
 
 def _read_command(payload: dict[str, Any]) -> Iterator[Message]:
-    """Yield a command as the person typed it, and what the screen showed of its result."""
+    """Yield a command as the person typed it, or the displayed text of its result."""
     if get_name(payload, "phase") == "result":
         items = get_dicts(payload, "outputHistoryItems")
         text = join_texts(get_str(item, "text") for item in items)

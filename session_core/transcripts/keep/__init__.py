@@ -1,1 +1,1 @@
-"""Kept copies of transcripts, which stand in for sources that their agent deletes."""
+"""Kept copies of transcripts, which replace sources that their agent deletes."""

@@ -1,7 +1,7 @@
-"""Chunks of kept bytes: cut at lines by their content, hashed, compressed.
+"""Chunks of kept bytes: split at lines by their content, hashed and compressed.
 
-Equal lines give equal chunks wherever they begin, so copies in forks and resumed sessions are
-stored once.
+Equal lines give equal chunks at any offset, so that copies in forks and resumed sessions are stored
+once.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ MIN_CHUNK_BYTES = 32_768
 MAX_CHUNK_BYTES = 262_144
 
 _BORDER_MASK = 31
-"""Of the lines behind the smallest chunk one in 32 ends it."""
+"""One in 32 lines after the minimum size ends a chunk."""
 
 _LEVEL = 6
 _DIGEST_BYTES = 32
 
 
 def find_chunk_end(data: bytes, start: int) -> int:
-    """Return the end of the chunk that begins at a place; without a border it is the end."""
+    """Return the end of the chunk that begins at `start`."""
     limit = min(len(data), start + MAX_CHUNK_BYTES)
     # The line in which the smallest chunk ends is not looked at: its beginning may be cut off.
     at = data.find(b"\n", start + MIN_CHUNK_BYTES - 1, limit)
@@ -42,15 +42,15 @@ def compute_digest(data: bytes) -> bytes:
 
 
 def compress_chunk(data: bytes) -> bytes:
-    """Return a chunk compressed, with a checksum."""
+    """Compress a chunk, with a checksum."""
     return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
 
 
 def decompress_chunk(data: bytes, length: int) -> bytes:
-    """Return the bytes of a chunk.
+    """Decompress a chunk of `length` bytes.
 
     Raises:
-        OSError: it is damaged.
+        OSError: the chunk is damaged.
     """
     try:
         found = zstandard.ZstdDecompressor().decompress(data, max_output_size=length)

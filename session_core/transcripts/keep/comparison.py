@@ -1,7 +1,7 @@
-"""Compares the kept rows of sessions with their databases: a watermark sees no change in place.
+"""Comparison of kept rows with their databases, because a watermark misses updates.
 
-A round goes over all copies of a database that has changed, in slices. Its place is stored, so that
-processes which run for a moment come to its end as well.
+A round compares all copies of a database that has changed, in slices. Its position is stored, so
+that a round ends even if each process runs only for a moment.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from session_core.transcripts.catalog import RootCatalog
 
 RenewSession = Callable[["RootCatalog", str, str], bool]
-"""Reads a session of a database into the index again; False if that is not possible yet."""
+"""Reads a session of a database into the index again. Returns False if that is not possible yet."""
 
 _SLICE_BYTES = 32_000_000
-"""The rows of a longer session are stored in several transactions."""
+"""The size of a block. Larger sessions are stored in several transactions."""
 
 _PAUSE_S = 600.0
 _SETTLED_NS = 50_000_000
@@ -34,17 +34,17 @@ _RENEWALS = "renewals"
 
 
 class _Round(NamedTuple):
-    """How far the copies of a database were compared, and with which state of it."""
+    """The progress of comparing the copies of a database."""
 
     identity: FileIdentity
     is_on: bool
     begun_at: float
     position: str | None
-    """The last copy that was compared; None at the end."""
+    """The path of the last compared copy, or None after the end."""
 
 
 class RowComparison:
-    """Finds the copies of a database that differ from their rows."""
+    """Finds the copies of database sessions that differ from their rows."""
 
     def __init__(self, copies: KeptCopies, renew: RenewSession) -> None:
         self._copies = copies
@@ -53,9 +53,9 @@ class RowComparison:
     def find_changed_copies(
         self, root: RootCatalog, database: str, until: float, *, is_anew: bool
     ) -> Iterator[Copy]:
-        """Yield copies that differ until a time, each before the place is moved behind it.
+        """Yield differing copies until `until`, then store the position.
 
-        A new round begins ten minutes after the last one, or with `is_anew` at once.
+        A new round begins ten minutes after the last one began, or at once with `is_anew`.
         """
         reader: Any = root.root.format
         place = (root.root.path, database, reader.store)
@@ -77,19 +77,19 @@ class RowComparison:
         self._put_setting(_make_key(place), current._replace(position=position))
 
     def is_round_unfinished(self, root: RootCatalog, database: str) -> bool:
-        """Return True if a round has not come to its end."""
+        """Return True if the round of a database has not reached its end."""
         place = (root.root.path, database, root.root.format.store)
         return self._load_round(place).position is not None
 
     def note_renewal(self, root: RootCatalog, database: str, session_id: str) -> None:
-        """Note that the index has to read a session again, before its copy is replaced."""
+        """Record that the index has to read a session again, before its copy is replaced."""
         name = [root.root.path, database, root.root.format.store, session_id]
         names = self._list_renewals()
         if name not in names:
             self._put_setting(_RENEWALS, [*names, name])
 
     def renew_sessions(self, root: RootCatalog) -> None:
-        """Let the index read the noted sessions again."""
+        """Make the index read the recorded sessions again."""
         left = []
         names = self._list_renewals()
         for name in names:
@@ -118,7 +118,7 @@ class RowComparison:
         return _Round(identity, is_on, now, "")
 
     def _list_copies(self, place: tuple[str, str, str]) -> list[tuple[str, Copy]]:
-        """Return the copies of a database, except those that are stored just now."""
+        """Return the complete copies of a database by path, in order."""
         root, database, store = place
         copies = self._copies.list_copies(root, store)
         return sorted(
@@ -130,7 +130,7 @@ class RowComparison:
     def _is_different(
         self, reader: DatabaseFormat, place: tuple[str, str, str], copy: Copy
     ) -> bool:
-        """Return True unless the rows are those of the copy, or all have gone."""
+        """Return True if the rows of a session differ from its copy and still exist."""
         digests: list[bytes] = []
         lines = read_session_lines(
             f"{place[0]}/{place[1]}", reader, copy.session_id, self.list_known_rows(copy)
@@ -144,7 +144,7 @@ class RowComparison:
     def list_known_rows(self, copy: Copy | None) -> set[bytes] | None:
         """Return the digests of the rows that may be stored, or None for all rows.
 
-        While keeping is off a copy gets no row that it does not have.
+        While keeping is off, a copy gets no row that it does not have.
         """
         if copy is None or self._copies.is_on:
             return None
@@ -174,10 +174,10 @@ def _make_key(place: tuple[str, str, str]) -> str:
 def read_session_lines(
     path: str, reader: DatabaseFormat, session_id: str, known: set[bytes] | None = None
 ) -> Iterator[tuple[bytes, bool, bool]]:
-    """Yield the lines of a session in blocks, if it has messages so far, and if it is the last.
+    """Yield (block of lines, has messages so far, is last block) of a session.
 
-    With `known`, rows with messages whose digest is not in it are left out. No block is yielded if
-    the session has no rows.
+    With `known`, message rows whose digest is not in it are left out. No block is yielded if the
+    session has no rows.
     """
     lines: list[bytes] = []
     size, has_messages, has_rows = 0, False, False

@@ -1,7 +1,7 @@
-"""The kept copies as the catalog sees them: they stand in for sources that have disappeared.
+"""Kept copies as the catalog sees them: they replace sources that have disappeared.
 
-The view is kept in memory and follows the changes that other processes make. A fault of the kept
-file is noted and fails no answer.
+The view is kept in memory and follows the changes that other processes make. An error of the file
+of copies is recorded and makes no answer fail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CopyKind = Literal["file", "sidecar", "rows"]
 WHOLE_STORE = ""
-"""The session id of the exclusion of a whole store."""
+"""The session id that means a whole store in an exclusion."""
 
 _ZSTD_SUFFIX = ".zst"
 _PRESENT_IDS = "SELECT native_id FROM sessions WHERE source_id = ? AND messages > 0"
@@ -48,14 +48,14 @@ class Copy:
     session_id: str
     kind: CopyKind
     identity: FileIdentity
-    """That of the source when it was kept; the size is that of the kept bytes."""
+    """The identity of the source when it was kept, with the size of the kept bytes."""
     is_whole: bool
     is_unchecked: bool
     change: int
 
     @property
     def full_path(self) -> str:
-        """The path of the source; that of rows has the session behind the database."""
+        """The path of the source. For rows it ends with the session."""
         return f"{self.root}/{self.path}"
 
 
@@ -65,31 +65,31 @@ def make_rows_path(database: str, session_id: str) -> str:
 
 
 def split_rows_path(path: str) -> tuple[str, str | None]:
-    """Return the database of a path, and the session if it is that of rows."""
+    """Return the database of a path, and the session if the path is that of kept rows."""
     database, mark, session_id = path.partition("#")
     return database, session_id if mark else None
 
 
 class KeptCopies:
-    """The kept copies of all roots, and the sessions that were forgotten."""
+    """The kept copies of all roots, and the forgotten sessions."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self.database = KeptDatabase(index.path.parent)
         self.problem: SessionError | None = None
-        """Why the copies could not be read at the last look."""
+        """The error that prevented reading the copies at the last call, or None."""
         self.is_changed = False
-        """Whether copies have changed since the catalog looked."""
+        """Whether copies have changed since the last scan of the catalog."""
         self.served_roots = frozenset[str]()
         self.is_on = False
         self.unfinished = 0
-        """What is left to do after sessions were forgotten."""
+        """The remaining work after sessions were forgotten: `MUST_CLEAR`, `MUST_PURGE` or 0."""
         self.exclusions = frozenset[tuple[str, str]]()
         self._copies: dict[str, Copy] = {}
         self._paths: dict[int, str] = {}
         self._roots: dict[tuple[str, str], dict[str, Copy]] = {}
         self._missing: dict[int, dict[str, Copy]] = {}
-        """The copies that stand in for sources of a root, by their paths."""
+        """The copies that replace missing sources, by root and path."""
         self._stand_ins: dict[str, Copy] = {}
         self._change = self._removal = -1
         self._data_version = -1
@@ -98,7 +98,7 @@ class KeptCopies:
         self._lock = threading.RLock()
 
     def load_changes(self) -> None:
-        """Load the changes that this or another process has made to the copies."""
+        """Load the changes that any process has made to the copies."""
         self.problem = None
         try:
             with self._lock:
@@ -113,7 +113,7 @@ class KeptCopies:
 
     @property
     def fault(self) -> SessionError | None:
-        """Why the forgotten sessions are not known: any session may be one of them."""
+        """The error that prevented reading the list of forgotten sessions, or None."""
         return None if self._is_excluding else self.problem
 
     def _load(self) -> None:
@@ -143,14 +143,17 @@ class KeptCopies:
         self._roots.setdefault((copy.root, copy.store), {})[copy.path] = copy
 
     def is_excluded(self, store: str, session_id: str, parent_id: str | None = None) -> bool:
-        """Return True if a session, the one that it belongs to, or its store was forgotten."""
+        """Return True if a session, its parent or its store was forgotten."""
         if not self.exclusions:
             return False
         names = (session_id, WHOLE_STORE) if parent_id is None else (session_id, parent_id, "")
         return any((store, name) in self.exclusions for name in names)
 
     def remove_forgotten(self, part: SourcePart) -> bool:
-        """Take forgotten sessions out of a part; return False if nothing of it may be stored."""
+        """Remove forgotten sessions from a part.
+
+        Return False if none of it may be stored.
+        """
         store, file = part.after.store, part.file
         if file is not None:
             return not self.is_excluded(store, file.session_id, file.parent_id)
@@ -163,7 +166,7 @@ class KeptCopies:
         return self._copies.get(f"{root}/{path}")
 
     def list_copies(self, root: str, store: str) -> dict[str, Copy]:
-        """Return the copies of a root by their paths, also of one that it has replaced.
+        """Return the copies of a root by path, including copies of a root that it replaced.
 
         A folder of an agent may have been a link to another place, or named by a variable.
         """
@@ -172,21 +175,21 @@ class KeptCopies:
             for (other, name), copies in self._roots.items():
                 is_replaced = (
                     other not in self.served_roots
-                    and os.path.basename(other) == os.path.basename(root)  # noqa: PTH119 -- strings
+                    and os.path.basename(other) == os.path.basename(root)  # noqa: PTH119 -- os.path avoids building a Path
                     # A root that is not served but exists belongs to another configuration, with
                     # its own files.
-                    and not os.path.isdir(other)  # noqa: PTH112 -- strings
+                    and not os.path.isdir(other)  # noqa: PTH112 -- os.path avoids building a Path
                 )
                 if name == store and (other == root or is_replaced):
                     found = copies | found if is_replaced else found | copies
             return found
 
     def has_store(self, store: str) -> bool:
-        """Return True if something of a store is kept."""
+        """Return True if copies of a store exist."""
         return any(name == store for _, name in list(self._roots))
 
     def list_gone(self, store: str) -> set[str]:
-        """Return the sessions whose source has gone, as of the last look."""
+        """Return the sessions whose source has gone, as of the last scan."""
         stand_ins = list(self._stand_ins.values())
         return {copy.session_id for copy in stand_ins if copy.store == store}
 
@@ -197,7 +200,7 @@ class KeptCopies:
     def add_missing_files(
         self, root: RootCatalog, siblings: Iterable[RootCatalog]
     ) -> dict[str, FileIdentity]:
-        """Return the files of a root with the copies of those that have gone.
+        """Return the files of a root, and the copies of files that have gone.
 
         `siblings` are all roots of the store, to which a file may have been moved.
         """
@@ -218,7 +221,7 @@ class KeptCopies:
         return files | {path: copy.identity for path, copy in missing.items()}
 
     def _find_missing_files(self, root: RootCatalog, copies: dict[str, Copy]) -> dict[str, Copy]:
-        """Return the copies of files that are missing, or that were emptied."""
+        """Return the copies of files that are missing or were emptied."""
         files = root.sweep.files
         return {
             path: copy
@@ -231,7 +234,7 @@ class KeptCopies:
         }
 
     def _find_missing_rows(self, root: RootCatalog, copies: dict[str, Copy]) -> dict[str, Copy]:
-        """Return the copies of sessions that their database no longer has."""
+        """Return the copies of sessions that their database no longer contains."""
         missing: dict[str, Copy] = {}
         present: dict[str, set[str] | None] = {}
         for path, copy in copies.items():
@@ -246,7 +249,7 @@ class KeptCopies:
         return missing
 
     def _find_present_ids(self, root: RootCatalog, database: str) -> set[str] | None:
-        """Return the sessions that a database has, or None if it was not read to its end."""
+        """Return the sessions in a database, or None if it was not read to its end."""
         if database not in root.sweep.files:
             return set()
         entry = root.entries.get(database)
@@ -267,7 +270,7 @@ class KeptCopies:
         """Open a file, or its copy if the file has gone.
 
         Raises:
-            OSError: there is neither.
+            OSError: neither the file nor a copy exists.
         """
         source = self._open_source(path, is_zstd=is_zstd)
         try:
@@ -289,7 +292,7 @@ class KeptCopies:
 
     @contextmanager
     def open_snapshot(self, path: str) -> Iterator[Query]:
-        """Open a database, or the rows of a session that it no longer has."""
+        """Open a database, or the kept rows of a session that it no longer contains."""
         copy = self._stand_ins.get(path)
         if copy is None:
             with open_snapshot(path) as query:
@@ -299,12 +302,12 @@ class KeptCopies:
                 yield query
 
     def close(self) -> None:
-        """Close the kept file."""
+        """Close the file of copies."""
         self.database.close()
 
 
 class KeptFile(io.RawIOBase):
-    """The bytes of a copy as a file that can be read and searched.
+    """The bytes of a copy, as a readable and seekable file.
 
     A read raises OSError if the copy was forgotten or replaced in the meantime.
     """
@@ -332,7 +335,7 @@ class KeptFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Read as many bytes as the buffer has room for; fewer only at the end."""
+        """Read until the buffer is full or the file ends."""
         view, filled = memoryview(buffer).cast("B"), 0
         while filled < len(view) and self._position < self._size:
             self._load_chunk()
@@ -359,7 +362,7 @@ class KeptFile(io.RawIOBase):
 
 
 def _drop_moved(missing: dict[str, Copy], siblings: Iterable[RootCatalog]) -> dict[str, Copy]:
-    """Leave out files that are elsewhere now: renamed, or compressed by their agent."""
+    """Return the missing files that were neither renamed nor compressed by their agent."""
     inodes = {copy.identity[:2]: copy for copy in missing.values()}
     names = {get_plain_name(path): copy for path, copy in missing.items()}
     moved: set[str] = set()
@@ -382,7 +385,7 @@ def is_moved(copy: Copy, path: str, identity: FileIdentity, root: RootCatalog) -
 
 
 def get_plain_name(path: str) -> str:
-    """Return the name of a file without the ending of a compressed one."""
+    """Return the name of a file without the suffix of a compressed file."""
     return path.rpartition("/")[2].removesuffix(_ZSTD_SUFFIX)
 
 

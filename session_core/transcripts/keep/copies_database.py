@@ -1,7 +1,7 @@
 """The file of kept copies in the state folder, its schema and its transactions.
 
-The copies may be all that is left of a session, so each commit is synced, and a damaged file is
-reported and never replaced. Removed bytes are overwritten.
+The copies may be all that is left of a session. Each commit is therefore synced, and a damaged file
+is reported and never replaced. Removed bytes are overwritten.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from session_core.transcripts.index import make_private_folder, translate_errors
 SQL = sql_blocks.load_blocks("kept", "session_core.transcripts.keep")
 
 LAYOUT = 1
-"""The version of the schema; a later one has to take over the copies of the earlier."""
+"""The version of the schema. A later version must take over the copies of this one."""
 
 MUST_CLEAR, MUST_PURGE = 2, 1
-"""What is left to do after sessions were forgotten: empty the index, then overwrite."""
+"""The remaining work after sessions were forgotten: empty the index, then overwrite."""
 
 _SCHEMA = [body for name, body in SQL.items() if name.startswith("create_")]
 _BUSY_TIMEOUT_S = 5.0
@@ -34,7 +34,7 @@ _REMEDY = "restore a backup of it, or move it away: forgotten sessions are then 
 
 
 class KeptDatabase:
-    """Two connections to the kept copies, opened when the file exists or the first time it is used.
+    """Two connections to the file of kept copies, opened at the first use.
 
     Raises:
         Denied: the folder cannot be created or written.
@@ -49,7 +49,7 @@ class KeptDatabase:
         self._writer: _sqlite3.Connection | None = None
 
     def exists(self) -> bool:
-        """Return True if something was kept or forgotten, or the user was asked."""
+        """Return True if the file exists, which the first change or setting creates."""
         return self._reader is not None or self.path.exists()
 
     def close(self) -> None:
@@ -61,7 +61,10 @@ class KeptDatabase:
             self._reader = self._writer = None
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """Run one SELECT; without a file it returns nothing."""
+        """Run a SELECT.
+
+        Return no rows if there is no file.
+        """
         if not self.exists():
             return []
         with self._lock, translate_errors(_SUBJECT, _REMEDY):
@@ -79,7 +82,7 @@ class KeptDatabase:
 
     @contextmanager
     def open_transaction(self) -> Iterator[_sqlite3.Connection]:
-        """Run the `with` block as one durable transaction; the file is created if need be.
+        """Run the `with` block as one durable transaction, creating the file if needed.
 
         Raises:
             Busy: another process holds the write lock for too long.
@@ -95,7 +98,7 @@ class KeptDatabase:
                 writer.rollback()
 
     def purge(self, tries: int) -> bool:
-        """Give free pages back to the disk and empty the log, in which removed bytes may be."""
+        """Return free pages to the file system, and empty the log, which may hold removed bytes."""
         with self._writing, translate_errors(_SUBJECT, _REMEDY):
             writer = self._open_writer()
             writer.execute("PRAGMA incremental_vacuum").fetchall()
@@ -125,7 +128,7 @@ class KeptDatabase:
         return self._writer
 
     def _create_file(self) -> None:
-        """Create the file whole; of two processes the first one wins."""
+        """Create the file with its tables. If two processes do so, the first file stays."""
         new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}.new")
         try:
             with closing(self._connect(new)) as db:
@@ -136,7 +139,7 @@ class KeptDatabase:
         finally:
             for suffix in ("", "-wal", "-shm"):
                 with suppress(FileNotFoundError):
-                    os.unlink(f"{new}{suffix}")  # noqa: PTH108 -- a name with a suffix
+                    os.unlink(f"{new}{suffix}")  # noqa: PTH108 -- the path is text with a suffix
 
     @staticmethod
     def _connect(path: Path) -> _sqlite3.Connection:
@@ -144,7 +147,7 @@ class KeptDatabase:
 
 
 def _prepare(writer: _sqlite3.Connection) -> None:
-    """Set how the file is written."""
+    """Set the pragmas that decide how the file is written."""
     # Before the first table, since it changes how pages are laid out.
     writer.execute("PRAGMA auto_vacuum=INCREMENTAL")
     writer.execute("PRAGMA journal_mode=WAL")
@@ -153,7 +156,7 @@ def _prepare(writer: _sqlite3.Connection) -> None:
 
 
 def _require_tables(writer: _sqlite3.Connection) -> None:
-    """Refuse a file without tables: it appears with them, so it has lost what it had."""
+    """Raise if the file has no tables. A new file has them, so it has lost data."""
     if writer.execute("PRAGMA user_version").fetchone()[0] != LAYOUT:
         raise StorageError(f"{_SUBJECT} is damaged; {_REMEDY}")
 
@@ -170,13 +173,13 @@ def _create_tables(writer: _sqlite3.Connection) -> None:
 
 
 def request_clearing(db: _sqlite3.Connection) -> None:
-    """Note that the index has to be emptied, for this process or a later one."""
+    """Record that this process or a later one has to empty the index."""
     db.execute(SQL["put_setting"], ("unfinished", MUST_CLEAR))
     increment_counter(db, "clearing")
 
 
 def increment_counter(db: _sqlite3.Connection, key: str) -> int:
-    """Return the next value of a counter that other processes watch."""
+    """Increment a counter that other processes watch, and return its value."""
     row = db.execute(SQL["get_setting"], (key,)).fetchone()
     number = 1 if row is None else int(row[0]) + 1
     db.execute(SQL["put_setting"], (key, number))

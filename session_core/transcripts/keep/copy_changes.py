@@ -1,4 +1,4 @@
-"""Changes of copies, and how they are written: within the transaction of the caller.
+"""Changes of copies, written in the transaction of the caller.
 
 A change is dropped if another process has changed the copy since its source was read.
 """
@@ -17,7 +17,7 @@ from session_core.transcripts.roots import FileIdentity
 
 @dataclass(slots=True)
 class CopyChange:
-    """New bytes of a copy from an offset on; everything behind the offset is replaced."""
+    """New bytes of a copy from an offset on, which replace all bytes after the offset."""
 
     before: Copy | None
     store: str
@@ -31,11 +31,11 @@ class CopyChange:
     is_whole: bool = False
     is_unchecked: bool = False
     is_cut: bool = False
-    """Whether it only takes out of a copy what its source no longer has."""
+    """Whether the change only removes bytes that the source no longer has."""
 
     @property
     def size(self) -> int:
-        """The bytes of the copy after the change."""
+        """The size of the copy after the change."""
         return self.offset + sum(map(len, self.chunks))
 
 
@@ -65,21 +65,21 @@ def apply_change(db: _sqlite3.Connection, change: CopyChange) -> None:
 
 
 def rename_copy(db: _sqlite3.Connection, copy: Copy, root: str, path: str) -> None:
-    """Give a copy the new path of its source; it is compared with it again."""
+    """Store the new path of a copy's source."""
     if _is_current(db, copy, copy.store, copy.root, copy.path):
         values = (copy.store, root, path, copy.session_id, copy.kind, *copy.identity)
         _update(db, copy.id, values, is_whole=copy.is_whole, is_unchecked=copy.is_unchecked)
 
 
 def remove_copy(db: _sqlite3.Connection, copy: Copy) -> None:
-    """Remove a copy that has not changed since."""
+    """Remove a copy that has not changed since it was read."""
     if _is_current(db, copy, copy.store, copy.root, copy.path):
         delete_copy(db, copy.id)
         increment_counter(db, "removal")
 
 
 def delete_copy(db: _sqlite3.Connection, number: int) -> None:
-    """Delete a copy with the chunks that no other copy has."""
+    """Delete a copy, and the chunks that no other copy has."""
     chunks = [row[0] for row in db.execute(SQL["list_chunks_from"], (number, 0))]
     db.execute(SQL["delete_pieces_from"], (number, 0))
     db.execute(SQL["delete_copy"], (number,))

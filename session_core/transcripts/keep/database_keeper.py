@@ -1,7 +1,7 @@
-"""Keeps the sessions of databases: finds those that changed, and stores their rows.
+"""`DatabaseKeeper`: stores the rows of database sessions that have changed.
 
-The format finds changes by a watermark of its own for the copies. Changed sessions are noted before
-their rows are read, so that a kill loses no session.
+The format finds changes with a watermark of its own for the copies. Changed sessions are recorded
+before their rows are read, so that a kill loses no session.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class DatabaseKeeper:
     def copy_pending(
         self, root: RootCatalog, until: float, store: StoreChanges, *, is_anew: bool
     ) -> bool:
-        """Keep until a time; return True if something is left.
+        """Store changed rows until `until`.
 
-        Once nothing is new, copies are compared with their rows, with `is_anew` without a pause.
+        Return True if some are left. When no rows are new, copies are compared with their rows,
+        with `is_anew` without a pause.
         """
         reader = root.root.format
         if not is_database_format(reader):
@@ -72,7 +73,10 @@ class DatabaseKeeper:
     def _replace_changed_copies(
         self, root: RootCatalog, path: str, until: float, store: StoreChanges, *, is_anew: bool
     ) -> bool:
-        """Replace copies whose rows were changed in place; return True if some are left."""
+        """Replace copies whose rows were updated in place.
+
+        Return True if some are left.
+        """
         reader: Any = root.root.format
         place = (root.root.path, path, reader.store)
         for copy in self._comparison.find_changed_copies(root, path, until, is_anew=is_anew):
@@ -87,7 +91,10 @@ class DatabaseKeeper:
         identity: FileIdentity,
         until: float,
     ) -> bool:
-        """Note the sessions that changed; return True if more of the database is to be read."""
+        """Record the sessions that changed.
+
+        Return True if the database has more to read.
+        """
         rows = self._copies.database.read(SQL["get_database"], place)
         version, *before, stored = rows[0] if rows else (0, *_UNDONE, "{}")
         if version == reader.version and FileIdentity(*before) == identity:
@@ -123,7 +130,10 @@ class DatabaseKeeper:
     def _keep_changes(
         self, reader: DatabaseFormat, place: tuple[str, str, str], until: float, store: StoreChanges
     ) -> bool:
-        """Store the rows of changed sessions; return True if some are left."""
+        """Store the rows of changed sessions.
+
+        Return True if some are left.
+        """
         while True:
             changed = self._copies.database.read(
                 SQL["list_changed_sessions"], (*place, _MAX_SESSIONS)
@@ -174,7 +184,10 @@ class DatabaseKeeper:
 def _read_changed_sessions(
     path: str, reader: DatabaseFormat, state: dict[str, Any]
 ) -> tuple[set[str], bool]:
-    """Return the sessions with a change behind the watermark, which moves, and if it is the end."""
+    """Return the sessions changed since the watermark, and whether the end was reached.
+
+    The watermark in `state` is moved.
+    """
     until = time.monotonic() + _READ_S
     sessions: set[str] = set()
     with open_snapshot(path) as query:

@@ -1,7 +1,7 @@
-"""Keeps the transcripts: compares the copies with their sources and stores new parts.
+"""`Keeper`: compares copies with their sources and stores new parts.
 
-A slice is read without a lock and stored in one transaction, so that a kill leaves copies that are
-shorter than their sources and nothing else.
+A slice is read without a lock and stored in one transaction, so that after a kill the copies are
+shorter than their sources and otherwise correct.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 4_000_000
 MAX_CHECKED_BYTES = 16_000_000
-"""A longer copy is compared as a whole by idle work only."""
+"""The longest copy that a call compares as a whole. Idle work compares longer copies."""
 
 _LIST_S = 2.0
 _SETTLED_NS = 50_000_000
@@ -70,19 +70,19 @@ class Keeper:
         self._tasks: deque[Task] = deque()
         self._listed_at = float("-inf")
         self._checked: dict[str, tuple[int, int]] = {}
-        """How far a long copy was compared, by path: its change and the offset."""
+        """The progress of comparing a long copy, by path: its change and the offset."""
         self._complete_sources: dict[str, tuple[int, FileIdentity]] = {}
-        """The files that have all of their copy, by path, as seen while keeping is off."""
+        """The files that contain all bytes of their copy, by path, while keeping is off."""
         self._databases = DatabaseKeeper(copies, renew)
         self._working = threading.Lock()
         self.problem: SessionError | None = None
-        """Why nothing could be kept at the last call."""
+        """The error that prevented keeping at the last call, or None."""
 
     def copy_pending(self, budget_s: float, *, is_listed_anew: bool = False) -> bool:
-        """Keep for about the budget; return True if something is left.
+        """Copy new parts of sources for about `budget_s`.
 
-        All files are compared with their copies every two seconds, or with `is_listed_anew` now,
-        and rows that were changed in place every ten minutes, or now.
+        Return True if some are left. All files are compared with their copies every two seconds,
+        and updated rows every ten minutes. With `is_listed_anew`, both are compared now.
         """
         if is_listed_anew:
             self._listed_at = float("-inf")
@@ -98,14 +98,14 @@ class Keeper:
             self._working.release()
 
     def measure_share(self) -> float:
-        """Return the share of the bytes of all files that is kept, as of the last look."""
+        """Return the share of the bytes of all files that is kept, as of the last scan."""
         files = [file for root in self._list_file_roots() for file in root.sweep.files.values()]
         total = sum(file.size for file in files)
         left = sum(task.identity.size for task in list(self._tasks))
         return max(0.0, 1.0 - left / total) if total else 1.0
 
     def list_tasks(self) -> list[Task]:
-        """Return the files whose copies are not up to date, the newest first."""
+        """Return the files whose copies are not up to date, newest first."""
         tasks: list[Task] = []
         for root in self._list_file_roots():
             tasks += self._list_root_tasks(root)
@@ -161,7 +161,10 @@ class Keeper:
             yield Task(root, path, session_id, "sidecar", identity)
 
     def _is_due(self, copy: Copy | None, identity: FileIdentity) -> bool:
-        """Return True if a file has to be compared; while keeping is off, if it has a copy."""
+        """Return True if a file has to be compared with its copy.
+
+        While keeping is off, only files with a copy are compared.
+        """
         if copy is None:
             return self._copies.is_on
         if self._copies.is_on:
@@ -172,7 +175,7 @@ class Keeper:
         return copy.identity != identity and not is_known and is_settled
 
     def _read_task(self, task: Task) -> tuple[CopyChange | None, bool]:
-        """Return the next change of a copy, and whether the file is done."""
+        """Return the next change of a copy, and True if the file is done."""
         try:
             with open_source(f"{task.root.root.path}/{task.path}") as source:
                 if self._copies.is_on:
@@ -211,7 +214,7 @@ class Keeper:
         return change, change.is_whole
 
     def _read_truncation(self, source: Source, task: Task) -> CopyChange | None:
-        """Return what ends a copy before its first difference, or None if it has none."""
+        """Return the change that truncates a copy at its first difference, or None."""
         copy = self._copies.find_copy(task.root.root.path, task.path)
         if copy is None or source.identity.size == 0:
             return None
@@ -230,9 +233,9 @@ class Keeper:
         return CopyChange(copy, *place, identity, offset, chunks, is_cut=True)
 
     def _find_difference(self, source: Source, copy: Copy) -> tuple[int, bool] | None:
-        """Return where a copy differs from its source, and whether a part is not compared.
+        """Return the offset where a copy differs, and whether a part was not compared.
 
-        None means that the comparison goes on with the next call.
+        None means that the comparison continues with the next call.
         """
         size = copy.identity.size
         is_same = copy.identity[:2] == source.identity[:2]
@@ -249,7 +252,7 @@ class Keeper:
         return (offset, True) if is_equal else (self._compare(source, copy, 0, size)[0], False)
 
     def _compare_long(self, source: Source, copy: Copy) -> tuple[int, bool] | None:
-        """Compare some more of a long copy."""
+        """Compare the next part of a long copy."""
         change, offset = self._checked.pop(copy.full_path, (copy.change, 0))
         if change != copy.change:
             offset = 0
@@ -261,9 +264,9 @@ class Keeper:
         return None
 
     def _compare(self, source: Source, copy: Copy, begin: int, end: int) -> tuple[int, bool]:
-        """Return the offset up to which the pieces are equal, and whether all of them are.
+        """Return the offset up to which the pieces are equal, and whether all pieces are.
 
-        Of equal pieces the last one counts as different, since a file that has grown extends it.
+        The last of the equal pieces counts as different, because a file that has grown extends it.
         """
         offset = last = begin
         while offset < end:
@@ -287,7 +290,7 @@ class Keeper:
         return int(rows[0][0]) if rows else 0
 
     def _follow_moved_files(self) -> None:
-        """Take over copies of renamed files, and drop those that another copy has all of."""
+        """Rename copies of renamed files, and drop copies whose bytes another copy contains."""
         missing = [
             (root, copy)
             for root in self._list_file_roots()
@@ -315,7 +318,7 @@ class Keeper:
     def _rename_or_remove_copy(
         self, own: RootCatalog, copy: Copy, root: RootCatalog, path: str, identity: FileIdentity
     ) -> None:
-        """Rename the copy of a file that was renamed, or drop it if the other one has all of it."""
+        """Rename the copy of a renamed file, or drop it if the other copy contains it."""
         kept = self._copies.find_copy(root.root.path, path)
         if kept is None and identity[:2] == copy.identity[:2]:
             self._rename_copy(copy, root.root.path, path)
@@ -347,7 +350,7 @@ class Keeper:
         self._copies.load_changes()
 
     def _store(self, changes: list[CopyChange]) -> None:
-        """Store changes in one transaction, and empty the list."""
+        """Store changes in one transaction, and clear the list."""
         if not changes:
             return
         self._remember_stores({change.store for change in changes})
@@ -362,7 +365,7 @@ class Keeper:
         self._copies.load_changes()
 
     def _remember_stores(self, stores: set[str]) -> None:
-        """Note the stores before their copies, so that a kill leaves no copy without a note."""
+        """Record the stores before their copies, so that a kill leaves no unrecorded copy."""
         folder = self._copies.database.path.parent
         try:
             remember_kept_stores(folder, sorted(stores))
@@ -371,7 +374,10 @@ class Keeper:
 
 
 def _read_chunks(source: Source, change: CopyChange) -> bool:
-    """Read chunks from the offset on, about a slice; return False if the file became shorter."""
+    """Read about a slice of chunks.
+
+    Return False if the file became shorter.
+    """
     size, offset = source.identity.size, change.offset
     wanted = min(SLICE_BYTES + MAX_CHUNK_BYTES, size - offset)
     data = source.read(offset, wanted)
@@ -390,13 +396,13 @@ def _read_chunks(source: Source, change: CopyChange) -> bool:
 
 
 def _find_equal_lines(first: bytes, second: bytes) -> bytes:
-    """Return the lines with which both begin."""
+    """Return the lines with which both texts begin."""
     pairs = zip(first.splitlines(keepends=True), second.splitlines(keepends=True), strict=False)
     return b"".join(line for line, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _is_idle(copy: Copy) -> bool:
-    """Return True for a long copy that is not compared, and whose source has not changed lately."""
+    """Return True for a long unverified copy whose source has not changed lately."""
     return copy.is_unchecked and time.time_ns() - copy.identity.mtime_ns > _IDLE_NS
 
 

@@ -1,7 +1,7 @@
-"""Plans to forget sessions, and the removal itself, which cannot be undone.
+"""`SessionForgetter`: plans to forget sessions, and their irreversible removal.
 
-The exclusion and the removal of the copies are one transaction. The index is emptied after it, and
-a note in the same transaction lets another process go on if this one is killed.
+The exclusion of sessions and the removal of their copies are one transaction. The index is emptied
+after it; a record in the same transaction lets another process continue if this process is killed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REFRESH_S = 0.3
 
 
 class SessionAccess(NamedTuple):
-    """How the sessions of a transcript store are found."""
+    """The functions that find and summarize the sessions of a transcript store."""
 
     select: Callable[[Sequence[Condition], int], list[SummaryRow]]
     require: Callable[[str], SummaryRow]
@@ -49,22 +49,22 @@ class SessionAccess(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """The sessions of a plan; without a first one it is a whole store."""
+    """A session with its subagents, or a whole store if `first` is None."""
 
     store: str
     first: SummaryRow | None
     rows: list[SummaryRow]
     unlisted: list[str]
-    """The sessions of a store of which there are copies alone, and which are not served."""
+    """The sessions of a store that exist only as copies and are not served."""
 
     @property
     def key(self) -> str:
-        """The name under which the target is found again."""
+        """The name by which the target is found again."""
         return self.store if self.first is None else str(self.first["session_id"])
 
     @property
     def native_ids(self) -> list[str]:
-        """The ids that the agent gave the sessions."""
+        """The ids that the agent gave to the sessions."""
         return sorted({row["native_id"] for row in self.rows}.union(self.unlisted))
 
 
@@ -79,7 +79,7 @@ class SessionForgetter:
         self._database = self._copies.database
 
     def make_plan(self, name: str) -> ForgetPlan:
-        """Return the sessions that forgetting a session or a store would remove."""
+        """Store a plan to forget a session or a store, and return it."""
         target = self._find_target(name)
         handle = "p-" + "".join(secrets.choice(_HANDLE_LETTERS) for _ in range(_HANDLE_LENGTH))
         expires_at = time.time() + _PLAN_S
@@ -90,7 +90,7 @@ class SessionForgetter:
         return self._describe(target, handle, expires_at)
 
     def load_plan(self, handle: str) -> ForgetPlan:
-        """Return a plan again, if its sessions are the same."""
+        """Return a stored plan, if its sessions are still the same."""
         target, expires_at = self._load_target(handle)
         return self._describe(target, handle, expires_at)
 
@@ -125,7 +125,10 @@ class SessionForgetter:
         return plan
 
     def finish(self, tries: int) -> bool:
-        """Empty the index and overwrite removed bytes; return False if they are read just now."""
+        """Empty the index and overwrite removed bytes.
+
+        Return False if another process is reading them.
+        """
         # Before the state, which is then as new as this number or newer.
         clearing = self._database.get_setting("clearing")
         self._copies.load_changes()
@@ -139,7 +142,7 @@ class SessionForgetter:
         return is_done
 
     def _set_unfinished(self, state: int, clearing: Any) -> None:
-        """Note the remaining work, unless another process has forgotten more in the meantime."""
+        """Record the remaining work, unless another process has forgotten more meanwhile."""
         with self._database.open_transaction() as db:
             if db.execute(SQL["get_setting"], ("clearing",)).fetchone() in (None, (clearing,)):
                 db.execute(SQL["put_setting"], ("unfinished", state))
@@ -170,7 +173,7 @@ class SessionForgetter:
         return _Target(first["store"], first, self._add_delegates([first]), [])
 
     def _add_delegates(self, rows: list[SummaryRow]) -> list[SummaryRow]:
-        """Return sessions with their subagents, and those of the subagents."""
+        """Return sessions with all their subagents, direct and indirect."""
         known = {row["id"] for row in rows}
         for row in rows:
             condition = Condition(
@@ -183,9 +186,9 @@ class SessionForgetter:
         return rows
 
     def _find_heirs(self, target: _Target) -> dict[tuple[str, str], str]:
-        """Return the sidecars that sessions outside of the target use too, each with one of them.
+        """Return the sidecars that other sessions use too, each with one such session.
 
-        Sessions of a project may share one, and its copy names the first of them.
+        Sessions of a project may share a sidecar, and its copy names the first of them.
         """
         forgotten = set(target.native_ids)
         heirs: dict[tuple[str, str], str] = {}
@@ -204,7 +207,7 @@ class SessionForgetter:
         return heirs
 
     def _find_forks(self, target: _Target) -> Iterable[str]:
-        """Return the sessions outside of the target that begin with a copy of one in it."""
+        """Yield sessions outside of the target that begin with a copy of a session in it."""
         if target.first is None:
             return
         for row in target.rows:
@@ -240,7 +243,7 @@ def _list_kept(db: _sqlite3.Connection, store: str) -> set[str]:
 
 
 def _remove_session(db: _sqlite3.Connection, store: str, session_id: str) -> None:
-    """Remove the copies of a session, or of a store with the id of a whole one."""
+    """Remove the copies of a session, or of a store if the id is `WHOLE_STORE`."""
     for (copy,) in db.execute(
         SQL["list_session_copies"], (store, session_id, session_id)
     ).fetchall():

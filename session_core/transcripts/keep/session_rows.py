@@ -1,6 +1,6 @@
-"""The rows of a session of a database as lines of canonical JSON, and tables made of them.
+"""The rows of a database session as lines of canonical JSON, and tables made from them.
 
-The first line of each table has its columns. Text that is not UTF-8 and bytes survive.
+The first line of each table has its columns. Bytes, and text that is not UTF-8, are preserved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BATCH_ROWS = 500
 def read_session_rows(
     path: str, reader: DatabaseFormat, session_id: str
 ) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a session, and whether a line is a row with messages.
+    """Yield the lines of a session, each with True if it is a row with messages.
 
     Each page of rows is one short read transaction.
     """
@@ -54,7 +54,10 @@ def has_message_tables(reader: DatabaseFormat) -> bool:
 
 
 def has_message_rows(path: str, reader: DatabaseFormat, session_id: str) -> bool:
-    """Return False if a session has lost all its messages; a database that cannot be read has."""
+    """Return False if a session has lost all its messages.
+
+    Return True if the database cannot be read.
+    """
     selections = [selection for selection in reader.row_selections if selection.has_messages]
     try:
         found = [_list_rows(path, selection, session_id)[1] for selection in selections]
@@ -64,13 +67,16 @@ def has_message_rows(path: str, reader: DatabaseFormat, session_id: str) -> bool
 
 
 def _list_rows(path: str, selection: RowSelection, session_id: str) -> tuple[list[str], list[int]]:
-    """Return the columns of a table, empty if it is missing, and the row ids of a session."""
+    """Return the columns of a table and the row ids of a session.
+
+    The columns are empty if the table is missing.
+    """
     with open_read_only(path) as connection:
         names = "SELECT name FROM pragma_table_info(?) ORDER BY cid"
         columns = [row[0] for row in connection.execute(names, (selection.table,))]
         if not columns or not set(selection.needs) <= set(columns):
             return [], []
-        sql = f"SELECT rowid FROM {selection.table} WHERE {selection.where}"  # noqa: S608 -- a constant
+        sql = f"SELECT rowid FROM {selection.table} WHERE {selection.where}"  # noqa: S608 -- the inserted names are constants
         return columns, sorted(row[0] for row in connection.execute(sql, (session_id,)))
 
 
@@ -81,10 +87,10 @@ def _read_page(
     session_id: str,
     row_ids: Sequence[int],
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """Return the first rows that still belong to the session, and how many ids were looked up."""
+    """Return the first rows that still belong to the session, and the number of ids used."""
     rows: list[tuple[Any, ...]] = []
     sql = (
-        f"SELECT {', '.join(map(_quote, columns))} FROM {selection.table}"  # noqa: S608 -- quoted
+        f"SELECT {', '.join(map(_quote, columns))} FROM {selection.table}"  # noqa: S608 -- names are quoted
         # SQLite gives freed row ids again, so a row may belong to another session by now.
         f" WHERE rowid = ? AND ({selection.where})"
     )
@@ -103,9 +109,9 @@ def _read_page(
 
 @contextmanager
 def open_rows(lines: Iterable[bytes]) -> Iterator[Query]:
-    """Build the tables of kept rows again, for reads by their format.
+    """Build tables from kept rows, and open them for a format.
 
-    They lie in a temporary database, of which a large one is not held in memory as a whole.
+    They are in a temporary database, which SQLite writes to disk once it is large.
     """
     # An empty name is a temporary database, which SQLite writes to disk once it is large.
     with closing(_sqlite3.connect("file:", busy_timeout_s=0)) as connection:
@@ -145,12 +151,12 @@ def _insert_all(connection: _sqlite3.Connection, pending: dict[str, list[list[An
 def _insert_rows(connection: _sqlite3.Connection, table: str, rows: list[list[Any]]) -> None:
     if rows:
         marks = ", ".join("?" * len(rows[0]))
-        connection.executemany(f"INSERT INTO {_quote(table)} VALUES ({marks})", rows)  # noqa: S608
+        connection.executemany(f"INSERT INTO {_quote(table)} VALUES ({marks})", rows)  # noqa: S608 -- names are quoted
         rows.clear()
 
 
 def _create_indexes(connection: _sqlite3.Connection, table: str, columns: Sequence[str]) -> None:
-    """Create the indexes that the agents have: on ids."""
+    """Create indexes on id columns, as the agents have them."""
     for name in columns:
         if name == "id" or name.endswith("_id"):
             index = _quote(f"{table} {name}")

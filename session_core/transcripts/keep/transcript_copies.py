@@ -1,4 +1,4 @@
-"""Turns keeping on and off, reports on it, and forgets sessions for good."""
+"""`TranscriptCopies`: turns keeping on and off, reports on it, and forgets sessions."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class TranscriptCopies:
         self._forgetter = SessionForgetter(index, indexer, access)
 
     def get_mode(self) -> KeepMode | None:
-        """Return whether keeping is on or off, or None until the user has decided."""
+        """Return "on" or "off", or None until the user has decided."""
         mode: KeepMode | None = self._copies.database.get_setting("mode")
         return mode
 
     def turn_on(self, names: Collection[str] = ()) -> None:
-        """Keep sessions that are read from now on, also these forgotten sessions or stores.
+        """Keep copies of sessions from now on, and read these forgotten sessions or stores again.
 
         Raises:
-            NotFound: a name is that of no forgotten session.
+            NotFound: a name does not belong to a forgotten session or store.
         """
         self._copies.load_changes()
         places = [self._find_forgotten(name) for name in names]
@@ -59,27 +59,33 @@ class TranscriptCopies:
         self.finish_forgetting()
 
     def turn_off(self) -> None:
-        """Keep nothing more; existing copies stay and are served."""
+        """Stop keeping copies. Existing copies stay and are served."""
         with self._copies.database.open_transaction() as db:
             db.execute(SQL["put_setting"], ("mode", "off"))
         self._copies.load_changes()
 
     def copy_pending(self, budget_s: float = 0.5) -> bool:
-        """Keep the changes of the last look, for about the budget; return True if more is left."""
+        """Copy the changes of the last scan for about `budget_s`.
+
+        Return True if more are left.
+        """
         return self._keeper.copy_pending(budget_s)
 
     def scan_and_copy(self, budget_s: float = 0.5) -> bool:
-        """Look at the sources and keep for about the budget; return True if more is left."""
+        """Scan the sources and copy their changes for about `budget_s`.
+
+        Return True if more are left.
+        """
         self._indexer.scan_files()
         self.finish_forgetting()
         return self._keeper.copy_pending(budget_s, is_listed_anew=True)
 
     def measure_share(self) -> float:
-        """Return the share of the bytes of all files that is kept, as of the last look."""
+        """Return the share of the bytes of all files that is kept, as of the last scan."""
         return self._keeper.measure_share()
 
     def measure_status(self) -> KeepStatus:
-        """Return the kept copies, as of the last look at the sources."""
+        """Return counts and sizes of the kept copies, as of the last scan."""
         database = self._copies.database
         problem = self._keeper.problem or self._copies.problem
         rows = database.read(SQL["count_kept"])
@@ -101,43 +107,43 @@ class TranscriptCopies:
         )
 
     def plan_forget(self, target: str) -> ForgetPlan:
-        """Return the sessions that forgetting a session or a store would remove.
+        """Store a plan to forget a session or a store for good, and return it.
 
         Raises:
-            NotFound: there is no such session or store.
+            NotFound: the session or store does not exist.
         """
         return self._forgetter.make_plan(target)
 
     def load_plan(self, handle: str) -> ForgetPlan:
-        """Return a plan again.
+        """Return a stored plan.
 
         Raises:
             NotFound: the plan does not exist, was applied or has expired.
-            Changed: the sessions are not those of the plan any more.
+            Changed: the sessions are no longer those of the plan.
         """
         return self._forgetter.load_plan(handle)
 
     def forget(self, handle: str) -> ForgetPlan:
-        """Remove the sessions of a plan for good, and do not read their sources any more.
+        """Remove the sessions of a plan for good, and stop reading their sources.
 
         Raises:
             NotFound: the plan does not exist, was applied or has expired.
-            Changed: the sessions are not those of the plan any more.
-            Busy: it is done, but another process holds on to the bytes that were removed.
+            Changed: the sessions are no longer those of the plan.
+            Busy: the sessions are removed, but another process still reads the removed bytes.
         """
         return self._forgetter.apply_plan(handle)
 
     def finish_forgetting(self) -> None:
-        """Go on with what a process that forgot sessions was killed in."""
+        """Finish the removal of sessions in which another process was killed."""
         if self._copies.unfinished:
             self._forgetter.finish(tries=1)
 
     def close(self) -> None:
-        """Close the kept file."""
+        """Close the file of copies."""
         self._copies.close()
 
     def _find_forgotten(self, name: str) -> tuple[str, str]:
-        """Return the store and the session of an exclusion by the name that a user knows."""
+        """Return the store and session of an exclusion by an id, a prefix or a store name."""
         places = sorted(self._copies.exclusions)
         matching = [place for place in places if (place[1] or place[0]) == name]
         matching = matching or [place for place in places if name and place[1].startswith(name)]
@@ -148,9 +154,9 @@ class TranscriptCopies:
 
 
 def _measure_file(path: str) -> int:
-    """Return the size of the file of the copies and of its log."""
+    """Return the size of the file of copies and its log."""
     size = 0
     for name in (path, f"{path}-wal"):
         with suppress(OSError):
-            size += os.stat(name).st_size  # noqa: PTH116 -- a name with a suffix
+            size += os.stat(name).st_size  # noqa: PTH116 -- os.stat avoids building a Path
     return size

@@ -1,4 +1,4 @@
-"""The values that keeping and forgetting return."""
+"""Types of the results of keeping and forgetting sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KeepMode = Literal["on", "off"]
 
 
 class ForgottenSession(NamedTuple):
-    """A session that is not read any more; without an id it is a whole store."""
+    """A session that is no longer read, or a whole store if the id is None."""
 
     store: str
     session_id: str | None
@@ -21,48 +21,48 @@ class ForgottenSession(NamedTuple):
 
 
 class KeptCounts(NamedTuple):
-    """The kept copies of one store."""
+    """Counts of the kept copies of one store."""
 
     sessions: int
     bytes: int
-    """The bytes of the sources."""
+    """The size of the sources."""
     gone: int
-    """Sessions whose source has gone."""
+    """The number of sessions whose source has gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepStatus:
-    """The kept copies, and their place."""
+    """The state of the kept copies, and the path of their file."""
 
     mode: KeepMode | None
-    """None until the user has decided."""
+    """"on" or "off", or None until the user has decided."""
     path: Path
     stores: Mapping[str, KeptCounts]
     stored_bytes: int
-    """The size of the file of the copies."""
+    """The size of the file of copies."""
     forgotten: Sequence[ForgottenSession]
     problem: str | None = None
-    """Why copies could not be read or written at the last call."""
+    """The error of the last read or write of copies, or None."""
 
     @property
     def sessions(self) -> int:
-        """The sessions with a copy."""
+        """The number of sessions with a copy."""
         return sum(counts.sessions for counts in self.stores.values())
 
     @property
     def source_bytes(self) -> int:
-        """The bytes that the sources had."""
+        """The size of the sources of all copies."""
         return sum(counts.bytes for counts in self.stores.values())
 
     @property
     def gone(self) -> int:
-        """The sessions whose source has gone."""
+        """The number of sessions whose source has gone."""
         return sum(counts.gone for counts in self.stores.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """The sessions that forgetting removes; it cannot be undone."""
+    """A plan to remove sessions for good, which cannot be undone."""
 
     handle: str
     expires_at: float
@@ -70,11 +70,12 @@ class ForgetPlan:
     is_whole_store: bool
     sessions: Sequence[TranscriptSummary]
     kept_bytes: int
-    """The bytes of the sources, of which copies are removed."""
+    """The size of the sources whose copies are removed."""
     gone: int
-    """Sessions of which the copy is all that is left."""
+    """The number of sessions that exist only as a copy."""
     forks: Sequence[str]
-    """Other sessions that repeat messages of these and stay."""
+    """Other sessions, which repeat messages of these sessions and stay."""
     unlisted: Sequence[str] = ()
-    """The ids of kept sessions of a store that no list has now: of a folder that is not read any
-    more, or without messages. Their copies are removed as well."""
+    """The ids of kept sessions of a store that no list shows, because their folder is not read any
+    more or they have no messages. Their copies are removed as well.
+    """
