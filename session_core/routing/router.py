@@ -15,7 +15,7 @@ from session_core.chats import SessionSource, check_session_id
 from session_core.errors import Busy, Conflict, NotFound, SessionError
 from session_core.routing import recovery
 from session_core.routing.entries import SessionEntry, build_peer_fields
-from session_core.routing.outbox import list_pending_boundaries
+from session_core.routing.pending_boundaries import list_pending_boundaries
 
 if TYPE_CHECKING:
     from session_core.routing.decisions import DatabaseChange, RouteDecision, RouteDecisions

@@ -26,9 +26,8 @@ from session_core.routing.decisions import RouteDecisions, check_key_type
 from session_core.routing.entries import RouteState, SessionEntry
 from session_core.routing.json_backend import JsonBackend
 from session_core.routing.leases import DeliveryMarks
-from session_core.routing.outbox import (
-    HookOutbox,
-    SessionEnds,
+from session_core.routing.outbox import HookOutbox, SessionEnds
+from session_core.routing.pending_boundaries import (
     list_pending_boundaries,
     merge_pending_boundaries,
 )

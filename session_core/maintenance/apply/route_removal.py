@@ -19,7 +19,7 @@ from session_core.maintenance.select.snapshot import MaintenanceSnapshot, take_s
 from session_core.maintenance.types import PROTECTION_REASONS
 from session_core.routing.entries import SessionEntry
 from session_core.routing.mirror import Mirror
-from session_core.routing.outbox import strip_pending_boundaries
+from session_core.routing.pending_boundaries import strip_pending_boundaries
 from session_core.routing.session_store import SessionStore
 from session_core.state.protocol import StateDatabase
 from session_core.types import RowImages
