@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from session_core.state.postgres import connection, fts, opening
+from session_core.state.postgres import connection, fts
+from session_core.state.postgres.migrations import runner
 from tests import postgres_server
 
 SCHEMA = "bare"
@@ -44,10 +45,10 @@ def make_schema(monkeypatch: pytest.MonkeyPatch) -> str:
         replace(migration, script=strip_predicates(migration.script))
         if migration.number < _SECURITY_MIGRATION
         else migration
-        for migration in opening.list_migrations()
+        for migration in runner.list_migrations()
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "list_migrations", lambda: stripped)
+        patch.setattr(runner, "list_migrations", lambda: stripped)
         owner = f"{postgres_server.get_owner_address()}&schema={SCHEMA}"
-        opening.migrate_schema(owner, grant_to=postgres_server.RUNTIME_ROLE)
+        runner.migrate_schema(owner, grant_to=postgres_server.RUNTIME_ROLE)
     return f"{postgres_server.get_address()}&schema={SCHEMA}"

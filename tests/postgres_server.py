@@ -25,7 +25,7 @@ from urllib.parse import parse_qs
 
 import psycopg
 
-from session_core.state.postgres.opening import migrate_schema
+from session_core.state.postgres.migrations.runner import migrate_schema
 
 ADDRESS_VARIABLE = "POSTGRES_ADDRESS"
 BIN_VARIABLE = "POSTGRES_BIN"

@@ -36,7 +36,7 @@ def open_postgres(address: str, **options: Any) -> StateDatabase:
         StorageError: the schema lacks migrations.
         Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
     """
-    _load_opening().prepare_schema(address, read_only=bool(options.get("read_only")))
+    _load_migration_runner().prepare_schema(address, read_only=bool(options.get("read_only")))
     from session_core.state.postgres.session_db import PostgresDB  # noqa: PLC0415 -- psycopg is optional
 
     return PostgresDB(address, **options)
@@ -59,7 +59,7 @@ def migrate_home(address: str, *, grant_to: str | None = None) -> list[str]:
     """
     if not is_postgres_address(address):
         raise InvalidInput("the address of a home to migrate must begin with postgresql://")
-    applied = _load_opening().migrate_schema(address, grant_to=grant_to)
+    applied = _load_migration_runner().migrate_schema(address, grant_to=grant_to)
     return [f"{migration.number:04} {migration.name}" for migration in applied]
 
 
@@ -72,14 +72,14 @@ def inspect_server(address: str) -> ServerReport:
         InvalidInput: the address is not valid.
         Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
     """
-    _load_opening()
+    _load_migration_runner()
     from session_core.state.postgres import server_check  # noqa: PLC0415 -- an extra
 
     return server_check.inspect_server(address)
 
 
-def _load_opening() -> Any:
-    """Return the module that opens addresses.
+def _load_migration_runner() -> Any:
+    """Import the runner of migrations.
 
     Raises:
         Unsupported: the driver of PostgreSQL is not installed.
@@ -88,6 +88,6 @@ def _load_opening() -> Any:
         raise Unsupported(
             "homes in PostgreSQL need psycopg; install it: pip install 'mcp-sessions[postgres]'"
         )
-    from session_core.state.postgres import opening  # noqa: PLC0415 -- psycopg is optional
+    from session_core.state.postgres.migrations import runner  # noqa: PLC0415 -- psycopg is optional
 
-    return opening
+    return runner

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from session_core import open_home
-from session_core.state.postgres.opening import migrate_schema
+from session_core.state.postgres.migrations.runner import migrate_schema
 from tests import postgres_server
 from tests.cli.command_user import CommandUser
 from tests.postgres_home import get_home_address

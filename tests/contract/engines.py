@@ -220,7 +220,7 @@ class Postgres:
 
     def make_foreign_writer(self, home: Path) -> ForeignWriter:
         """Return a writer on the database of a folder."""
-        from session_core.state.postgres.connections import PostgresStore  # noqa: PLC0415 -- an extra
+        from session_core.state.postgres.store import PostgresStore  # noqa: PLC0415 -- an extra
 
         return PostgresForeignWriter(lambda: PostgresStore(self._get_address(home)))
 

@@ -16,7 +16,7 @@ from session_core.errors import Busy, Changed, Conflict
 from session_core.ledger.execute import resume_steps, run_step
 from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance import PlanRequest
-from session_core.state.postgres.connections import PostgresStore
+from session_core.state.postgres.store import PostgresStore
 from tests.postgres_home import get_home_address, make_postgres, read_tables
 
 OLD = 1_500_000_000.0

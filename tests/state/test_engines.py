@@ -19,7 +19,7 @@ from session_core import (
 )
 from session_core.maintenance import PlanRequest
 from session_core.state import engines, migrate_home
-from session_core.state.postgres import opening
+from session_core.state.postgres import address as addresses
 from tests import postgres_server
 from tests.postgres_home import get_home_address
 from tests.test_opened_home import CHAT, add_old_session, build_echo
@@ -72,7 +72,7 @@ async def test_address_opens_for_coroutines(address: str) -> None:
 def test_service_file_names_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    options = opening.conninfo_to_dict(opening.parse_address(address).conninfo)
+    options = addresses.conninfo_to_dict(addresses.parse_address(address).conninfo)
     file = tmp_path / "services"
     names = options.keys() & {"host", "port", "user", "dbname"}
     lines = [f"{name}={options[name]}" for name in sorted(names)]
@@ -93,12 +93,12 @@ def test_refused_connection_shows_no_password(
     kind: type[SessionError],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    options = opening.conninfo_to_dict(opening.parse_address(address).conninfo)
+    options = addresses.conninfo_to_dict(addresses.parse_address(address).conninfo)
     refused = "postgresql://" + place.format(**options)
     with pytest.raises(kind) as caught:
         open_home(refused)
     cause = caught.value.__cause__
-    shown = [str(caught.value), repr(cause), caplog.text, repr(opening.parse_address(refused))]
+    shown = [str(caught.value), repr(cause), caplog.text, repr(addresses.parse_address(refused))]
     assert "secret" not in " ".join(shown)
 
 
@@ -132,9 +132,9 @@ def test_state_folder_is_refused_for_address(address: str, tmp_path: Path) -> No
 
 
 def test_role_without_rights_is_denied(address: str) -> None:
-    options = opening.conninfo_to_dict(opening.parse_address(address).conninfo)
+    options = addresses.conninfo_to_dict(addresses.parse_address(address).conninfo)
     owner = postgres_server.get_owner_address()
-    with opening.psycopg.connect(owner, autocommit=True) as connection:
+    with addresses.psycopg.connect(owner, autocommit=True) as connection:
         role = make_name()
         connection.execute(f"CREATE ROLE {role} LOGIN")
     with pytest.raises(Denied, match="migrate with the role"):

@@ -10,7 +10,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.ledger_tables import LedgerTables
 from session_core.state.postgres import holders
 from session_core.state.postgres.connection import PostgresConnection
-from session_core.state.postgres.connections import PostgresStore
+from session_core.state.postgres.store import PostgresStore
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import admin, usage
 from session_core.state.sqlite.search.search_api import TimeRangeSearches

@@ -13,8 +13,8 @@ from session_core.state import sql_blocks, validation
 from session_core.state.content import decode_content, extract_plain_text
 from session_core.state.polling import ChangePoller
 from session_core.state.postgres.connection import PostgresConnection
-from session_core.state.postgres.connections import PostgresStore
 from session_core.state.postgres.feed_cursor import ChangePosition
+from session_core.state.postgres.store import PostgresStore
 from session_core.state.protocol import StopSignal
 from session_core.state.sqlite import compaction
 from session_core.types import EventPage, SessionEvent

@@ -7,7 +7,8 @@ from typing import Any
 
 import psycopg
 
-from session_core.state.postgres import opening
+from session_core.state.postgres.address import connect, parse_address
+from session_core.state.postgres.migrations import runner
 from session_core.state.server_report import Pooling, ServerReport
 
 _CLOCK_LOOKS = 3
@@ -32,16 +33,16 @@ def inspect_server(address: str) -> ServerReport:
         InvalidInput: the address is not valid.
         Unsupported: the server is older than PostgreSQL 15.
     """
-    place = opening.parse_address(address)
-    with opening.connect(place) as connection:
+    place = parse_address(address)
+    with connect(place) as connection:
         # It reports a schema that the role may not use.
-        applied = opening.read_applied(connection, place.schema)
+        applied = runner.read_applied(connection, place.schema)
         table = f"{place.schema}.message_rows"
         row: Any = connection.execute(_GET_FACTS, (table,)).fetchone()
         version, role, is_exempt, can_write, is_standby, encoding = row
-        pending = opening.list_pending(applied)
+        pending = runner.list_pending(applied)
         skew_s, round_trip_s = _compare_clocks(connection)
-        with opening.connect(place) as other:
+        with connect(place) as other:
             pooling = _find_pooling(connection, other)
     return ServerReport(
         version=version,
@@ -51,7 +52,7 @@ def inspect_server(address: str) -> ServerReport:
         is_standby=is_standby,
         encoding=encoding,
         pending=tuple(f"{migration.number:04} {migration.name}" for migration in pending),
-        newer=opening.find_newer(applied),
+        newer=runner.find_newer(applied),
         skew_s=skew_s,
         round_trip_s=round_trip_s,
         pooling=pooling,

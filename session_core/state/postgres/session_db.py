@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from session_core._typing import Self
 from session_core.state import validation
 from session_core.state.postgres.admin import PostgresAdmin
-from session_core.state.postgres.connections import PostgresStore
 from session_core.state.postgres.feed import PostgresFeed
+from session_core.state.postgres.store import PostgresStore
 from session_core.state.postgres.transaction import ReadSnapshot
 from session_core.state.sqlite.application_state import SqliteMeta, SqliteState
 from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompaction

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from session_core.state.postgres.connection import PostgresConnection
-    from session_core.state.postgres.connections import PostgresStore
+    from session_core.state.postgres.store import PostgresStore
 
 
 class CallerBlock:

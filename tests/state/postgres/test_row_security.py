@@ -14,13 +14,15 @@ import pytest
 from session_core import Denied, InvalidInput, SessionFilter, open_home
 from session_core.maintenance import PlanRequest
 from session_core.state import migrate_home, sql_blocks
-from session_core.state.postgres import connection, fts, opening
+from session_core.state.postgres import connection, fts
+from session_core.state.postgres.address import parse_address
+from session_core.state.postgres.migrations import runner
 from tests import postgres_bare, postgres_server
 from tests.postgres_home import read_tables
 
 _FILES = sorted(
     path.name.removesuffix(".sql")
-    for path in opening.files("session_core.state.postgres").iterdir()
+    for path in runner.files("session_core.state.postgres").iterdir()
     if path.name.endswith(".sql")
 )
 _FRAGMENTS = {
@@ -104,7 +106,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> str:
 @contextmanager
 def connect(address: str, home: str = "1") -> Iterator[psycopg.Connection[Any]]:
     """Connect with the search path and the setting of a home, as a transaction of the engine."""
-    place = opening.parse_address(address)
+    place = parse_address(address)
     with psycopg.connect(place.conninfo) as plain:
         plain.execute(f"SET LOCAL search_path = {place.schema}")
         plain.execute("SELECT set_config('mcp_sessions.home', %s, true)", (home,))
@@ -276,9 +278,9 @@ def test_grant_is_kept_by_later_migrations(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(Denied, match="--grant"):
         open_home(user)
     assert migrate_home(owner, grant_to=role) == []
-    later = opening.Migration(9000, "later", "CREATE TABLE later_rows (id int)")
-    migrations = [*opening.list_migrations(), later]
-    monkeypatch.setattr(opening, "list_migrations", lambda: migrations)
+    later = runner.Migration(9000, "later", "CREATE TABLE later_rows (id int)")
+    migrations = [*runner.list_migrations(), later]
+    monkeypatch.setattr(runner, "list_migrations", lambda: migrations)
     assert migrate_home(owner) == ["9000 later"]
     with connect(user) as plain:
         plain.execute("INSERT INTO later_rows VALUES (1)")

@@ -1,1 +1,1 @@
-"""The migrations of the schema: numbered files that are only added to."""
+"""The migrations of the schema as numbered SQL files, and the runner that applies them."""

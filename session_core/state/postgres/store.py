@@ -19,7 +19,8 @@ from psycopg import ClientCursor, errors
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from session_core.errors import Busy, Denied, InvalidInput, SessionError, StorageError, Unsupported
-from session_core.state.postgres import fts, opening
+from session_core.state.postgres import fts
+from session_core.state.postgres.address import parse_address
 from session_core.state.postgres.connection import (
     PostgresConnection,
     register_texts,
@@ -69,7 +70,7 @@ class PostgresStore:
     ) -> None:
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s must be >= 0, got {patience_s}")
-        self.address = opening.parse_address(address)
+        self.address = parse_address(address)
         self.read_only = read_only
         self.server_clock = ServerClock()
         self.clock = self.server_clock if clock is None else clock

@@ -1,36 +1,22 @@
-"""The schema of a database: its migrations, and the home that an address names."""
+"""The runner of the migrations, which checks and updates the schema of a database.
+
+The migrations are the numbered SQL files of this package, to which files are only added.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, cast
-from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
-from session_core.errors import (
-    Busy,
-    Denied,
-    InvalidInput,
-    SessionError,
-    StorageError,
-    Unsupported,
-)
-from session_core.home import DEFAULT_HOME_NAME
+from session_core.errors import Denied, InvalidInput, StorageError, Unsupported
+from session_core.state.postgres.address import connect, parse_address
 
-DEFAULT_SCHEMA = "mcp_sessions"
-LEAST_VERSION = 150_000
-"""PostgreSQL 15: views that check the rights of their caller."""
-
-_SWITCH = {"yes": True, "no": False}
-_CONNECT_S = 10
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
 _MIGRATION_PACKAGE = "session_core.state.postgres.migrations"
 
@@ -58,56 +44,12 @@ _RIGHTS = {"migrations": "SELECT", "homes": "SELECT, INSERT, UPDATE"}
 
 
 @dataclass(frozen=True, slots=True)
-class HomeAddress:
-    """Where a home is: the database, the schema with its tables, and its name."""
-
-    # It may have a password.
-    conninfo: str = field(repr=False)
-    home: str = DEFAULT_HOME_NAME
-    schema: str = DEFAULT_SCHEMA
-    migrates: bool = False
-    """Whether a program that opens it for writing may apply pending migrations."""
-
-
-@dataclass(frozen=True, slots=True)
 class Migration:
     """One numbered step of the schema."""
 
     number: int
     name: str
     script: str
-
-
-def parse_address(address: str) -> HomeAddress:
-    """Return the parts of `postgresql://…?home=NAME&schema=NAME&migrate=yes`.
-
-    Raises:
-        InvalidInput: it is no such address. The message never repeats it: it may have a password.
-    """
-    if not isinstance(address, str) or not address.startswith(("postgresql://", "postgres://")):
-        raise InvalidInput("the address of a home must begin with postgresql://")
-    server, _, query = address.partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    home = options.pop("home", DEFAULT_HOME_NAME)
-    schema = options.pop("schema", DEFAULT_SCHEMA)
-    if not home or "\0" in home:
-        raise InvalidInput("the name of a home must not be empty; give home=NAME")
-    if not _NAME.fullmatch(schema):
-        raise InvalidInput(
-            f"schema must be a name of small letters, digits and _, got {schema!r:.40}"
-        )
-    migrate = options.pop("migrate", "no")
-    if migrate not in _SWITCH:
-        raise InvalidInput("migrate in the address of a home must be yes or no")
-    conninfo = f"{server}?{urlencode(options, quote_via=quote)}" if options else server
-    try:
-        conninfo_to_dict(conninfo)
-    except psycopg.Error:
-        # The text of the driver repeats the address.
-        raise InvalidInput(
-            "the address of a home is not valid; check its options, and write %40 for @ in names"
-        ) from None
-    return HomeAddress(conninfo, home, schema, migrates=_SWITCH[migrate])
 
 
 def list_migrations() -> list[Migration]:
@@ -231,31 +173,6 @@ def _grant_use(connection: psycopg.Connection[Any], schema: str, roles: Iterable
             identifier = sql.Identifier(table)
             text = sql.SQL(cast("Any", statement)).format(**names, table=identifier)
             connection.execute(text)
-
-
-@contextmanager
-def connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
-    """Connect to the server of an address once, so that a refusal is reported at once."""
-    try:
-        connection = psycopg.connect(
-            place.conninfo, autocommit=True, prepare_threshold=None, connect_timeout=_CONNECT_S
-        )
-    except psycopg.Error as error:
-        raise _make_connect_error(error) from error
-    with connection:
-        if connection.info.server_version < LEAST_VERSION:
-            raise Unsupported("the server must be PostgreSQL 15 or later; upgrade it")
-        yield connection
-
-
-def _make_connect_error(error: psycopg.Error) -> SessionError:
-    # The driver has no class for a refusal; its text repeats the server's severity.
-    is_password_missing = error.pgconn is not None and error.pgconn.needs_password
-    if is_password_missing or "FATAL" in str(error):
-        return Denied(
-            "the server refused the connection; check the user, the password and the database"
-        )
-    return Busy("the server of the home does not answer; check host, port and network")
 
 
 def read_applied(connection: psycopg.Connection[Any], schema: str) -> list[int]:

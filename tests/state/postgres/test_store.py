@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from session_core import Busy, InvalidInput
-from session_core.state.postgres.connections import PostgresStore
 from session_core.state.postgres.session_db import PostgresDB
+from session_core.state.postgres.store import PostgresStore
 from tests import postgres_server
 
 

@@ -1,66 +1,25 @@
-"""Addresses and migrations of PostgreSQL homes."""
+"""Migrations of PostgreSQL homes."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import psycopg
 import pytest
 
-from session_core import InvalidInput, SessionDB, StorageError, Unsupported
-from session_core.state.postgres import opening
-from session_core.state.postgres.opening import HomeAddress, migrate_schema, parse_address
+from session_core import SessionDB, StorageError, Unsupported
+from session_core.state.postgres.migrations import runner
+from session_core.state.postgres.migrations.runner import migrate_schema
 from session_core.state.postgres.session_db import PostgresDB
 from tests import postgres_server
 
 
-@pytest.mark.parametrize(
-    ("address", "parsed"),
-    [
-        ("postgresql://db", HomeAddress("postgresql://db")),
-        ("postgres://u@h:1/d", HomeAddress("postgres://u@h:1/d")),
-        ("postgresql://h?migrate=yes", HomeAddress("postgresql://h", migrates=True)),
-        (
-            "postgresql://h/d?options=-c%20a%3D1",
-            HomeAddress("postgresql://h/d?options=-c%20a%3D1"),
-        ),
-        (
-            "postgresql://h/d?home=a%20b&sslmode=require&schema=other",
-            HomeAddress("postgresql://h/d?sslmode=require", "a b", "other"),
-        ),
-    ],
-)
-def test_address_is_split(address: str, parsed: HomeAddress) -> None:
-    assert parse_address(address) == parsed
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "/a/file.db",
-        "mysql://u:secret@h",
-        "postgresql://u:secret@h/d?home=",
-        "postgresql://u:secret@h/d?schema=a;b",
-        "postgresql://u:secret@h/d?migrate=perhaps",
-        "postgresql://u:secret@h/d?no_such_option=1",
-        "postgresql://u:secret@[h/d",
-    ],
-)
-def test_invalid_address_is_refused_without_password(address: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        parse_address(address)
-    assert "secret" not in str(caught.value)
-
-
 def test_migrations_are_numbered_without_gap() -> None:
-    numbers = [migration.number for migration in opening.list_migrations()]
+    numbers = [migration.number for migration in runner.list_migrations()]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_migration_is_applied_once() -> None:
     address = f"{postgres_server.get_owner_address()}&schema=once"
-    numbers = [migration.number for migration in opening.list_migrations()]
+    numbers = [migration.number for migration in runner.list_migrations()]
     assert [migration.number for migration in migrate_schema(address)] == numbers
     assert migrate_schema(address) == []
     with psycopg.connect(postgres_server.get_owner_address()) as connection:
@@ -73,15 +32,15 @@ def test_schema_of_newer_program_is_refused() -> None:
     migrate_schema(address)
     with psycopg.connect(postgres_server.get_owner_address()) as connection:
         connection.execute("INSERT INTO newer.migrations VALUES (999, 'later')")
-    for refused in (opening.prepare_schema, migrate_schema):
+    for refused in (runner.prepare_schema, migrate_schema):
         with pytest.raises(Unsupported, match=r"0999.*install a newer mcp-sessions"):
             refused(address)
 
 
 def test_failed_migration_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     address = postgres_server.get_owner_address()  # migrated before the migrations are replaced
-    broken = opening.Migration(1, "broken", "CREATE TABLE half (id int); SELECT 1 / 0")
-    monkeypatch.setattr(opening, "list_migrations", lambda: [broken])
+    broken = runner.Migration(1, "broken", "CREATE TABLE half (id int); SELECT 1 / 0")
+    monkeypatch.setattr(runner, "list_migrations", lambda: [broken])
     with pytest.raises(psycopg.errors.DivisionByZero):
         migrate_schema(f"{address}&schema=broken")
     with psycopg.connect(address) as connection:
@@ -108,9 +67,3 @@ def test_home_has_columns_of_sqlite_home(
         expected = own.rows.list_columns(table)
     db.create_session("s", "cli")
     assert db.rows.list_columns(table) == expected
-
-
-def test_library_does_not_load_driver() -> None:
-    code = "import sys, session_core; session_core.SessionDB; print('psycopg' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
