@@ -64,7 +64,7 @@ def migrate_home(address: str, *, grant_to: str | None = None) -> list[str]:
 
 
 def inspect_server(address: str) -> ServerReport:
-    """Return the state of the server of an address; nothing is changed.
+    """Report the state of the server of an address, without a change.
 
     Raises:
         Busy: the server does not answer.
@@ -73,7 +73,7 @@ def inspect_server(address: str) -> ServerReport:
         Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
     """
     _load_migration_runner()
-    from session_core.state.postgres import server_check  # noqa: PLC0415 -- an extra
+    from session_core.state.postgres import server_check  # noqa: PLC0415 -- psycopg is optional
 
     return server_check.inspect_server(address)
 

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class HomeAddress:
-    """Where a home is: the database, the schema with its tables, and its name."""
+    """The parts of an address: the database, the schema, and the name of the home."""
 
     # It may have a password.
     conninfo: str = field(repr=False)
@@ -37,10 +37,11 @@ class HomeAddress:
 
 
 def parse_address(address: str) -> HomeAddress:
-    """Return the parts of `postgresql://…?home=NAME&schema=NAME&migrate=yes`.
+    """Parse an address `postgresql://…?home=NAME&schema=NAME&migrate=yes`.
 
     Raises:
-        InvalidInput: it is no such address. The message never repeats it: it may have a password.
+        InvalidInput: the address is not valid. The message never repeats it, since it may have a
+            password.
     """
     if not isinstance(address, str) or not address.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("the address of a home must begin with postgresql://")
@@ -84,7 +85,7 @@ def connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _make_connect_error(error: psycopg.Error) -> SessionError:
-    # The driver has no class for a refusal; its text repeats the server's severity.
+    # The driver has no class for a refusal. Its text repeats the server's severity.
     is_password_missing = error.pgconn is not None and error.pgconn.needs_password
     if is_password_missing or "FATAL" in str(error):
         return Denied(

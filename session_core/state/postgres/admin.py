@@ -36,7 +36,7 @@ _FLAG_S = 0.00008
 
 
 class PostgresAdmin(TimeRangeSearches):
-    """Upkeep and reports of one home."""
+    """Upkeep and reports of a home."""
 
     def get_home_id(self) -> str | None:
         """Return the id that the home got at its creation."""
@@ -52,7 +52,7 @@ class PostgresAdmin(TimeRangeSearches):
         return cast("LedgerTables", self._store)
 
     def get_capabilities(self) -> Capabilities:
-        """Return the features of this home that not every home has: it has all."""
+        """Return the features of this home, which has all of them."""
         self._store.check_open()
         return Capabilities(payloads=True, state=True, foreign_gateway=False, flag_s=_FLAG_S)
 
@@ -61,7 +61,7 @@ class PostgresAdmin(TimeRangeSearches):
         return self._read(holders.list_holders)
 
     def list_claims(self) -> list[Claim]:
-        """Return the claims that processes have stored in the database, also old ones."""
+        """Return the claims that processes have stored in the database, including old claims."""
         return self._read(lambda handle: list(admin.iter_claims(handle)))
 
     def read_health_facts(self) -> HomeFacts:
@@ -93,7 +93,7 @@ class PostgresAdmin(TimeRangeSearches):
         return self._read(lambda handle: usage.list_model_usage(handle, session_id))
 
     def recount_session(self, session_id: str) -> bool:
-        """Recompute the counters of a session; return whether they had drifted.
+        """Recompute the counters of a session and return True if they had drifted.
 
         Raises:
             NotFound: the session does not exist.
@@ -124,20 +124,23 @@ class PostgresAdmin(TimeRangeSearches):
     def check_integrity(
         self, *, deep: bool = False, step: StepCallback | None = None
     ) -> list[Finding]:
-        """Return rows that refer to missing ones; `deep` also looks for messages not indexed."""
+        """Return the rows that refer to missing rows.
+
+        With `deep`, also return the messages that the search index lacks.
+        """
         self._store.check_open()
         if step is not None:
             step()
         return self._read(partial(_find_problems, deep=deep))
 
     def list_blocked_indexes(self) -> list[BlockedIndex]:
-        """Return no indexes: this engine writes its own."""
+        """Return no index, since this engine can write all of its indexes."""
         return []
 
     def measure_sizes(
         self, *, exact: bool = False, tables: bool = True, step: StepCallback | None = None
     ) -> Sizes:
-        """Return the bytes of all homes of the schema: the server does not count them by home."""
+        """Return the bytes of all homes of the schema, which the server does not count by home."""
         if step is not None:
             step()
         rows = self._read(lambda handle: handle.fetch_tuples(SIZES_SQL["list_relations"]))
@@ -148,13 +151,13 @@ class PostgresAdmin(TimeRangeSearches):
         return Sizes(db=whole, wal=0, free=0, index=index, tables=shown, exact=exact)
 
     def optimize_step(self) -> bool:
-        """Index queued messages; return True if more are left."""
+        """Index queued messages and return False."""
         self._store.check_open()
         self._store.update_search_index()
         return False
 
     def vacuum(self, *, step: StepCallback | None = None) -> VacuumResult:
-        """Report the size: the server frees space by itself, in the background."""
+        """Report the size, since the server frees space by itself in the background."""
         if self._store.find_snapshot() is not None:
             raise InvalidInput("a snapshot of this task is open; vacuum after it")
         if self._store.in_transaction:

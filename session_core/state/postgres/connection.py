@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL that runs the statements of the engines, and its errors.
+"""A connection to PostgreSQL, which runs the statements of both engines, and its errors.
 
-The operations of both engines are the same code; they name their statements. This connection runs
-its own text for a name if `*.sql` of this package has one, and the common text otherwise.
+The operations of both engines are the same code, and they name their statements. This connection
+runs its own text for a name if a `*.sql` file of this package has it, otherwise the common text.
 Placeholders are written as in SQLite (`?` and `:name`).
 """
 
@@ -65,7 +65,7 @@ _MESSAGE_INSERT = re.compile(r'INSERT INTO "?messages"?\s', re.IGNORECASE)
 
 
 class PostgresConnection(Connection):
-    """One connection of the pool, for the time of one transaction."""
+    """A connection of the pool for the time of one transaction."""
 
     queues_texts = True
     has_row_ids = False
@@ -88,12 +88,12 @@ class PostgresConnection(Connection):
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open that was not ended by an error."""
+        """True if a transaction is open that was not ended by an error."""
         return self.driver.info.transaction_status == pq.TransactionStatus.INTRANS
 
     @property
     def has_changes(self) -> bool:
-        """Whether this connection has changed a row."""
+        """True if this connection has changed a row."""
         return self._changes > 0
 
     @property
@@ -102,7 +102,7 @@ class PostgresConnection(Connection):
         return psycopg.IntegrityError
 
     def describe_refusal(self, error: Exception) -> str:
-        """Return the refusal of a row in the words of SQLite, without stored values."""
+        """Describe the refusal of a row in the words of SQLite, without stored values."""
         if isinstance(error, errors.UniqueViolation):
             name = error.diag.constraint_name or ""
             return f"UNIQUE constraint failed: {_UNIQUE_COLUMNS.get(name, name)}"
@@ -111,7 +111,7 @@ class PostgresConnection(Connection):
         return "constraint failed"
 
     def compose_match(self, node: Node) -> str | None:
-        """Return the `tsquery` of a node, which may find more than the node."""
+        """Build the `tsquery` of a node, which may match more messages than the node."""
         return fts.compose_match(node)
 
     def resolve_block(self, block: str) -> str:
@@ -137,7 +137,7 @@ class PostgresConnection(Connection):
         return iter(self.execute(sql, params))
 
     def insert_row(self, sql: str, params: Params = ()) -> int:
-        """Run an INSERT of one row; return the id of a message, 0 for any other row."""
+        """Run an INSERT of one row and return the id of a message, or 0 for any other row."""
         self._changes += 1
         if not _MESSAGE_INSERT.match(sql):
             self.execute(sql, params)
@@ -202,12 +202,15 @@ class PostgresConnection(Connection):
             self._fetched |= {(sql, key): (names, found) for key, found in rows.items()}
 
     def execute_update(self, sql: str, params: Params = ()) -> int:
-        """Run a change and return the number of affected rows."""
+        """Run a statement that changes rows and return the number of affected rows."""
         self._changes += 1
         return self.execute(sql, params).rowcount
 
     def execute_updates(self, sql: str, rows: Sequence[Params]) -> int:
-        """Run a change for several rows of values, in few round trips."""
+        """Run a statement with several rows of values, in few round trips.
+
+        Return the number of affected rows.
+        """
         statement, changed = _translate_placeholders(self.resolve_block(sql)), 0
         self._changes += len(rows)
         for start in range(0, len(rows), _INSERT_ROWS):
@@ -219,7 +222,7 @@ class PostgresConnection(Connection):
         return changed
 
     def list_columns(self, table: str) -> tuple[str, ...]:
-        """Return the columns of a table of the home; return no columns for any other."""
+        """Return the columns of a table of the home, or none for any other table."""
         if table not in _TABLES:
             # Asked by name: the engines share the question whether there is an index of our own.
             return ("words",) if table == "ms_index" else ()
@@ -229,8 +232,8 @@ class PostgresConnection(Connection):
             columns = self._columns[table] = tuple(row[0] for row in rows)
         return columns
 
-    def list_computed_columns(self, table: str) -> set[str]:  # noqa: ARG002 -- as in SQLite
-        """Return no columns: none is generated."""
+    def list_computed_columns(self, table: str) -> set[str]:  # noqa: ARG002 -- the signature of the base class
+        """Return no columns, since no table has a generated column."""
         return set()
 
     def expand_sql(self, block: str) -> str:
@@ -262,14 +265,14 @@ class PostgresConnection(Connection):
         self._columns, self.schema = columns, schema
 
     def forget_transaction(self) -> None:
-        """Clear all caches but those of the schema, which changes by migrations only."""
+        """Clear all caches except the facts about the schema, which only migrations change."""
         self.forget_all()
         self._fetched = {}
         self.changed = False
 
 
 def _iter_counts(cursor: psycopg.Cursor[Any]) -> Iterator[int]:
-    """Yield the number of rows that each statement has changed."""
+    """Yield the number of changed rows of each statement."""
     yield cursor.rowcount
     while cursor.nextset():
         yield cursor.rowcount
@@ -306,7 +309,10 @@ SELECT asked.key, found.* FROM unnest(%s::text[]) AS asked(key) LEFT JOIN LATERA
 
 @lru_cache(maxsize=64)
 def _compose_bulk(sql: str) -> str:
-    """Return a statement with one placeholder for an array of its values, each with its rows."""
+    """Compose a statement that runs `sql` for each value of an array.
+
+    `sql` has one placeholder for the value. Each result row begins with its value.
+    """
 
     def replace(match: re.Match[str]) -> str:
         text = match[0]
@@ -319,7 +325,7 @@ def _compose_bulk(sql: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _translate_placeholders(sql: str) -> str:
-    """Return a statement with the placeholders of psycopg."""
+    """Replace the placeholders of a statement by those of psycopg."""
 
     def replace(match: re.Match[str]) -> str:
         text = match[0]
@@ -333,7 +339,7 @@ def _translate_placeholders(sql: str) -> str:
 
 
 def register_texts(connection: psycopg.Connection[Any]) -> None:
-    """Store any text, bytes or flag in a column of text or integers, and read it back."""
+    """Register adapters that store text, bytes and flags in columns of text or integers."""
     adapters = connection.adapters
     adapters.register_dumper(str, stored_text.TextDumper)
     adapters.register_dumper(bytes, stored_text.BytesDumper)
@@ -395,7 +401,10 @@ _TRANSLATIONS: Sequence[tuple[tuple[type[Exception], ...], type[SessionError], s
 
 
 def translate_error(error: Exception) -> SessionError:
-    """Return the error of our tree for an error of the driver, whose text may have values."""
+    """Convert an error of the driver to an error of our tree, without its text.
+
+    The text of the driver may contain stored values.
+    """
     name = type(error).__name__
     # An error without a code is of the driver, which has no form for a value.
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:

@@ -23,11 +23,11 @@ SQL = sql_blocks.load_blocks("feed", "session_core.state.postgres")
 
 _MAX_TEXT_CHARACTERS = 500
 _SHARED_LOOK_S = 0.02
-"""Pollers of one process share a look at the server that is not older."""
+"""The age up to which pollers of one process share a read snapshot of the server."""
 
 
 class SnapshotWatch:
-    """The present snapshot of the server, asked for once for all pollers."""
+    """The present snapshot of the server, read once for all pollers."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
@@ -60,12 +60,12 @@ class PostgresFeed:
         timeout_s: float = 0.0,
         stop: StopSignal | None = None,
     ) -> EventPage:
-        """Return the changes committed since `cursor`; without a cursor, return a new one.
+        """Return the changes committed since `cursor`, or a new cursor if it is None.
 
         New sessions come before the messages, ended sessions after them. With more than `limit`
         events the cursor continues after the last one. `gap` reports that the cursor belongs to
-        another home or to a later state of this one; the new cursor starts now. If there is no
-        event, the call waits until `stop` is set or the timeout is over.
+        another home or to a later state of this home. The new cursor then starts now. If there is
+        no event, the call waits until `stop` is set or `timeout_s` has passed.
 
         Raises:
             InvalidInput: the cursor is malformed or belongs to another session.
@@ -90,7 +90,7 @@ class PostgresFeed:
     def _read_changes(
         self, cursor: str | None, session: str | None, limit: int, began: float | None = None
     ) -> EventPage:
-        """Read committed changes; an open transaction of the caller is not included."""
+        """Read committed changes, without an open transaction of the caller."""
         store = self._feed_store
         store.check_open()
         position = None if cursor is None else ChangePosition.decode(cursor)
@@ -161,7 +161,7 @@ class _PageReader:
         )
 
     def _add_started(self) -> bool:
-        """Add the new sessions; return True if there are no more."""
+        """Add the new sessions and return True if there are no more."""
         rows = self._list_rows("list_started", place=self._position.place)
         self._events += [
             SessionEvent("session_started", row["started_at"], row["id"], title=row["title"])

@@ -1,7 +1,7 @@
-"""Positions of readers of the change feed: snapshots of the server, not ids.
+"""Positions of readers of the change feed, stored as snapshots of the server.
 
 The changes of a page lie between two snapshots: they are visible in the second and were not in the
-first. A commit that comes late is in the next page, and a long transaction delays nothing.
+first. A late commit is in the next page, and a long transaction delays nothing.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from session_core.state.postgres.connection import PostgresConnection
 
 _MAX_WORD_LENGTH = 400
-"""A lexeme has at most 2,046 bytes; longer words are cut in the index and in the query."""
+"""A lexeme has at most 2,046 bytes. Longer words are cut in the index and in the query."""
 
 _MAX_PART_BYTES = 500_000
 """A `tsvector` has at most a megabyte."""
@@ -43,7 +43,10 @@ _INSERT_WORDS = (
 
 
 def index_batch(handle: PostgresConnection) -> bool:
-    """Index a batch of queued messages in the open transaction; return True if more may follow."""
+    """Index a batch of queued messages in the open transaction.
+
+    Return True if more messages may be queued.
+    """
     rows = list(_limit_batch(handle.fetch_tuples(_TAKE_QUEUED, (_BATCH_ROWS,))))
     if not rows:
         return False
@@ -83,7 +86,7 @@ def _iter_pairs(words: Sequence[str]) -> Iterator[str]:
 
 
 def _split_parts(lexemes: Sequence[str]) -> Iterator[tuple[int, bool, list[str]]]:
-    """Yield the entries of a message: mostly one, several if the words do not fit."""
+    """Yield the index entries of a message, mostly one, or several if the words do not fit."""
     parts: list[list[str]] = [[]]
     size = 0
     for lexeme in lexemes:
@@ -98,7 +101,7 @@ def _split_parts(lexemes: Sequence[str]) -> Iterator[tuple[int, bool, list[str]]
 
 
 def compose_match(node: Node) -> str | None:
-    """Return a `tsquery` that finds every message with the node, or None if there is none."""
+    """Build a `tsquery` that finds every message with the node, or return None."""
     if isinstance(node, Leaf):
         return _compose_leaf(node)
     if isinstance(node, Not):

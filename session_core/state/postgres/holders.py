@@ -1,8 +1,9 @@
-"""The programs that hold a home: each notes itself with its changes, by the server's clock.
+"""Notes of the programs that hold a home.
 
-A note is part of a change, at most one a minute, so no thread has to refresh it. It ends when the
-program closes the home, or an hour after its last change: a session that old counts as inactive
-anyway. Programs of this machine are also asked for by their process.
+A program stores its note with its changes, by the clock of the server and at most once a minute, so
+no thread has to refresh it. The note ends when the program closes the home, or an hour after its
+last change, since a session that old counts as inactive anyway. Processes of this machine are also
+checked directly.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ class HolderNote:
 
     @property
     def is_due(self) -> bool:
-        """Whether the next change must contain the note."""
+        """True if the next change must contain the note."""
         return self._noted_at is None or time.monotonic() - self._noted_at > _NOTE_INTERVAL_S
 
     @property
     def is_stored(self) -> bool:
-        """Whether a change with the note was committed."""
+        """True if a change with the note was committed."""
         return self._noted_at is not None
 
     def compose(self) -> str:
-        """Return the statements that store the note."""
+        """Compose the statements that store the note."""
         return SQL["note_holder"].format(
             token=self._token,
             host=_get_host(),
@@ -85,7 +86,7 @@ def _get_host() -> str:
 
 
 def _get_process_space() -> str:
-    """Return what tells apart containers of one name, which number their processes."""
+    """Return the PID namespace, which distinguishes containers with one host name."""
     with suppress(OSError):
-        return _ODD_CHARACTERS.sub("", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 -- text
+        return _ODD_CHARACTERS.sub("", os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 -- the target is text, not a path
     return ""

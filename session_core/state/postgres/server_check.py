@@ -25,7 +25,7 @@ _GET_PROCESS = "SELECT pg_backend_pid()"
 
 
 def inspect_server(address: str) -> ServerReport:
-    """Return the state of the server of an address; nothing is changed.
+    """Report the state of the server of an address, without a change.
 
     Raises:
         Busy: the server does not answer.

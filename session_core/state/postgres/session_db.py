@@ -38,20 +38,23 @@ if TYPE_CHECKING:
 
 
 class PostgresRows(RowReader, RowWriter, RowDeleter, SessionCopier, MessageCompactor):
-    """Rows of sessions, messages and all that belongs to them, as they are stored."""
+    """Stored rows of sessions, messages and all that belongs to them."""
 
     def list_columns(self, table: str) -> tuple[str, ...]:
-        """Return the stored columns of a table; empty if the home lacks the table."""
+        """Return the stored columns of a table, or none if the home lacks the table."""
         validation.check_text("table", table, needed=True)
         return self._read(lambda handle: handle.list_columns(table))
 
     def check_rows_writable(self, tables: Collection[str]) -> None:
-        """Accept any table: no index of another program is fed by them."""
+        """Accept any table, since no table feeds an index of another program."""
 
     def put_images(
         self, images: Iterable[RowImages], *, of: Collection[str] | None = None
     ) -> PutResult:
-        """Insert missing rows as `RowWriter.put_images` does; the feed does not report them."""
+        """Insert missing rows like `RowWriter.put_images`.
+
+        The change feed does not report them.
+        """
         checked = check_images(images)
         return self._write(partial(_restore_images, images=checked, of=of))
 
@@ -112,13 +115,13 @@ class PostgresDB(
 
     @property
     def kind(self) -> HomeKind:
-        """The kind of this home: always one of our own."""
+        """The kind of this home, which is always a home of our own."""
         self._store.check_open()
         return "own"
 
     @property
     def read_only(self) -> bool:
-        """Whether the database was opened for reading only."""
+        """True if the database was opened for reading only."""
         return self._store.read_only
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
@@ -137,11 +140,14 @@ class PostgresDB(
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this task has a transaction open in this thread."""
+        """True if this task has a transaction open in this thread."""
         return self._store.in_transaction
 
     def close(self) -> None:
-        """Close every connection; the last change that returned is durable."""
+        """Close every connection.
+
+        Every change that has returned is durable.
+        """
         self._store.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Open, read, write and close one home in a PostgreSQL database, through a pool of connections.
+"""The store of one home in a PostgreSQL database, with its pool of connections.
 
 Every read is one read-only transaction, a snapshot. Every change is one transaction under the lock
 of its home, an advisory lock that ends with the transaction. Settings are `SET LOCAL`, and nothing
@@ -37,7 +37,7 @@ _MAX_TIDY_S = 5.0
 _CLOSE_WAIT_S = 1.0
 _MAX_TIMEOUT_MS = 2**31 - 1
 _STATUS_WAIT_S = 10.0
-"""How long the outcome of a commit is asked for after its connection was lost."""
+"""The seconds for which the outcome of a commit is asked for after its connection was lost."""
 
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
@@ -55,7 +55,7 @@ _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
 class PostgresStore:
-    """Reads and writes one home; `PostgresDB` has the operations."""
+    """Reads and writes one home through a pool of connections."""
 
     path = None
     change_token = None
@@ -104,16 +104,16 @@ class PostgresStore:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this task has a transaction open in this thread."""
+        """True if this task has a transaction open in this thread."""
         return self.find_transaction() is not None
 
     def transaction(self, *, linked: bool = True) -> Transaction:
-        """Return the transaction of this task; `PostgresDB` has the rules."""
+        """Return the transaction of this task. `PostgresDB.transaction` documents its rules."""
         self.check_open()
         return Transaction(self, linked=linked)
 
     def find_transaction(self) -> Transaction | None:
-        """Return the transaction that this task has open in this thread, if any."""
+        """Return the transaction that this task has open in this thread, or None."""
         for reference in list(self.transactions):
             transaction = reference()
             if transaction is not None and transaction.is_of_caller:
@@ -121,7 +121,7 @@ class PostgresStore:
         return None
 
     def find_snapshot(self) -> ReadSnapshot | None:
-        """Return the snapshot that this task has open in this thread, if any."""
+        """Return the snapshot that this task has open in this thread, or None."""
         for reference in list(self.snapshots):
             snapshot = reference()
             if snapshot is not None and snapshot.is_of_caller:
@@ -129,14 +129,14 @@ class PostgresStore:
         return None
 
     def check_open(self) -> None:
-        """Refuse a closed database, and one of a parent process."""
+        """Refuse a closed database, and a database that the parent process has opened."""
         if self._closed:
             raise InvalidInput("this session database is closed; open it again")
         if self._pid != os.getpid():
             raise Unsupported("the database was opened before a fork; open it in the child process")
 
     def check_writable(self) -> None:
-        """Refuse a change that cannot be made now."""
+        """Refuse a change if the database is closed, read-only or in a snapshot."""
         self.check_open()
         if self.read_only:
             raise Denied("this session database was opened read-only")
@@ -145,7 +145,10 @@ class PostgresStore:
         self._check_task()
 
     def close(self) -> None:
-        """Close every connection; the last change that returned is durable."""
+        """Close every connection.
+
+        Every change that has returned is durable.
+        """
         if self.in_transaction:
             raise InvalidInput("this thread has a transaction open; close the database after it")
         if self.find_snapshot() is not None:
@@ -156,7 +159,10 @@ class PostgresStore:
         self._closer()
 
     def _delete_note(self) -> None:
-        """Delete the note of this instance; if that fails, it expires."""
+        """Delete the holder note of this instance.
+
+        If that fails, the note expires.
+        """
         if self._closed or not self._note.is_stored or self._pid != os.getpid():
             return
         self._patience_s = min(self._patience_s, _CLOSE_WAIT_S)
@@ -170,7 +176,7 @@ class PostgresStore:
                 self.release_connection(handle)
 
     def read(self, look: Callable[[PostgresConnection], T]) -> T:
-        """Run `look` on one snapshot of the database."""
+        """Call `look` with one snapshot of the database and return its result."""
         self.check_open()
         with self.translate_errors():
             transaction = self.find_transaction() if self.transactions else None
@@ -190,7 +196,10 @@ class PostgresStore:
                 self.end_read(handle)
 
     def write(self, step: Callable[[PostgresConnection], T]) -> T:
-        """Run `step` in a transaction; it may run again, so it must have no other effect."""
+        """Run `step` in a transaction and return its result.
+
+        The step may run again, so it must have no effect outside of the database.
+        """
         self.check_open()
         with self.translate_errors():
             transaction = self.find_transaction() if self.transactions else None
@@ -264,7 +273,10 @@ class PostgresStore:
             self._note.confirm()
 
     def update_search_index(self) -> None:
-        """Index queued texts; if that fails, a search reads them itself."""
+        """Index queued texts.
+
+        If that fails, a search reads these texts itself.
+        """
         snapshot = self.find_snapshot()
         if snapshot is not None:
             snapshot.is_index_behind = True
@@ -335,7 +347,10 @@ class PostgresStore:
         return Busy("another transaction has locked the home; let it finish, then try again")
 
     def _begin(self, begin: str, last: str) -> PostgresConnection:
-        """Begin a transaction; a connection that was lost meanwhile is replaced."""
+        """Begin a transaction on a connection of the pool.
+
+        A connection that was lost meanwhile is replaced.
+        """
         if not self._home:
             self._find_home()
         settings = _SETTINGS.format(schema=self.address.schema, home=self._home)
@@ -359,7 +374,7 @@ class PostgresStore:
     def _prepare(
         self, handle: PostgresConnection, cursor: psycopg.Cursor[Any], *, is_read: bool
     ) -> None:
-        """Read what the server answered to the first statements of a transaction."""
+        """Read the results of the first statements of a transaction."""
         handle.forget_transaction()
         rows = [row for row in _iter_results(cursor) if row is not None]
         *_, server_time, number = rows[-1]
@@ -380,7 +395,7 @@ class PostgresStore:
         return handle
 
     def release_connection(self, handle: PostgresConnection) -> None:
-        """Roll back what is open and give the connection back to the pool."""
+        """Roll back an open transaction and return the connection to the pool."""
         connection = handle.driver
         with suppress(psycopg.Error):
             if connection.info.transaction_status.name != "IDLE" and not connection.closed:
@@ -416,7 +431,10 @@ class PostgresStore:
             self.release_connection(handle)
 
     def _require_commit(self, change: str, error: Exception) -> None:
-        """Return if a transaction was committed although its connection was lost."""
+        """Raise `Busy` unless the server confirms the commit of a transaction.
+
+        Its connection was lost during the COMMIT.
+        """
         until = time.monotonic() + min(self._patience_s, _STATUS_WAIT_S)
         status = None
         while status in (None, "in progress") and time.monotonic() < until:
@@ -448,6 +466,6 @@ def _iter_results(cursor: psycopg.Cursor[Any]) -> Iterator[tuple[Any, ...] | Non
 
 
 def _close_pool(pool: ConnectionPool[Any], pid: int) -> None:
-    """Close a pool of this process; that of a parent belongs to its threads."""
+    """Close a pool, unless it belongs to the threads of a parent process."""
     if pid == os.getpid():
         pool.close(timeout=_CLOSE_WAIT_S)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CallerBlock:
-    """A block of one task in one thread with a connection of its own."""
+    """A block of one task in one thread with its own connection."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
@@ -30,12 +30,12 @@ class CallerBlock:
 
     @property
     def is_of_caller(self) -> bool:
-        """Whether calls of the current task and thread belong to this block."""
+        """True if calls of the current task and thread belong to this block."""
         return self._caller == (get_thread_token(), get_current_task())
 
     @property
     def is_of_thread(self) -> bool:
-        """Whether the block was begun in the current thread."""
+        """True if the block began in the current thread."""
         return self._caller is not None and self._caller[0] == get_thread_token()
 
     def get_handle(self) -> PostgresConnection:
@@ -51,7 +51,7 @@ class CallerBlock:
         self._dropper = weakref.finalize(self, _drop_connection, self._store, handle, self._pid)
 
     def _release(self) -> PostgresConnection:
-        """Return the connection of the block, which ends."""
+        """End the block and return its connection."""
         self._caller = None
         handle = cast("PostgresConnection", self._handle)
         self._handle = None
@@ -95,7 +95,7 @@ class ReadSnapshot(CallerBlock):
 
 
 class Transaction(CallerBlock):
-    """The changes of one task in one thread: one transaction, or a savepoint of an outer one."""
+    """The changes of one task in one thread: a transaction, or a savepoint of an outer one."""
 
     def __init__(self, store: PostgresStore, *, linked: bool) -> None:
         super().__init__(store)
@@ -135,7 +135,7 @@ class Transaction(CallerBlock):
         if self._part is not None:
             part, self._part = self._part, None
             with self._store.translate_errors():
-                # A rollback to the savepoint; the error of the caller goes on.
+                # This rolls back to the savepoint, and the error of the caller is raised again.
                 part_error = error if kind is None or error is not None else kind()
                 try:
                     part.__exit__(kind, part_error, trace)
@@ -153,5 +153,5 @@ class Transaction(CallerBlock):
     def _forget_open_handle(self, kind: type[BaseException] | None) -> None:
         outer = self._store.find_transaction()
         if kind is not None and outer is not None:
-            # The caches hold what the undone changes have left in them.
+            # The caches may hold values of the undone changes.
             outer.get_handle().forget_all()

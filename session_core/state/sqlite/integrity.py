@@ -168,7 +168,7 @@ def _check_indexes(copy: Connection, step: StepCallback | None) -> list[Finding]
 
 
 def _delete_stale_copies(folder: Path, now: float) -> None:
-    """Delete copies left by killed processes; copies of other users stay."""
+    """Delete copies left by killed processes. Copies of other users stay."""
     for copy in folder.glob(f"{_COPY_PREFIX}*"):
         with suppress(OSError):
             if copy.lstat().st_mtime < now - _STALE_COPY_S:

@@ -64,7 +64,9 @@ def list_migrations() -> list[Migration]:
 
 
 def prepare_schema(address: str, *, read_only: bool = False) -> None:
-    """Check the server and the schema of an address; apply pending migrations if it allows that.
+    """Check the server and the schema of an address.
+
+    Pending migrations are applied if the address allows that.
 
     Raises:
         Busy: the server does not answer.
@@ -98,7 +100,7 @@ def _refuse_newer(schema: str, applied: Sequence[int]) -> None:
 
 
 def find_newer(applied: Sequence[int]) -> int | None:
-    """Return the newest migration that this version does not know, or None."""
+    """Return the number of the newest migration if this version does not know it, else None."""
     newest = max(applied, default=0)
     return newest if newest > _get_newest() else None
 
@@ -110,8 +112,8 @@ def _get_newest() -> int:
 def migrate_schema(address: str, *, grant_to: str | None = None) -> list[Migration]:
     """Apply the pending migrations of a database, each in a transaction, and return them.
 
-    The role `grant_to` gets what a program needs to use the homes of the schema, and no more. Roles
-    that have it already get the same for new tables.
+    The role `grant_to` gets the rights that a program needs to use the homes of the schema, and no
+    other rights. Roles that have these rights already get them for new tables too.
 
     Raises:
         Busy: the server does not answer.
@@ -156,12 +158,15 @@ def _check_runtime_role(connection: psycopg.Connection[Any], role: str) -> None:
 
 
 def _list_runtime_roles(connection: psycopg.Connection[Any], schema: str) -> list[str]:
-    """Return the roles to which the use of the homes was granted."""
+    """Return the roles that may use the homes of a schema."""
     return [row[0] for row in connection.execute(_LIST_GRANTED, (f"{schema}.homes",))]
 
 
 def _grant_use(connection: psycopg.Connection[Any], schema: str, roles: Iterable[str]) -> None:
-    """Let roles change rows of the homes; they own nothing, and may not delete a home."""
+    """Let roles change rows of the homes.
+
+    The roles own nothing and may not delete a home.
+    """
     tables = [row[0] for row in connection.execute(_LIST_TABLES, (schema,))]
     for role in sorted(roles):
         names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
@@ -178,7 +183,7 @@ def _grant_use(connection: psycopg.Connection[Any], schema: str, roles: Iterable
 def read_applied(connection: psycopg.Connection[Any], schema: str) -> list[int]:
     """Return the numbers of the migrations that a schema has."""
     table = f"{schema}.migrations"
-    statement = f"SELECT number FROM {table}"  # noqa: S608 -- a checked name
+    statement = f"SELECT number FROM {table}"  # noqa: S608 -- `parse_address` checks the name
     try:
         if connection.execute("SELECT to_regclass(%s)", (table,)).fetchone() == (None,):
             return []
@@ -213,5 +218,8 @@ def _apply_migration(
 
 
 def list_pending(applied: Sequence[int]) -> list[Migration]:
-    """Return the migrations that a database lacks."""
+    """Return the migrations that a schema lacks.
+
+    `applied` holds the numbers of its migrations.
+    """
     return [migration for migration in list_migrations() if migration.number not in applied]
