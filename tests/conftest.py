@@ -79,9 +79,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let collections of garbage leave out the tests, which live until the end."""
+    """Let collections of garbage leave out the tests, which live until the end, and be rare."""
     gc.freeze()
     gc.enable()
+    gc.set_threshold(20_000)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,13 +6,9 @@ them. Columns that an old home lacks must raise `Unsupported`, never give a wron
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -23,7 +19,7 @@ from session_core import SessionDB, StateDatabase, Unsupported
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.memory_database import MemoryDatabase
 from session_core.state.sqlite.rows import raw
-from tests.homes import connect, make_hermes_database
+from tests.homes import connect, make_hermes_database, make_own_database
 
 
 class Engine(Protocol):
@@ -138,9 +134,8 @@ class Sqlite:
     def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
         """Open the database; every call returns an instance of its own."""
         path = home / "state.db"
-        if self.schema is not None and not path.exists():
-            home.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(_make_empty_database(self.schema), path)
+        if not path.exists():
+            make_hermes_database(path, self.schema) if self.schema else make_own_database(path)
         return SessionDB(path, patience_s=patience_s)
 
     @property
@@ -318,12 +313,3 @@ def roll_back_at_end(db: StateDatabase) -> Iterator[None]:
 
 class _RollBack(Exception):
     """Ends a transaction."""
-
-
-@cache
-def _make_empty_database(schema: int) -> Path:
-    """Make an empty database once; it is copied, never opened."""
-    folder = Path(tempfile.mkdtemp(prefix="schema_"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    make_hermes_database(folder / "state.db", schema)
-    return folder / "state.db"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from session_core import AgentCache, Hooks, SessionDB
+from tests.homes import make_own_database
 from tests.lifecycle.agents import Agent, Factory, Monotonic
 from tests.lifecycle.runtimes import IDLE, World
 
@@ -16,6 +17,7 @@ from tests.lifecycle.runtimes import IDLE, World
 @pytest.fixture
 def db(home_path: Path) -> Iterator[SessionDB]:
     """The database under test, with a session `s1` of one message."""
+    make_own_database(home_path / "state.db")
     db = SessionDB(home_path / "state.db")
     db.append_message("s1", "user", "hello", create={"source": "telegram"})
     yield db

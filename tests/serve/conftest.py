@@ -13,6 +13,7 @@ from mcp import Client
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
+from tests.homes import make_own_database
 from tests.thorough import is_in_share, mark_thorough
 
 OLD = 1_600_000_000
@@ -32,6 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(name="db")
 def _db(home_path: Path):
     """The database of the home, as an agent next to the server opens it."""
+    make_own_database(home_path / "state.db")
     with SessionDB(home_path / "state.db") as db:
         yield db
 
