@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -25,6 +25,20 @@ def mark_thorough(case: Any) -> Any:
 def is_in_share(case: Any, parts: int) -> bool:
     """Return True for about one case in `parts`."""
     return zlib.crc32(repr(case).encode()) % parts == 0
+
+
+def share_kinds(
+    items: Iterable[pytest.Item], fixtures: Iterable[str], parts: Mapping[Any, int]
+) -> None:
+    """Mark the cases of these kinds `thorough`, except for about one in so many.
+
+    `fixtures` names the parameters that are kinds. The name of a test with its case decides.
+    """
+    for item in items:
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        for kind in (given[name] for name in fixtures if name in given):
+            if kind in parts and not is_in_share(item.name, parts[kind]):
+                item.add_marker(pytest.mark.thorough)
 
 
 def take_main_kinds(kinds: Iterable[Any]) -> list[Any]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from session_core import Ledger, SessionDB, SessionStore, StateDatabase, StateFolder
+from tests.collection import list_items_in
 from tests.compression.homes import CHAT, Chat, Clock, append_talk
 from tests.homes import make_hermes_database, make_own_database
 from tests.postgres_home import can_run, make_postgres
-from tests.thorough import mark_thorough
+from tests.thorough import mark_thorough, share_kinds
 
 
 @pytest.fixture(params=["own", "hermes", mark_thorough("postgres")])
@@ -20,8 +21,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the tests that need files on homes without them."""
+    """Leave out the tests that need files on homes without them; share those of Hermes homes."""
     items[:] = [item for item in items if can_run(item)]
+    share_kinds(list_items_in(items, Path(__file__).parent), ["kind"], {"hermes": 3})
 
 
 @pytest.fixture

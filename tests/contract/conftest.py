@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from session_core import StateDatabase
 from tests import postgres_bare, postgres_server
+from tests.collection import list_items_in
 from tests.contract.engines import (
     ENGINES,
     FEATURES,
@@ -18,9 +20,12 @@ from tests.contract.engines import (
     Engine,
     ForeignWriter,
 )
-from tests.thorough import is_in_share, mark_thorough
+from tests.thorough import is_in_share, mark_thorough, share_kinds
 
 Open = Callable[[], StateDatabase]
+
+LONG_TABLE = 100
+"""The cases of a long table, on all engines."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -38,12 +43,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     # These tests take many statements, each of which PostgreSQL gets as a message.
     is_costly = any(metafunc.definition.iter_markers("costly"))
     left_out = {
-        name for name in SHARED_ENGINES if not is_in_share((metafunc.function.__name__, name), 4)
+        name
+        for name, parts in SHARED_ENGINES.items()
+        if not is_in_share((metafunc.function.__name__, name), parts)
     }
     if is_costly:
         left_out |= set(names) - {"sqlite", "sqlite-hermes"}
     engines = [mark_thorough(name) if name in left_out else name for name in names]
     metafunc.parametrize("engine", engines, indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run long tables in full on our own engine, and a fourth of their cases on Hermes."""
+    here = list_items_in(items, Path(__file__).parent)
+    cases = Counter((item.path, getattr(item, "originalname", "")) for item in here)
+    tables = {test for test, number in cases.items() if number >= LONG_TABLE}
+    long = [item for item in here if (item.path, getattr(item, "originalname", "")) in tables]
+    share_kinds(long, ["engine"], {"sqlite-hermes": 4})
 
 
 @pytest.fixture(scope="session")

@@ -281,8 +281,8 @@ ENGINES: dict[str, Engine] = {
 }
 MAIN_ENGINES = ("sqlite", "memory", "sqlite-hermes", "postgres")
 """The engines that run every test; the others run the tests marked `schemas`."""
-SHARED_ENGINES = ("memory", "postgres")
-"""The main engines of which the fast tests run about a fourth; `-m thorough` runs the rest."""
+SHARED_ENGINES = {"memory": 4, "postgres": 8}
+"""The main engines on which the fast tests run one test in so many; `-m thorough` runs the rest."""
 
 
 @contextmanager

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.collection import list_items_in
 from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import KINDS, Home, fill, opened
 from tests.maintenance.transfer_homes import Place, place
 from tests.postgres_home import can_run, share_postgres
-from tests.thorough import take_main_kinds
+from tests.thorough import share_kinds, take_main_kinds
 
 CHANGED_KINDS = ("own", 16, 22, 26, 30, "postgres")
 """What is changed and restored also is a home whose routes are in the file alone."""
+
+
+KIND_FIXTURES = ("db", "desk", "empty", "fresh", "full", "home", "others", "pruned", "restored")
+"""The parameters that are a home of our own or of Hermes."""
 
 
 @pytest.fixture(params=KINDS, ids=str)
@@ -32,8 +37,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the tests that need files on homes without them."""
+    """Leave out the tests that need files on homes without them; share those of Hermes homes."""
     items[:] = [item for item in items if can_run(item)]
+    here = list_items_in(items, Path(__file__).parent)
+    share_kinds(here, KIND_FIXTURES, {22: 2, 30: 3})
+    share_kinds(here, ["usual"], {30: 3})  # kinds of Hermes homes alone
 
 
 @pytest.fixture

@@ -11,11 +11,19 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.stores import ServedStores, ServerOptions
+from tests.collection import list_items_in
 from tests.homes import fill_database, make_hermes_database
 from tests.serve.conftest import _call, _db, _options, _refused
+from tests.thorough import share_kinds
 from tests.wire.conftest import serve_home
 
 __all__ = ["_call", "_db", "_options", "_refused"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run about a fourth of the tests in the older version of the protocol."""
+    here = list_items_in(items, Path(__file__).parent)
+    share_kinds(here, ("client", "mode", "walk_results"), {"legacy": 4})
 
 
 @pytest.fixture(name="client")

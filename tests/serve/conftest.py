@@ -22,10 +22,10 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test in both versions; the fast tests run about a fourth in the older one."""
+    """Run each test in both versions; the fast tests run about an eighth in the older one."""
     named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "client" in metafunc.fixturenames and "client" not in named:
-        is_shared = is_in_share((metafunc.function.__name__, "legacy"), 4)
+        is_shared = is_in_share((metafunc.function.__name__, "legacy"), 8)
         older = "legacy" if is_shared else mark_thorough("legacy")
         metafunc.parametrize("client", ["auto", older], indirect=True)
 

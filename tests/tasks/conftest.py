@@ -12,11 +12,18 @@ from mcp_serve import server
 from mcp_serve.cli import sample_home
 from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
+from tests.collection import list_items_in
 from tests.homes import connect
 from tests.tasks.model import Model
+from tests.thorough import share_kinds
 
 CHAT = "Maria"
 LONG_TALK = 260
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run about a fourth of the tests in the older version of the protocol."""
+    share_kinds(list_items_in(items, Path(__file__).parent), ["client"], {"legacy": 4})
 
 
 @pytest.fixture(scope="session", name="months")
