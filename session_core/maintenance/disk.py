@@ -42,7 +42,7 @@ def estimate_used(sizes: Sizes) -> int:
 
 
 def estimate_freed(sizes: Sizes, rows: int, total: int) -> int:
-    """Return about how many bytes become free in the file if this many of its messages are deleted.
+    """Estimate how many bytes become free in the file if this many messages are deleted.
 
     Their entries in a search index stay until it is merged, and delete markers come on top.
     """
@@ -65,7 +65,7 @@ def measure_files(db: StateDatabase) -> dict[str, int]:
 def begin_plan(
     ledger: Ledger, plan: StoredPlan, measure: Callable[[], Mapping[str, int]]
 ) -> StoredPlan:
-    """Begin or continue to apply a plan; return it as it is then.
+    """Begin or continue to apply a plan, and return the stored plan.
 
     Record the return value of `measure` with a plan that is begun for the first time: a later call
     would count space that the plan itself has freed.
@@ -79,7 +79,7 @@ def begin_plan(
 
 
 def measure_change(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
-    """Return the bytes freed since files were measured, or about by how much they grew.
+    """Return the bytes freed since files were measured, or an estimate of their growth.
 
     A page that is only in the log so far is counted for the file too, since it will go there.
     """

@@ -1,4 +1,4 @@
-"""Edit sessions: title, archive, pin or reopen; applied at once, and undone as one batch.
+"""Edit sessions: change the title, archive, pin or reopen them, and undo the edit as one batch.
 
 An edit changes columns of rows and keeps their previous values: one step writes all of them, and an
 undo writes the previous values if the columns are still as the edit left them.
@@ -31,7 +31,10 @@ _MAX_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class EditRequest:
-    """A requested change; None keeps a value. An empty title removes the title."""
+    """A requested change.
+
+    None keeps a value. An empty title removes the title.
+    """
 
     title: str | None = None
     archived: bool | None = None
@@ -41,9 +44,9 @@ class EditRequest:
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """The edited sessions as a list shows them, and the batch of the edit; None if nothing changed.
+    """The edited sessions as a list shows them, and the batch of the edit.
 
-    Of a conversation that was reopened, the session is its tip.
+    The batch is None if nothing changed. For a reopened conversation, the session is its tip.
     """
 
     sessions: tuple[SessionSummary, ...]
@@ -120,7 +123,7 @@ def edit_sessions(
 def preview_edit(
     home: HomeContext, session_ids: Sequence[str], edit: EditRequest
 ) -> tuple[EditPreview, ...]:
-    """Return the values that an edit would change now; empty if there are none.
+    """Return the values that an edit would change now.
 
     Raises:
         NotFound: a session does not exist.
@@ -222,7 +225,7 @@ def _read_summaries(home: HomeContext, session_ids: Iterable[str]) -> tuple[Sess
 def _iter_title_changes(
     db: StateDatabase, session_id: str, title: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the update of the previous holder of the title, then that of the new one."""
+    """Yield the update of the previous holder of the title, then the update of the new holder."""
     cleaned = titles.clean_title(title)
     holder = None if cleaned is None else db.get_session_by_title(cleaned)
     if cleaned is not None and holder is not None and holder["id"] != session_id:
@@ -235,7 +238,7 @@ def _iter_title_changes(
 
 
 def _list_conversation_sessions(db: StateDatabase, session_id: str) -> list[str]:
-    """Return all sessions of a conversation, with continuations that were abandoned."""
+    """Return all sessions of a conversation, including abandoned continuations."""
     session_ids = [db.get_conversation_root(session_id)]
     seen = set(session_ids)
     for parent_id in session_ids:
@@ -247,7 +250,7 @@ def _list_conversation_sessions(db: StateDatabase, session_id: str) -> list[str]
 
 
 def _build_change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) -> RowChange | None:
-    """Return the change of a row; None if it has these values already."""
+    """Return the change of a row, or None if it has these values already."""
     image = db.rows.read_row_images(_SESSIONS_TABLE, {"id": session_id})
     if not image.rows:
         raise NotFound(f"session {session_id} does not exist; list the sessions for their ids")
@@ -272,7 +275,7 @@ def _is_same_value(name: str, stored: Any, value: Any) -> bool:
 def _write_changes(
     db: StateDatabase, store: SessionStore | None, changes: Sequence[RowChange]
 ) -> dict[str, Any]:
-    """Write changes; return the revisions and chats of the reopened sessions."""
+    """Write changes, and return the revisions and chats of the reopened sessions."""
     for change in changes:
         title = change.after.get("title")
         holder = None if title is None else db.get_session_by_title(title)

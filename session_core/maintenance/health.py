@@ -56,7 +56,7 @@ class HealthData:
     sizes: Sizes | None
 
     def estimate_bytes(self, rows: int) -> int:
-        """Return about how many bytes this many messages take, with their indexes."""
+        """Estimate the size in bytes of this many messages with their indexes."""
         return self.snapshot.estimate_bytes(rows, self.sizes)
 
 
@@ -153,7 +153,7 @@ def check_sizes(data: HealthData) -> Iterator[HealthFinding]:
 
 
 def _check_free_space(data: HealthData, sizes: Sizes) -> Iterator[HealthFinding]:
-    """Yield the bytes that a rewrite of the file would free; name the plan if it can run now."""
+    """Yield the bytes that a rewrite of the file would free, with the plan if it can run now."""
     freed = disk.estimate_freeable(sizes)
     if not disk.is_worth_freeing(freed, sizes):
         return
@@ -306,7 +306,10 @@ def examine_home(
     progress: CountFn | None = None,
     stop: StopFn | None = None,
 ) -> HealthReport:
-    """Return the report on a home; `deep` counts every page, and checks the file and the index."""
+    """Return the report on a home.
+
+    `deep` counts every page, and checks the file and the index.
+    """
     findings: list[HealthFinding] = []
     data = _read_home(home, findings)
     if deep:
@@ -355,7 +358,10 @@ def _read_home(home: HomeContext, findings: list[HealthFinding]) -> HealthData:
 def _read_deeply(
     data: HealthData, progress: CountFn | None, stop: StopFn | None, findings: list[HealthFinding]
 ) -> HealthData:
-    """Count every page, then check the file and the index; keep the results so far if stopped."""
+    """Count every page, then check the file and the index.
+
+    The results so far are kept if the check is stopped.
+    """
     db, done_parts = data.snapshot.db, 0
 
     def report() -> None:
@@ -375,7 +381,7 @@ def _read_deeply(
 
 
 def _try_read(name: str, read: Callable[[], T], instead: T, findings: list[HealthFinding]) -> T:
-    """Read a part; return `instead` and add a finding if it cannot be read."""
+    """Return the result of `read`, or add a finding and return `instead` if it fails."""
     try:
         return read()
     # One damaged part must not hide the others.

@@ -1,4 +1,4 @@
-"""The home that is maintained, and all that its maintenance uses."""
+"""The home that is maintained, with its database, ledger, session store, hooks and clock."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ transaction."""
 
 
 def list_requestable(tool: str | None = None) -> Iterator[PlanKind]:
-    """Yield the kinds that callers can request, those of one tool if it is given."""
+    """Yield the kinds that callers can request, of one tool or of all tools."""
     return (kind for kind in _ROWS if kind.summary and tool in (None, kind.tool))
 
 

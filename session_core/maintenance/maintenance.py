@@ -112,7 +112,10 @@ class Maintenance:
         self.close()
 
     def close(self) -> None:
-        """Close the session store if it was opened here; leave objects of the caller open."""
+        """Close the session store if it was opened here.
+
+        Objects of the caller stay open.
+        """
         if self._own_store is not None:
             self._own_store.close()
 
@@ -123,7 +126,9 @@ class Maintenance:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> HealthReport:
-        """Return the report on the home; `deep` counts every page and checks file and index.
+        """Return the report on the home.
+
+        `deep` counts every page, and checks the file and the index.
 
         During a deep check, `progress` is called twice a second with the number of finished parts,
         and `stop` may end it: the report then has the results so far and a finding that the check
@@ -134,7 +139,7 @@ class Maintenance:
         return health.examine_home(home, deep=deep, progress=progress, stop=stop)
 
     def plan(self, wanted: PlanRequest) -> PlanPreview:
-        """Record the changes of a request; return them with their reasons and the protected items.
+        """Record a plan for a request, and return its items, their reasons and the protected items.
 
         Raises:
             InvalidInput: the kind of plan is unknown, or the request is inconsistent.
@@ -152,7 +157,7 @@ class Maintenance:
     def get_plan(
         self, plan: str | StoredPlan, items: int = MAX_ITEMS, start: int = 0
     ) -> PlanPreview:
-        """Return the preview of a plan again, with at most `items` of its items from `start` on.
+        """Return the preview of a plan again, with at most `items` items from index `start` on.
 
         A plan that the caller has loaded from the ledger is not loaded again.
 
@@ -190,7 +195,9 @@ class Maintenance:
         )
 
     def close_plan(self, plan: str) -> None:
-        """End an unwanted plan; its finished changes stay, and its batch can be restored.
+        """End an unwanted plan.
+
+        Its finished changes stay, and its batch can be restored.
 
         A conversation that was removed in part is restored.
 
@@ -216,7 +223,9 @@ class Maintenance:
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> ApplyResult | UndoResult:
-        """Apply a plan, or continue it; skip and report items that have changed since.
+        """Apply a plan, or continue it.
+
+        Items that have changed since the plan are skipped and reported.
 
         Complete at least one step, and work for at most `for_s` seconds or until `stop` returns
         True between two steps; the same call continues. `progress` is called twice a second with
@@ -299,7 +308,9 @@ class Maintenance:
         progress: RestoreProgressFn | None = None,
         stop: StopFn | None = None,
     ) -> RestoreResult | UndoResult | UndoPlan | PlanPreview:
-        """Restore a batch, or continue that; if it would drop messages, return a plan instead.
+        """Restore a batch, or continue its restore.
+
+        If the restore would drop messages, it returns a plan instead.
 
         An import always returns a plan: restoring it removes the imported sessions, in a batch of
         its own.
@@ -385,7 +396,7 @@ class Maintenance:
         pinned: bool | None = None,
         reopen: bool = False,
     ) -> tuple[EditPreview, ...]:
-        """Return the values that `edit` would change, and change nothing; empty if there are none.
+        """Return the values that `edit` would change, and change nothing.
 
         Raises:
             NotFound: a session does not exist.
@@ -407,7 +418,9 @@ class Maintenance:
         client: str = DEFAULT_CLIENT,
         progress: CountFn | None = None,
     ) -> ExportResult:
-        """Export sessions, all of them by default; `whole` includes their whole conversations.
+        """Export sessions, all of them by default.
+
+        `whole` includes the whole conversations of the sessions.
 
         A filter applies to named sessions too; without a status it excludes archived ones. A file
         is complete or absent, and readable only by its owner. An existing folder gets one file for
@@ -443,7 +456,9 @@ class Maintenance:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> ImportResult:
-        """Import JSON Lines, exported here or by Hermes; the same call continues an import.
+        """Import JSON Lines that were exported here or by Hermes.
+
+        The same call continues an import.
 
         A session that exists stays as it is, also if a line names it as its parent, and an invalid
         line does not stop the others. Routes, chats and hand-offs in the file are dropped.
@@ -462,7 +477,10 @@ class Maintenance:
     def batches(
         self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
     ) -> Page[Batch]:
-        """List batches that can be restored, newest first; with `undone`, restored ones too."""
+        """List batches that can be restored, newest first.
+
+        `undone` includes restored batches.
+        """
         return self._ledger.list_batches(limit, cursor, undone=undone)
 
     def log(self, limit: int = 20, cursor: str | None = None) -> Page[AuditEntry]:
@@ -473,7 +491,7 @@ class Maintenance:
         return plan if isinstance(plan, StoredPlan) else self._ledger.get_plan(plan)
 
     def _require_home(self) -> HomeContext:
-        """Return the context of the home; a damaged home has one only after a repair.
+        """Return the context of the home, which a damaged home has only after a repair.
 
         Raises:
             InvalidInput: the ledger or the store belongs to another home.

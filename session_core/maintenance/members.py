@@ -30,7 +30,7 @@ StepContext = Callable[[], AbstractContextManager[object]]
 
 
 class MemberOutdated(Conflict):
-    """A member is not as it was planned; nothing was changed."""
+    """A member is not as it was planned, and nothing was changed."""
 
     def __init__(self, member: str, reason: str) -> None:
         super().__init__(reason)
@@ -38,7 +38,10 @@ class MemberOutdated(Conflict):
 
 
 class ConcurrentWrite(Conflict):
-    """Another process wrote just now; nothing was changed, and a retry may succeed."""
+    """Another process wrote just now, and nothing was changed.
+
+    A retry may succeed.
+    """
 
 
 @dataclass(slots=True)
@@ -82,7 +85,7 @@ class PartExecutor(Protocol):
     """Drafts the steps of one part of a plan."""
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return the next step for the remaining members, of which there is at least one.
+        """Return the next step for the remaining members, which are not empty.
 
         Raises:
             MemberOutdated: a member is not as it was planned.
@@ -267,7 +270,10 @@ class PlanDraft:
         return any(get_part(member_id) in parts for member_id in self.members)
 
     def add_member(self, part: str, name: str, record: Any, reason: str, **shown: Any) -> None:
-        """Add a member, at most once; `shown` are further fields of its item."""
+        """Add a member unless it is present already.
+
+        `shown` are further fields of its item.
+        """
         member = create_member(part, name, record, reason)
         if member.id not in self.members:
             self.members[member.id] = member

@@ -84,7 +84,10 @@ def record_plan(
     more: Iterable[str] = (),
     **about: Any,
 ) -> PlanPreview:
-    """Record a draft as a plan of a kind; `more` are further warnings."""
+    """Record a draft as a plan of a kind.
+
+    `more` are further warnings, `about` further values to store with the plan.
+    """
     snapshot = draft.snapshot
     selected = list(draft.members.values())
     warnings = (*more, *_list_warnings(snapshot, kinds.PLAN_KINDS[kind], wanted, selected))
@@ -159,7 +162,7 @@ def check_request(kind: PlanKind, request: PlanRequest) -> None:
 
 
 def _has_empty_text(value: str | Collection[str] | None) -> bool:
-    """Return True for an empty text, or for several of which one is empty."""
+    """Return True for an empty text, or for a list with an empty text."""
     return value == "" if isinstance(value, str) else "" in (value or ())
 
 
@@ -194,7 +197,7 @@ PLUGINS_WARNING = "plugins of Hermes are not called for sessions finalized here;
 
 
 def check_keep(keep: Sequence[str]) -> tuple[str, ...]:
-    """Return the entries of a request.
+    """Validate `keep` and return it as a tuple.
 
     Raises:
         InvalidInput: an entry is empty, or there are too many.
@@ -213,10 +216,10 @@ def check_keep(keep: Sequence[str]) -> tuple[str, ...]:
 def find_kept_sessions(
     db: StateDatabase, titles: Mapping[str, str], keep: Sequence[str]
 ) -> tuple[set[str], list[str]]:
-    """Return the sessions that entries keep, and the entries without such a session.
+    """Return the sessions that `keep` protects, and its entries that match no session.
 
-    `titles` are the titles by session. An entry that may be read in two ways keeps both: too much
-    that stays does no harm.
+    `titles` are the titles by session. If an entry can be an id and a query, it keeps the sessions
+    of both, since too much protection does no harm.
     """
     kept: set[str] = set()
     unmatched = []

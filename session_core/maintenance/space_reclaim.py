@@ -80,7 +80,7 @@ def reclaim_space(
 
 
 def find_obstacle(company: HomeActivity) -> str | None:
-    """Return the advice which process to stop before a rewrite of the file, or None."""
+    """Return advice to stop the processes that prevent a rewrite of the file, or None."""
     names = [company.gateway] if company.gateway else list(map(str, company.holders))
     if not names:
         return None
@@ -175,7 +175,7 @@ def _list_reasons(sizes: Sizes, obstacle: str | None) -> tuple[str, ...]:
 
 
 def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | None:
-    """Rewrite the file; return the obstacle if there is one."""
+    """Rewrite the file, or return the obstacle."""
     # Looked up again: another process may have opened the file since the plan.
     obstacle = find_obstacle(activity.load_home_activity(db, now))
     if obstacle is None:

@@ -33,7 +33,9 @@ _DAY_S = 86_400.0
 
 
 def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
-    """Plan to empty expired batches, batches of an age (0 days: all), or named batches.
+    """Plan to empty expired batches, batches of a minimum age, or named batches.
+
+    An age of 0 days selects all batches.
 
     Raises:
         NotFound: the batch does not exist.

@@ -105,7 +105,7 @@ class SelectedSessions:
 
     @property
     def last_active_at(self) -> float | None:
-        """The time of the last activity, None if none is known."""
+        """The time of the last activity, or None if it is not known."""
         times = (session.last_active_at for session in self.sessions)
         return max((time for time in times if time is not None), default=None)
 
@@ -155,7 +155,7 @@ MAX_PROTECTED_IDS = 5
 
 
 class ProtectedItems(Counter[ProtectionReason]):
-    """The number of protected items by reason, and the ids of the first of each."""
+    """The number of protected items by reason, and the first ids for each reason."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class ProtectedItems(Counter[ProtectionReason]):
         self.add_ids({reason: [item_id]})
 
     def add_ids(self, more: Mapping[ProtectionReason, Iterable[str]]) -> None:
-        """Add the ids of items that are counted, as many as are reported."""
+        """Add the ids of counted items, up to the number that is reported."""
         for reason, ids in more.items():
             merged = dict.fromkeys([*self.ids.get(reason, ()), *ids])
             self.ids[reason] = list(merged)[:MAX_PROTECTED_IDS]
@@ -175,7 +175,7 @@ class ProtectedItems(Counter[ProtectionReason]):
 
 @dataclass(frozen=True, slots=True)
 class Selection(Generic[T]):
-    """Selected items, and the number of protected ones by reason."""
+    """Selected items, and the number of protected items by reason."""
 
     items: tuple[T, ...] = ()
     protected: Mapping[ProtectionReason, int] = field(default_factory=dict)
@@ -226,7 +226,10 @@ class WeeklyGrowth:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """A report on a home; sizes are estimates unless it was a deep one."""
+    """A report on a home.
+
+    Sizes are estimates unless `estimated` is False.
+    """
 
     at: float
     sessions: SessionCensus
@@ -287,13 +290,16 @@ class Bytes:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the value from JSON; unknown figures of an older version are dropped."""
+        """Return the value from JSON, without figures of an older version that are unknown here."""
         return cls(**{name: stored.get(name, 0) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPreview:
-    """The changes of a plan before it is applied; without a handle there are none."""
+    """The changes of a plan before it is applied.
+
+    `plan` is None if nothing would change.
+    """
 
     outcome: Literal["planned", "nothing"]
     plan: str | None
@@ -329,7 +335,7 @@ class PlanPreview:
 
 
 def _count_items(plan: StoredPlan) -> int:
-    """Return the number of items in a plan; for a compression the number of messages."""
+    """Return the number of items in a plan, or the number of messages for a compression."""
     about = plan.about
     return about["end"] - about["start"] if plan.kind == COMPRESS else len(plan.members)
 
@@ -360,7 +366,10 @@ class SkippedItem:
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """The result of applying a plan; if items remain, the same call continues."""
+    """The result of applying a plan.
+
+    If items remain, the same call continues.
+    """
 
     outcome: Literal["applied", "partial"]
     plan: str
@@ -410,7 +419,7 @@ StopFn = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """A call that applies a plan: its client, time limit, progress and stop."""
+    """A call that applies a plan, with its client, time limit and callbacks."""
 
     client: str
     for_s: float
@@ -420,7 +429,7 @@ class ApplyRequest:
 
 @dataclass(frozen=True, slots=True)
 class RefusedItem:
-    """An item that could not be restored, and why; it stays in the trash.
+    """An item that could not be restored and stays in the trash, and the reason.
 
     The same restore tries it again until the trash expires.
     """
@@ -431,7 +440,10 @@ class RefusedItem:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore; if steps remain, the same call continues."""
+    """The result of a restore.
+
+    If steps remain, the same call continues.
+    """
 
     outcome: Literal["applied", "partial"]
     batch: str
@@ -460,7 +472,7 @@ _PROGRESS_INTERVAL_S = 0.5
 
 
 class StopRequested(Exception):
-    """The caller asked to stop; unfinished work stays undone."""
+    """Raised after the caller has asked to stop."""
 
 
 class ProgressThrottle:

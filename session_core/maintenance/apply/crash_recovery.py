@@ -60,7 +60,7 @@ def settle_steps(home: HomeContext) -> None:
 
 
 def finish_step(home: HomeContext, step: Step) -> None:
-    """Do a step's work after its commit; finished work is not repeated."""
+    """Do the work of a step that follows its commit, unless it was done already."""
     if not isinstance(step.result, dict) or step.undone_at is not None:
         return
     if home.store is not None and step.result.get("routes"):
@@ -70,7 +70,9 @@ def finish_step(home: HomeContext, step: Step) -> None:
 
 
 def stop_plan(home: HomeContext, handle: str) -> None:
-    """Stop a plan; `recover_from_crash` restores the members that it has removed in part.
+    """Stop a plan.
+
+    `recover_from_crash` restores the members that it has removed in part.
 
     Raises:
         Conflict: the plan has ended already.
@@ -120,7 +122,7 @@ def restore_member(home: HomeContext, member: PartialMember) -> Iterator[None]:
 
 
 def _has_removed(step: Step, ids: frozenset[str]) -> bool:
-    """Return True if a step that is not undone has removed something of these sessions."""
+    """Return True if a step has removed rows of these sessions and is not undone."""
     result = step.result or {}
     return step.undone_at is None and not ids.isdisjoint(
         {*result.get("after", ()), *result.get("sessions", ())}
@@ -128,7 +130,7 @@ def _has_removed(step: Step, ids: frozenset[str]) -> bool:
 
 
 def log_progress(home: HomeContext, handle: str | None, client: str | None = None) -> None:
-    """Log how far a plan is, which a crash may have left out."""
+    """Record the present counts of a plan in the audit log, which a crash may have left out."""
     with (
         suppress_note_errors(f"how far plan {handle} was done"),
         suppress(Conflict),
@@ -145,7 +147,7 @@ def log_progress(home: HomeContext, handle: str | None, client: str | None = Non
 def add_audit_entry(
     home: HomeContext, client: str | None, plan: StoredPlan, result: ApplyResult
 ) -> None:
-    """Record the counts of a plan in the audit log; a later entry of the plan replaces it."""
+    """Record the counts of a plan in the audit log, replacing an earlier entry of the plan."""
     action = plan.kind if result.outcome == "applied" else f"{plan.kind}, in part"
     counts = {"removed": result.removed, "finalized": result.finalized}
     counts |= {"skipped": len(result.skipped), "remaining": result.remaining}

@@ -42,7 +42,7 @@ _MODE_BITS = 0o777
 
 
 def keep_file(path: Path, home: Path) -> Iterator[TrashItem]:
-    """Yield the trash items of a file: its head, which `delete_file` takes, then its bytes.
+    """Yield the trash items of a file: its head, which `delete_file` needs, then its bytes.
 
     The head names the file by its path in the home, which may move.
 
@@ -71,7 +71,7 @@ def keep_file(path: Path, home: Path) -> Iterator[TrashItem]:
 
 
 def delete_file(head: Mapping[str, Any], home: Path, store: Path | None = None) -> bool:
-    """Delete a file if it is unchanged since it was kept; return True if it is gone.
+    """Delete a file if it is unchanged since it was kept, and return True if it is gone.
 
     Raises:
         Denied: it may not be read or deleted, or does not belong to this home.
@@ -93,7 +93,7 @@ def delete_file(head: Mapping[str, Any], home: Path, store: Path | None = None) 
 def restore_file(
     head: Mapping[str, Any], trash_items: Iterator[TrashItem], home: Path, store: Path | None = None
 ) -> FileRestoreOutcome:
-    """Write a file from the pieces that come next in the trash; consume exactly those.
+    """Write a file from the pieces that come next in the trash, and consume exactly these pieces.
 
     A file that has the name by now stays: `present` if it has the same bytes, else `taken`.
 
@@ -122,7 +122,7 @@ def restore_file(
 
 
 def _is_unchanged(path: Path, head: Mapping[str, Any]) -> bool:
-    """Return True if a file is as it was kept and still has its name after all of it was read."""
+    """Return True if a file has the kept bytes, and still has its name after they were read."""
     try:
         with _open_ordinary_file(path) as (file, file_stat):
             if not _has_same_stat(file_stat, head) or _compute_digest(file) != head["sha256"]:
@@ -134,7 +134,10 @@ def _is_unchanged(path: Path, head: Mapping[str, Any]) -> bool:
 
 
 def _has_same_content(path: Path, head: Mapping[str, Any]) -> bool:
-    """Return True if there is an ordinary file with these bytes; its times may differ."""
+    """Return True if an ordinary file has these bytes.
+
+    The times of the file may differ.
+    """
     try:
         with _open_ordinary_file(path) as (file, file_stat):
             return bool(
@@ -146,7 +149,7 @@ def _has_same_content(path: Path, head: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def _open_ordinary_file(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """Open an ordinary file for reading; refuse links and databases."""
+    """Open an ordinary file for reading, and refuse links and databases."""
     try:
         path_stat = path.lstat()
         if not stat.S_ISREG(path_stat.st_mode):
@@ -212,7 +215,7 @@ def _compute_digest(file: BinaryIO) -> str:
 
 
 def _resolve_path(head: Mapping[str, Any], home: Path, store: Path | None) -> Path:
-    """Return the path of a kept file; refuse paths outside the home and the `store`."""
+    """Return the path of a kept file, and refuse paths outside the home and the `store`."""
     path = home / str(head["name"])
     folder = Path(os.path.realpath(path.parent))
     bounds = [Path(os.path.realpath(root)) for root in (home, store) if root is not None]
@@ -223,7 +226,7 @@ def _resolve_path(head: Mapping[str, Any], home: Path, store: Path | None) -> Pa
 
 
 def _make_stored_name(path: Path, home: Path) -> str:
-    """Return the path of a file relative to the home, or its absolute path if it is outside."""
+    """Return the path of a file relative to the home, or its absolute path outside the home."""
     try:
         return path.absolute().relative_to(home.absolute()).as_posix()
     except ValueError:
@@ -239,7 +242,9 @@ _MAX_WARNINGS = 20
 
 
 def collect_file(path: Path, home: Path, heads: list[FileHead], member: str) -> Iterator[TrashItem]:
-    """Yield the trash items of a file and add its head to `heads`; skip an inaccessible file.
+    """Yield the trash items of a file and add its head to `heads`.
+
+    A file that is not accessible is skipped.
 
     Raises:
         MemberOutdated: another process is writing it.
@@ -256,14 +261,14 @@ def collect_file(path: Path, home: Path, heads: list[FileHead], member: str) -> 
 
 
 def delete_files(heads: Iterable[FileHead], home: Path, store: Path | None = None) -> None:
-    """Delete files that are unchanged since they were kept; log those that cannot be deleted."""
+    """Delete files that are unchanged since they were kept, and log failed deletions."""
     for head in heads:
         with suppress_note_errors(f"that {head['name']} is deleted"):
             delete_file(head, home, store)
 
 
 def finish_deletions(ledger: Ledger, step: Step, home: Path, store: Path | None = None) -> None:
-    """Delete the files of a step that was interrupted after its commit, except restored ones."""
+    """Delete the files of a step that was interrupted after its commit, except restored files."""
     if not (step.result or {}).get("files"):
         return
     with suppress_note_errors(f"that the files of step {step.id} are deleted"):

@@ -59,7 +59,7 @@ class OrphanedRowRemover:
         self._batch_size = BatchSize()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return the rows to remove next, as many as there is room for."""
+        """Return the rows to remove next, as many as fit in one step."""
         activity, items = self._get_activity(), _OrphanStepItems(self._batch_size.max_bytes)
         for member in members:
             if not self._add_member(member, items, activity):
@@ -70,7 +70,7 @@ class OrphanedRowRemover:
     def _add_member(
         self, member: Member, items: _OrphanStepItems, activity: ActivitySnapshot
     ) -> bool:
-        """Add the rows of a member; return True if all of them fit and there is room for more."""
+        """Add the rows of a member, and return True if all of them fit and more would fit."""
         self._require_orphaned(member, activity)
         image, has_more = self._read_rows(member, items.room)
         session_id = member.revision["session"]

@@ -119,7 +119,7 @@ def _build_inventory_row(row: Mapping[str, Any], revision: Revision) -> Inventor
 
 
 def list_planned_children(db: StateDatabase, session_id: str, group: SessionGroup) -> list[str]:
-    """Return the children of a session; each must be known to the plan.
+    """Return the children of a session, each of which must be known to the plan.
 
     Raises:
         MemberOutdated: the session has a new child.

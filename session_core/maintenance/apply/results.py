@@ -1,4 +1,4 @@
-"""Compute the results of plans: the removed and ended members, and those skipped or left."""
+"""Compute the results of plans: the removed, ended, skipped and remaining members."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def add_measured_bytes(home: HomeContext, plan: StoredPlan, result: ApplyResult)
 
 
 def _find_unfinished_steps(home: HomeContext, plan: StoredPlan) -> set[str]:
-    """Return the steps another process has started but not finished; it may abort them."""
+    """Return the steps that another process has started but not finished, and may still abort."""
     return {
         step.id
         for step in home.ledger.list_unsettled_steps()

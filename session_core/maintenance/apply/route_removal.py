@@ -1,4 +1,7 @@
-"""Remove or change routes in a step; keep both of their copies, and restore them."""
+"""Remove or change routes in a step, and restore them from the trash.
+
+A route has two copies, in the table and in the file of its folder. Both are kept.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,10 @@ class LostRouteRemover:
     def _remove_rows(
         self, batch: Sequence[Member], rows: Sequence[RowImages], db: StateDatabase
     ) -> dict[str, Any]:
-        """Check the routes once more; those of this folder are removed after the commit."""
+        """Check the drafted routes again, and delete the rows of other folders.
+
+        Routes of this folder are removed after the commit.
+        """
         own_records = [member.revision for member in batch if not member.revision["scope"]]
         for member in batch:
             record = member.revision
@@ -184,7 +190,7 @@ def finish_removal(store: SessionStore, result: Mapping[str, Any]) -> None:
 def restore_route(
     db: StateDatabase, store: SessionStore, value: Mapping[str, Any], left_text: str | None
 ) -> str | None:
-    """Restore a route that is as the step left it (None: removed); return the reason if it cannot.
+    """Restore a route that is as the step left it, and return the reason if it cannot be restored.
 
     It runs in a transaction of the store for this chat.
     """

@@ -1,4 +1,4 @@
-"""Apply a plan step by step within a time limit; skip or restore outdated members.
+"""Apply a plan step by step within a time limit, and skip or restore outdated members.
 
 A later call continues a plan. A member that has changed since the plan is skipped; if a part of it
 is gone, that part is restored. Several maintainers may apply one plan: a decision of one about a
@@ -107,7 +107,7 @@ def _reload_members(home: HomeContext, plan: StoredPlan) -> StoredPlan:
 def _reclaim_space(
     home: HomeContext, plan: StoredPlan, request: ApplyRequest, deadline: float
 ) -> None:
-    """Merge the index and rewrite the file: a step without trash."""
+    """Merge the search index and rewrite the file, as a step without trash."""
     plan = _reload_members(home, plan)
     index_members = members.list_remaining_members(plan, "index")
     if index_members:
@@ -197,7 +197,7 @@ class PlanRun:
         self._set_plan(plan)
 
     def is_done(self, *, wait: bool) -> bool:
-        """Return True if no member is left to be decided or restored.
+        """Return True if no member remains to be decided or restored.
 
         With `wait`, wait for steps of other processes, which may still abort them.
         """
@@ -283,7 +283,10 @@ class PlanRun:
         self._queues[_find_part(member)].remove(member)
 
     def _retry_step(self, queue: deque[Member], draft: StepDraft, error: ConcurrentWrite) -> None:
-        """Look again; after some tries take members singly, and skip the one that fails alone."""
+        """Prepare to try a failed step again, and skip a member that fails alone.
+
+        After some tries, the members of the step are tried one by one.
+        """
         self._tries += 1
         # Another process is active: do not use the old snapshot for the next try.
         self._activity = None
@@ -298,7 +301,7 @@ class PlanRun:
         self._skip_member(queue.popleft(), str(error))
 
     def _skip_member(self, member: Member, reason: str) -> None:
-        """Skip a member; restore next the part of it that is gone."""
+        """Skip a member, and queue the restore of its part that is gone."""
         self._prefetch.discard()  # it may have the rest of the member
         is_partial = self._progress.has_begun(member)
         self._home.ledger.skip_members(self._handle, [member.id], reason, half=is_partial)
@@ -306,7 +309,7 @@ class PlanRun:
             self._partials.append(PartialMember(self._handle, self._batch, member))
 
     def _restore_next_part(self, partial: PartialMember) -> None:
-        """Restore the next part of a member, unless another process is about to."""
+        """Restore the next part of a member, unless another process is about to restore it."""
         self._restoring = self._restoring or crash_recovery.restore_member(self._home, partial)
         try:
             next(self._restoring)

@@ -134,7 +134,7 @@ class SessionFinalizer:
     def _find_chats(
         self, group: SessionGroup, activity: ActivitySnapshot
     ) -> dict[str, SessionEntry]:
-        """Return the chats of a conversation; they must be the same as in the plan."""
+        """Return the chats of a conversation, which must be the same as in the plan."""
         chats: dict[str, SessionEntry] = {}
         store = self._store
         if store is None:
@@ -265,7 +265,7 @@ def call_end_hooks(hooks: Hooks, store: SessionStore | None, end: Mapping[str, A
 
 
 def _mark_end_begun(store: SessionStore | None, end: Mapping[str, Any], _: str) -> bool:
-    """Record that the delivery of the end has begun, in each chat that still awaits it."""
+    """Record in each chat that awaits the end that its delivery has begun."""
     started = (
         [store.begin_end_delivery(key, session_id) for key, session_id in end["chats"].items()]
         if store
@@ -275,7 +275,7 @@ def _mark_end_begun(store: SessionStore | None, end: Mapping[str, Any], _: str) 
 
 
 def _claim_ends(store: SessionStore | None, end: Mapping[str, Any]) -> dict[str, bool] | None:
-    """Return the ends claimed here, by chat; None if ends are not recorded next to this home."""
+    """Return the ends claimed here by chat, or None if the home records no ends."""
     if store is None or not store.settings.is_hermes or not end["chats"]:
         return None
     if end["begun"]:

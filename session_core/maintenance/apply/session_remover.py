@@ -1,4 +1,4 @@
-"""Remove sessions: draft the rows of the next step, and check them again inside it.
+"""Remove sessions: draft the rows of the next step, and check them again inside the step.
 
 A conversation is removed from its tip to its root. A session that is larger than the room of a step
 is removed over several steps, its own row in the last; a step also takes as many small sessions as
@@ -61,7 +61,7 @@ class SessionRemover:
         self._searched_members: set[str] = set()
 
     def draft_step(self, members: Sequence[Member]) -> StepDraft:
-        """Return the sessions to remove next, as many as there is room for."""
+        """Return the sessions to remove next, as many as fit in one step."""
         activity = self._get_activity()
         items = self._take_prefetched(members[0])
         if items is None:
@@ -79,7 +79,7 @@ class SessionRemover:
         )
 
     def _take_prefetched(self, first: Member) -> StepItems | None:
-        """Return the prefetched items if they begin here and the step before them was done."""
+        """Return the prefetched items if they are the next step and the step before was done."""
         items: StepItems | None = self._prefetch.take_result()
         if items is not None and not self._is_next_step(items, first):
             self._prefetch.discard(items)
@@ -131,7 +131,7 @@ class SessionRemover:
         return items
 
     def _add_group(self, group: SessionGroup, items: StepItems, activity: ActivitySnapshot) -> bool:
-        """Add the sessions of a member; return True if all of them fit."""
+        """Add the sessions of a member, and return True if all of them fit."""
         remaining = [
             session_id
             for session_id in group.sessions
@@ -159,7 +159,7 @@ class SessionRemover:
     def _add_session(
         self, session_id: str, group: SessionGroup, items: StepItems, activity: ActivitySnapshot
     ) -> bool:
-        """Add a session, or as many of its messages as there is room for."""
+        """Add a session, or as many of its messages as fit in the step."""
         rows = self._db.rows.read_session_images(session_id)
         row = preconditions.find_session_row(rows)
         if row is None:
@@ -242,7 +242,7 @@ class SessionRemover:
         heads: Sequence[FileHead],
         db: StateDatabase,
     ) -> dict[str, Any]:
-        """Remove the drafted rows if they are unchanged."""
+        """Delete the drafted rows of sessions if they are unchanged."""
         self._batch_size.begin_batch()
         preconditions.require_not_in_use(
             db, items.members_by_session, activity, self._list_pinned()
@@ -298,7 +298,7 @@ class SessionRemover:
         return self._folder is None or member.id in self._searched_members
 
     def _find_files(self, members: Sequence[Member]) -> None:
-        """Find the files of all given members at once, unless the first is known already."""
+        """Find the files of all members at once, unless those of the first are known already."""
         if self._folder is None or members[0].id in self._searched_members:
             return
         ids = {
@@ -311,7 +311,7 @@ class SessionRemover:
 
 
 class OwnedSessionRemover(SessionRemover):
-    """Removes sessions that their owner deletes, whoever has the home open."""
+    """Removes sessions that their owner deletes, even if other processes have the home open."""
 
     exempt = OWNER_EXEMPT
 

@@ -55,12 +55,12 @@ class StepItems:
     """The revisions of partly removed sessions after the step; None before it has run."""
 
     def is_in_previous_step(self, kind: SessionRole, session_id: str) -> bool:
-        """Return True if the step before affects a session, which may not be visible yet."""
+        """Return True if the previous step, which may not be visible yet, affects a session."""
         return self.before is not None and session_id in getattr(self.before, kind)
 
     @property
     def is_full(self) -> bool:
-        """Return True if there is no room for more."""
+        """Return True if no more items fit in the step."""
         return self.room <= 0
 
     def exclude_dependent_rows(self, images: RowImages) -> RowImages:
@@ -98,7 +98,10 @@ class PrefetchedItems(Protocol):
 
 
 class StepPrefetch:
-    """Runs one job at a time in a thread of its own; `close` waits for it."""
+    """Runs one job at a time in a thread of its own.
+
+    `close` waits for the job and ends the thread.
+    """
 
     def __init__(self, ledger: Ledger, batch: str) -> None:
         self._ledger = ledger
@@ -109,7 +112,7 @@ class StepPrefetch:
     def prepare_step(
         self, trash_items: Iterable[TrashItem], members: Sequence[str]
     ) -> PreparedStep | None:
-        """Make the undo of a later step durable, unless it must be stored with its step."""
+        """Make the undo of a later step durable, unless the ledger stores it with the step."""
         if self._ledger.shares_transactions:
             return None
         return prepare(self._ledger, self._batch, trash_items, members)
@@ -123,7 +126,7 @@ class StepPrefetch:
         self._future = self._pool.submit(work)
 
     def take_result(self) -> Any:
-        """Return the result of the last job; None if there is none or it failed."""
+        """Return the result of the last job, or None if there is none or it failed."""
         future, self._future = self._future, None
         # A failed prefetch is only lost work: the step is drafted again and raises in its turn.
         if future is None or isinstance(future.exception(), Exception):

@@ -1,4 +1,4 @@
-"""The items of a partly undone step that are still in the trash, for another try."""
+"""The items of a partly undone step that are still in the trash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Remainder:
-    """Items that could not be restored; the next restore tries exactly these again."""
+    """Items that could not be restored.
+
+    The next restore tries exactly these items again.
+    """
 
     sessions: dict[str, bool] = field(default_factory=dict)
     """Sessions with refused rows, and whether their own row was restored."""
@@ -30,12 +33,12 @@ class Remainder:
 
     @classmethod
     def from_result(cls, result: Any) -> Self | None:
-        """Return the remainder recorded in the result of a restore; None if it is empty."""
+        """Return the items recorded in the result of a restore, or None if it has none."""
         left = result.get("left") if isinstance(result, Mapping) else None
         return cls(**left) if left else None
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the remainder as JSON; None if it is empty."""
+        """Return the items as JSON, or None if there are none."""
         return asdict(self) if self != type(self)() else None
 
     def list_names(self) -> set[str]:
@@ -56,7 +59,7 @@ class Remainder:
         )
 
     def merge_untried(self, others: Remainder) -> Remainder:
-        """Return this remainder together with the items of sessions that were not tried."""
+        """Return these items together with the items of sessions that were not tried."""
         return Remainder(
             sessions=others.sessions | self.sessions,
             columns=others.columns + self.columns,

@@ -121,7 +121,7 @@ def restore_batch(
     progress: RestoreProgressFn | None,
     stop: StopFn | None,
 ) -> RestoreResult:
-    """Restore a batch, or continue that."""
+    """Restore a batch, or continue its restore."""
     deadline = time.monotonic() + for_s
     batch = home.ledger.get_undoable_batch(batch_id)
     _check_writable(home, _list_steps(home, batch))
@@ -200,7 +200,7 @@ def preview_batch(home: HomeContext, batch_id: str) -> RestorePreview:
 def _undo_step(
     home: HomeContext, undo_batch: str, step: Step, tried: Remainder | None, contents: TrashContents
 ) -> tuple[Remainder | None, dict[str, Any]]:
-    """Undo a step; if another process restores a part of it, undo the rest."""
+    """Undo a step, or the rest of it if another process has restored a part."""
     while True:
         try:
             return tried, step_undo.undo_step(home, undo_batch, step, tried, contents)
@@ -221,7 +221,9 @@ def _undo_step(
 
 
 def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, Remainder | None]]:
-    """Return the steps that are not undone with their remainders; partly undone ones come last.
+    """Return the steps that are not undone, with the items that remain of each.
+
+    Partly undone steps come last.
 
     No process begins another step of the batch once its plan is stopped.
     """
@@ -253,7 +255,7 @@ def _check_writable(home: HomeContext, steps: Iterable[Step]) -> None:
 
 
 def _list_steps(home: HomeContext, batch: Batch) -> list[Step]:
-    """Return the steps of a batch; refuse a batch that is itself a restore."""
+    """Return the steps of a batch, and refuse a batch that is itself a restore."""
     steps = home.ledger.list_steps(batch.id)
     if any(step.undoes is not None for step in steps):
         raise InvalidInput(

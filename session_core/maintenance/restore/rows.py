@@ -26,7 +26,10 @@ _ID_TAKEN_REASON = "the id belongs to another session by now"
 
 
 class RowRestorer:
-    """Restores the rows of a step; `holder` returns the batch with the row of a session."""
+    """Restores the rows of a step.
+
+    `holder` returns the batch with the row of a session.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,10 @@ class RowRestorer:
         self._began = dict(_iter_start_times(contents.images))
 
     def restore_rows(self) -> int:
-        """Restore rows, those of sessions first, without rows of other sessions with these ids."""
+        """Restore rows, the rows of sessions first.
+
+        A row is left out if its session was replaced by another session with the same id.
+        """
         session_images = [image for image in self._contents.images if image.table == SESSIONS]
         other_images = [image for image in self._contents.images if image.table != SESSIONS]
         tried = self._contents.tried
@@ -213,7 +219,7 @@ _OWNER_COLUMNS = ("session_id", "conversation_id")
 
 @dataclass(slots=True)
 class TrashContents:
-    """The trash items of a step that remain to be restored, apart from the contents of files."""
+    """The trash items of a step that remain to be restored, without the contents of files."""
 
     tried: Remainder | None = None
     images: list[RowImages] = field(default_factory=list)
@@ -229,7 +235,7 @@ class TrashContents:
 
     @classmethod
     def from_trash(cls, trash_items: Iterable[TrashItem], tried: Remainder | None) -> TrashContents:
-        """Sort the trash items of a step; after an earlier try, only those that remain.
+        """Sort the trash items of a step, after an earlier try only the remaining items.
 
         Raises:
             InvalidInput: the trash has an item of an unknown kind.
@@ -273,7 +279,7 @@ class TrashContents:
         }
 
     def split_by_sessions(self, ids: Collection[str]) -> tuple[Remainder, Remainder]:
-        """Return the remaining items of these sessions, and those of all others."""
+        """Return the remaining items of these sessions, and the items of all other sessions."""
         remaining = self.tried or self._to_remainder()
         owners = orphans.FileOwners({*remaining.sessions, *ids})
 
@@ -305,7 +311,7 @@ class TrashContents:
 
 
 def find_owners(image: RowImages) -> list[Any] | None:
-    """Return the session of each row in an image; None if the rows belong to no session."""
+    """Return the session of each row in an image, or None if the rows belong to no session."""
     if image.of is not None:
         return [image.of] * len(image.rows)
     names = ("id",) if image.table == SESSIONS else _OWNER_COLUMNS

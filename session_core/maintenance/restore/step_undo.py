@@ -1,4 +1,4 @@
-"""Undo one step: all of it, or the part that belongs to some sessions.
+"""Undo one step, or its part that belongs to some sessions.
 
 A row is inserted if its key is free, and changed columns are changed back if they still are as the
 step left them. Items that do not fit are reported and stay in the trash, and the step stays open.
@@ -69,7 +69,7 @@ def undo_step(
 def undo_part(
     home: HomeContext, batch: str, step: Step, ids: Collection[str]
 ) -> dict[str, Any] | None:
-    """Undo the changes of a step to some sessions; return None if none remain.
+    """Undo the changes of a step to some sessions, and return None if none remain.
 
     Raises:
         Changed: another process is doing that.
@@ -122,7 +122,7 @@ def _wrap_step(home: HomeContext, undo: _StepUndo) -> Iterator[None]:
 
 
 def _call_hooks(home: HomeContext, undo: _StepUndo) -> None:
-    """Inform the hooks of reopened sessions."""
+    """Mark the sessions that the undo has reopened, so that hooks run at their next end."""
     changes, refused = undo.contents.changes, undo.left.changes
     reopened = {change.key.get("id") for place, change in changes.items() if place not in refused}
     for end in undo.result.get("ended", ()):
@@ -160,7 +160,7 @@ def _restore_columns(
     change: RowChange,
     activity: ActivitySnapshot | None,
 ) -> str | None:
-    """Change columns back; return the reason if they have changed since."""
+    """Change columns back, or return the reason if they have changed since."""
     session_id = change.key.get("id")
     was_ended = change.table == SESSIONS and change.before.get("ended_at") is not None
     if activity is not None and was_ended and change.after.get("ended_at", 0) is None:
@@ -194,7 +194,7 @@ def _restore_routes(
 
 
 def _restore_files(home: HomeContext, undo: _StepUndo) -> Iterator[str]:
-    """Restore files; yield those with a name that another file has by now."""
+    """Restore files, and yield each file whose name another file has by now."""
     trash_items, store = (
         home.ledger.read_trash(undo.step.id),
         home.session_folder,
@@ -229,7 +229,7 @@ def _find_reason_open(
     undo: _StepUndo,
     activity: ActivitySnapshot,
 ) -> str | None:
-    """Return the reason not to end a reopened session again: it is in use or was used since."""
+    """Return the reason not to end a reopened session again, such as that it is in use."""
     row = db.get_session(session_id)
     if row is None:
         return None
@@ -256,6 +256,6 @@ def _find_reason_open(
 
 
 def _has_same_chats(home: HomeContext, db: StateDatabase, session_id: str, undo: _StepUndo) -> bool:
-    """Return True if only chats that were in a session when it was reopened are in it now."""
+    """Return True if no chat has entered a session since it was reopened."""
     chats_before = undo.result.get("routed", {}).get(session_id, ())
     return set(route_removal.list_session_chats(db, home.store, session_id)) <= set(chats_before)

@@ -1,1 +1,1 @@
-"""Select the members of a plan, over one snapshot of the home; `sessions` has several kinds."""
+"""Select the members of plans from one snapshot of the home."""

@@ -56,7 +56,7 @@ class Conversation:
 
     @property
     def rows(self) -> int:
-        """The number of its messages, live or not."""
+        """The number of its messages, including compacted messages."""
         return sum(session.rows for session in self.sessions)
 
     @property
@@ -102,9 +102,9 @@ class ConversationIndex:
         return self._by_session.get(session_id)
 
     def find_removed_together(self, session_id: str) -> Conversation | None:
-        """Return the sessions that are removed if this one is named.
+        """Return the sessions that are removed if this session is named.
 
-        That is its whole conversation; for a delegated session it is that session with its own
+        These are its whole conversation. For a delegated session, they are that session and its own
         delegates, without the session that it worked for.
         """
         whole, session = self._by_session.get(session_id), self.sessions.get(session_id)
@@ -131,7 +131,7 @@ class ConversationIndex:
         return self._children.get(session_id, ())
 
     def list_left_behind(self, sessions: Iterable[InventoryItem]) -> list[InventoryItem]:
-        """Return the sessions that lose their parent if these are removed."""
+        """Return the sessions that lose their parent if these sessions are removed."""
         removed = {session.id for session in sessions}
         return [
             child
@@ -144,7 +144,7 @@ class ConversationIndex:
         return None if session.parent_id is None else self.sessions.get(session.parent_id)
 
     def _find_roots(self) -> list[InventoryItem]:
-        """Return the roots of conversations; in a cycle that is the oldest session."""
+        """Return the roots of conversations, in a cycle the oldest session."""
         roots = [
             session for session in self.sessions.values() if not _is_inside(session, self.sessions)
         ]
@@ -202,7 +202,10 @@ def _is_inside(session: InventoryItem, sessions: Mapping[str, InventoryItem]) ->
 
 
 def _find_cycles(sessions: Mapping[str, InventoryItem]) -> list[list[InventoryItem]]:
-    """Return the sessions that are each other's ancestors; a session has at most one parent."""
+    """Return the sets of sessions that are each other's ancestors.
+
+    A session has at most one parent.
+    """
     cycles: list[list[InventoryItem]] = []
     finished = {session.id for session in sessions.values() if session.parent_id is None}
     for start in sessions.values():
@@ -225,7 +228,7 @@ def _make_age_key(session: InventoryItem) -> tuple[float, str]:
 
 
 def _make_rank_key(session: InventoryItem) -> tuple[int, float, float, str]:
-    """Return a key that ranks continuations: compressed again, then open, then others."""
+    """Return a sort key for continuations: compressed again first, then open, then all others."""
     # The same order as in `get_compression_tip`.
     state = 2 if session.end_reason == "compression" else int(session.ended_at is None)
     last = session.started_at if session.last_active_at is None else session.last_active_at

@@ -79,7 +79,7 @@ def _split_ghosts(
 def _find_empty(
     conversation: Conversation, conversations: ConversationIndex
 ) -> tuple[set[str], set[str]]:
-    """Return the empty sessions of a conversation, and those with only empty descendants."""
+    """Return the empty sessions of a conversation, and the sessions with only empty descendants."""
     ghosts: set[str] = set()
     hollow: set[str] = set()
     # Children come before their parents, so that their emptiness is known.
@@ -95,7 +95,7 @@ def _find_empty(
 
 
 def _has_content(session: InventoryItem) -> bool:
-    """Return True if a session has data to keep; the cost of its calls is stored only there."""
+    """Return True if a session has data to keep, such as the cost of its calls."""
     return bool(session.rows or (session.title or "").strip() or session.api_calls)
 
 
@@ -106,7 +106,7 @@ def _is_continued(session: InventoryItem, conversation: Conversation) -> bool:
 def _iter_roots(
     conversations: ConversationIndex, removable: dict[str, InventoryItem]
 ) -> Iterator[InventoryItem]:
-    """Yield the ghosts that are not removed with another one."""
+    """Yield the ghosts that are not removed together with another ghost."""
     for conversation in conversations.all:
         for session in conversation.sessions:
             inside = session.id != conversation.id and session.link in ("continuation", "delegate")

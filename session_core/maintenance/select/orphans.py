@@ -137,7 +137,10 @@ def select_dead_locks(
 def _build_filter(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Callable[[InventoryItem | None], bool]:
-    """Return a function that matches a session, which may be missing, against the filter."""
+    """Return a function that matches a session id against the filter.
+
+    The session may be missing.
+    """
     matches, is_unfiltered = (
         snapshot.build_session_filter(request.where),
         request.where == NO_FILTER,
@@ -219,7 +222,7 @@ def _add_files(draft: PlanDraft, request: PlanRequest) -> None:
 
 
 def find_session_files(folder: Path, session_ids: Collection[str]) -> dict[str, list[Path]]:
-    """Return the files of sessions by their ids, in one scan of the folder; links are included.
+    """Return the files of sessions by session id, including links, in one scan of the folder.
 
     The caller leaves files that are not ordinary, and reports them.
     """
@@ -240,7 +243,7 @@ class FileOwners:
         self._by_safe: Mapping[str, str] = {make_safe_name(id_): id_ for id_ in self.known}
 
     def find_owner(self, name: str) -> str | None:
-        """Return the session of a file: a known id, else the id in the name.
+        """Return the session of a file: a known id if the name has one, else the id in the name.
 
         Return None if it is not a file of a session, and an empty string for a temporary file of a
         writer.
@@ -263,7 +266,7 @@ class FileOwners:
         return stem if _ID_PATTERN.match(stem) else None
 
     def _find_dump_owner(self, stem: str) -> str | None:
-        """Return the session of a dump: a known one, else the rest of a name with a time."""
+        """Return the session of a dump: a known id, else the rest of the name without its time."""
         positions = [index for index, char in enumerate(stem) if char == "_"]
         # An id may contain underscores: try the longest one first.
         for end in reversed(positions):
@@ -274,7 +277,7 @@ class FileOwners:
 
 
 def make_safe_name(session_id: str) -> str:
-    """Return an id in the form that names of files use."""
+    """Return an id in the form that file names use."""
     safe = re.sub(r"[^\w-]", "_", session_id).strip("._")[:_MAX_NAME_LENGTH]
     if safe == session_id != "":
         return safe
@@ -283,7 +286,9 @@ def make_safe_name(session_id: str) -> str:
 
 
 def _iter_files(folder: Path, *, ordinary: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the ordinary files in a folder; with `ordinary` false, all entries except folders.
+    """Yield the ordinary files in a folder.
+
+    If `ordinary` is False, yield all entries except folders.
 
     Links are not followed.
 

@@ -28,7 +28,7 @@ def find_protection(
     exempt: Collection[ProtectionReason] = (),
     kept: Collection[str] = (),
 ) -> ProtectionReason | None:
-    """Return the reason to keep sessions that are removed together; None if there are none.
+    """Return the reason to keep sessions that are removed together, or None if there is none.
 
     One protected session protects all. If they are only ended, an open database does not count;
     `exempt` are reasons to ignore, `kept` the sessions that the request keeps.
@@ -116,7 +116,7 @@ def format_age(at: float | None, now: float) -> str:
 
 
 def get_last_use(entry: SessionEntry) -> float | None:
-    """Return the last use of a chat; None if the time is outside the range of a calendar."""
+    """Return the last use of a chat, or None if the time is outside the range of a calendar."""
     try:
         return entry.updated_at.timestamp()
     except (OverflowError, OSError, ValueError):
@@ -124,7 +124,7 @@ def get_last_use(entry: SessionEntry) -> float | None:
 
 
 def describe_end(session: InventoryItem) -> str:
-    """Return when and how a session ended, or that it did not."""
+    """Describe the end of a session by its date and reason, or `never ended`."""
     if session.ended_at is None:
         return "never ended"
     reason = session.end_reason or ""

@@ -34,7 +34,7 @@ _DAY_S = 86_400.0
 
 
 def select_lost_routes(snapshot: MaintenanceSnapshot, request: PlanRequest) -> Selection[LostRoute]:
-    """Select lost routes that were not used since the cutoff, or those that are named.
+    """Select the named lost routes, or all lost routes that were not used since the cutoff.
 
     Raises:
         NotFound: a named route does not exist.
@@ -107,7 +107,7 @@ def _build_filter(
 def find_lost_state(
     snapshot: MaintenanceSnapshot, entry: SessionEntry
 ) -> tuple[LostState | None, InventoryItem | None]:
-    """Return the state of a lost route (None if it is not lost), and the session it leads to."""
+    """Return the state of a lost route, or None if it is not lost, and the session it leads to."""
     session = snapshot.conversations.sessions.get(entry.session_id)
     if session is None:
         return "dangling", None
@@ -124,7 +124,7 @@ def find_route_protection(
     entry: SessionEntry,
     cutoff: float | None = None,
 ) -> ProtectionReason | None:
-    """Return the reason to keep a lost route; None if it may be removed."""
+    """Return the reason to keep a lost route, or None if it may be removed."""
     if snapshot.activity.company.gateway is not None or store.has_active_turn(entry):
         return "live"
     if entry.suspended:

@@ -30,7 +30,7 @@ OWNER_EXEMPT: tuple[ProtectionReason, ...] = ("live", "never ended", "ended late
 def select_old_sessions(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
-    """Select ended conversations without activity since the cutoff, or named ones."""
+    """Select the named conversations, or ended conversations without activity since the cutoff."""
     return _select_to_remove(snapshot, _find_candidates(snapshot, request))
 
 
@@ -95,7 +95,7 @@ def select_abandoned(
 def select_orphaned(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
-    """Select continuations that never ran: no call to a model was recorded for them."""
+    """Select continuations for which no call to a model was recorded."""
     cutoff, now = snapshot.get_cutoff(request), snapshot.now
     return _select_to_end(
         snapshot,
@@ -115,7 +115,7 @@ def select_orphaned(
 def select_named(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
-    """Select the open sessions of the named conversations; a chat may be routed to them."""
+    """Select the open sessions of the named conversations, even if a chat is routed to them."""
     return _select_to_end(
         snapshot,
         (
@@ -227,7 +227,10 @@ def _iter_named(snapshot: MaintenanceSnapshot, request: PlanRequest) -> Iterator
 
 
 def _is_before(active_at: float | None, cutoff: float) -> bool:
-    """Return True if the last activity was before the cutoff; protection decides unknown times."""
+    """Return True if the last activity was before the cutoff or is unknown.
+
+    The protection rules decide about unknown times.
+    """
     return active_at is None or active_at < cutoff
 
 

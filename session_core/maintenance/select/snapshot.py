@@ -52,7 +52,7 @@ class MaintenanceSnapshot:
         return sum(session.rows for session in self.conversations.sessions.values())
 
     def get_cutoff(self, request: PlanRequest) -> float:
-        """Return the time before which the last activity has to be.
+        """Return the latest time that the last activity may have.
 
         Raises:
             InvalidInput: the age is negative or not finite.
@@ -68,7 +68,10 @@ class MaintenanceSnapshot:
         return disk.estimate_used(sizes) * rows // total if sizes is not None and total else 0
 
     def iter_matching(self, where: SessionFilter) -> Iterable[Conversation]:
-        """Return the conversations that match a filter; without a status, exclude archived ones."""
+        """Return the conversations that match a filter.
+
+        A filter without a status excludes archived conversations.
+        """
         return iter_matching(self.db, self.conversations, where)
 
     def list_unmatched(self, ids: Iterable[str], where: SessionFilter) -> list[str]:
@@ -86,7 +89,10 @@ class MaintenanceSnapshot:
         return [id_ for id_ in ids if id_ in known and id_ not in matching]
 
     def build_session_filter(self, where: SessionFilter) -> Callable[[InventoryItem], bool]:
-        """Return a function that matches a session; without a status, include archived ones."""
+        """Return a function that matches a session against a filter.
+
+        A filter without a status includes archived sessions.
+        """
         if where == NO_FILTER:
             return lambda _: True
         ids = set(self.db.find_sessions(replace(where, status=where.status or "all")))
@@ -104,7 +110,10 @@ def take_snapshot(home: HomeContext) -> MaintenanceSnapshot:
 def iter_matching(
     db: StateDatabase, conversations: ConversationIndex, where: SessionFilter
 ) -> Iterable[Conversation]:
-    """Return the conversations that match a filter; without a status, exclude archived ones."""
+    """Return the conversations that match a filter.
+
+    A filter without a status excludes archived conversations.
+    """
     rest = replace(
         where, started_after=None, started_before=None, active_after=None, active_before=None
     )

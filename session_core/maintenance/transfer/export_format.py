@@ -46,7 +46,7 @@ class JsonLine:
 
     @property
     def digest(self) -> str:
-        """The digest of the part that was read so far."""
+        """The digest of the bytes that were read so far."""
         return self._digest.hexdigest()
 
     def is_empty(self) -> bool:
@@ -87,7 +87,7 @@ class JsonLine:
             raise InvalidInput("something follows the object")
 
     def _iter_separated(self, begin: str, end: str) -> Iterator[None]:
-        """Yield at the start of each item."""
+        """Yield once at the start of each item of a list or an object."""
         self._expect_sign(begin)
         if self._find_next_sign() == end:
             self._expect_sign(end)
@@ -105,7 +105,7 @@ class JsonLine:
         self._at += 1
 
     def _find_next_sign(self) -> str:
-        """Return the next character that is not whitespace; empty at the end of the line."""
+        """Return the next character that is not whitespace, or "" at the end of the line."""
         while True:
             while self._at < len(self._text):
                 if self._text[self._at] not in _WHITESPACE:
@@ -187,7 +187,7 @@ def encode_value(column: str, value: Any) -> Any:
 
 
 def decode_value(column: str, value: Any) -> Any:
-    """Return the stored form of an exported value, also of one from Hermes.
+    """Return the stored form of a value that this library or Hermes has exported.
 
     Raises:
         InvalidInput: the value is not valid.
@@ -247,7 +247,7 @@ def encode_json(value: Any) -> str:
 
 
 def _check_image(image: RowImages) -> None:
-    """Refuse rows that no export has: of excluded tables, or with a wrong number of values."""
+    """Refuse rows of excluded tables, and rows with a wrong number of values."""
     if image.table in _OWN_TABLES | EXCLUDED_TABLES:
         raise InvalidInput(f"{FORMAT_KEY} has rows of {image.table}, which exports exclude")
     width = len(image.columns)

@@ -133,7 +133,7 @@ class ExportWriter(ABC):
     def write(
         self, to: str | os.PathLike[str] | Callable[[bytes], object], request: ExportRequest
     ) -> ExportResult:
-        """Pass the bytes to a function, or write a new file or files of a folder.
+        """Pass the bytes to a function, or write a new file or the files of a folder.
 
         Raises:
             NotFound: a named session does not exist.
@@ -166,7 +166,9 @@ class ExportWriter(ABC):
         return self._finish_export(tally)
 
     def write_file(self, path: Path, request: ExportRequest = EXPORT_ALL) -> ExportResult:
-        """Write a file that is complete or absent, and readable only by its owner.
+        """Write the exported bytes to a file.
+
+        The file is complete or absent, and readable only by its owner.
 
         Raises:
             Conflict: a file of that name exists; it stays as it is.
@@ -189,7 +191,9 @@ class ExportWriter(ABC):
         return self._finish_export(tally)
 
     def write_folder(self, folder: Path, request: ExportRequest = EXPORT_ALL) -> ExportResult:
-        """Write a file for each conversation, named by its root; existing files stay.
+        """Write one file per conversation into a folder.
+
+        A file is named by the root of its conversation. Existing files stay.
 
         Raises:
             NotFound: a named session does not exist.
@@ -310,7 +314,7 @@ class Exporter(ExportWriter):
 
 
 def _write_folder_file(path: Path, parts: Iterator[bytes], tally: ExportTally) -> None:
-    """Write a file of a folder, if its name is free and there is anything to write."""
+    """Write a file in a folder, if its name is free and there is anything to write."""
     if path.is_symlink() or path.exists():
         tally.there.append(path.name)
         return
@@ -336,7 +340,10 @@ def _make_progress_counter(progress: CountFn | None, total: int) -> Callable[[],
 
 
 def _make_file_name(session_id: str, suffix: str) -> str:
-    """Return a portable file name for a session id; a long id is cut and gets a digest."""
+    """Return a portable file name for a session id.
+
+    A long id is cut and gets a digest.
+    """
     name = quote(session_id, safe=" ")
     # Most file systems allow 255 bytes, and quoting makes an id longer.
     if len(name) > _MAX_NAME_LENGTH:
@@ -378,7 +385,7 @@ class ExportedRows(Protocol):
 
     @property
     def values(self) -> Sequence[Any]:
-        """The values of that row."""
+        """The values of the row of the session."""
 
     @property
     def tables(self) -> Sequence[RowImages]:
@@ -393,7 +400,7 @@ _PAGE_BYTES = 1 << 20
 
 
 class ExportSource:
-    """One session as of one moment, apart from later changes of its messages."""
+    """One session as it was at one moment, except for later changes of its messages."""
 
     def __init__(
         self, db: StateDatabase, row: RowImages, other_images: list[RowImages], revision: Revision
@@ -441,7 +448,7 @@ class ExportSource:
             after_id = rows[-1][id_index]
 
     def has_changed(self) -> bool:
-        """Return True if the session has changed since then by more than appended messages."""
+        """Return True if the session has changed since the read by more than appended messages."""
         with suppress(NotFound):
             current = self._db.get_revision(self.id)
             has_grown = (
@@ -463,7 +470,10 @@ _SPACE_PATTERN = re.compile(r"\s+")
 def render_session(
     source: ExportedRows, summary: SessionSummary | TranscriptSummary
 ) -> Iterator[str]:
-    """Yield the Markdown of a session in parts; the summary has its source and folder."""
+    """Yield the Markdown of a session in parts.
+
+    `summary` has its source and folder.
+    """
     row = dict(zip(source.columns, map(_decode_raw, source.values), strict=True))
     yield f"# {_format_heading(row['title'] or row['id'])}\n\n"
     yield "".join(
@@ -514,7 +524,7 @@ def _render_message(row: Mapping[str, Any], short: Mapping[str, Any]) -> str:
 
 
 def _render_text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message, with lines escaped that would be taken for our headings."""
+    """Return the text of a message, with lines escaped that would be read as our headings."""
     is_fenced = False
     lines = []
     for line in extract_plain_text(message.get("content")).strip("\n").split("\n"):

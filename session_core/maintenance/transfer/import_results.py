@@ -47,7 +47,10 @@ class ImportPreview:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """The result of an import; if it is `partial`, the same call continues it."""
+    """The result of an import.
+
+    If it is `partial`, the same call continues the import.
+    """
 
     outcome: Literal["applied", "partial"]
     sessions: int
@@ -83,7 +86,7 @@ class ImportTally:
     more_broken: int = 0
 
     def merge(self, other: ImportTally) -> None:
-        """Add the counts of another import, of further lines."""
+        """Add the counts of another tally, which has further lines of the file."""
         self.ids += other.ids
         self.messages += other.messages
         self.left_out += other.left_out
@@ -115,7 +118,7 @@ class ImportTally:
             self.dropped.setdefault(table, {}).update(columns)
 
     def add_session(self, session_id: str, result: PutResult, messages: int) -> None:
-        """Add the result for the rows of a session; `messages` of them are messages."""
+        """Add the result for the rows of a session, of which `messages` are messages."""
         self.messages += messages - sum(mismatch.table == "messages" for mismatch in result.refused)
         self.add_rows(session_id, result)
 

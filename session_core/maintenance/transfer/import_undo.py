@@ -86,7 +86,10 @@ def plan_undo(home: HomeContext, batch_id: str) -> PlanPreview:
 
 
 def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> ApplyResult:
-    """Apply a plan to undo an import; the import itself stores no more sessions from now on."""
+    """Apply a plan to undo an import.
+
+    The import itself stores no more sessions from now on.
+    """
     batch = home.ledger.get_batch(plan.about["undoes"])
     # A stopped import must not continue after its undo.
     if batch.plan is not None:

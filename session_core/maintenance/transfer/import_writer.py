@@ -44,7 +44,7 @@ _MAX_MESSAGE_ID = 1 << 40
 
 
 class _IdsTaken(Exception):
-    """Other messages have these ids by now."""
+    """Other messages have taken the ids of the imported messages."""
 
 
 class LineRefused(Exception):
@@ -84,7 +84,7 @@ class ImportWriter:
         self._batch_size = BatchSize()
 
     def find_progress(self, line: ScannedSession) -> tuple[int, bool] | None:
-        """Return the number of stored messages of a line, and True if they have new ids."""
+        """Return the number of stored messages of a session, and True if they have new ids."""
         if self._db.get_session(line.id) is None:
             return None
         return line.decode_progress(self._db.get_meta(MARK_PREFIX + line.id))
@@ -107,7 +107,7 @@ class ImportWriter:
             context.batch.run_change([line.id for line in remaining], begin)
 
     def store_session(self, context: ImportContext, line: ScannedSession) -> None:
-        """Store a session, or the rest of it.
+        """Store a session, or continue one that an earlier call began.
 
         Raises:
             InvalidInput: its line cannot be read.
@@ -166,7 +166,10 @@ class ImportWriter:
         context.tally.merge(tally)
 
     def can_have_parent(self, lines: Mapping[str, ScannedSession], parent: Any) -> bool:
-        """Return True if a parent came with the file: imports do not continue existing sessions."""
+        """Return True if a parent came with the file.
+
+        An import does not continue existing sessions.
+        """
         if not isinstance(parent, str):
             return parent is None
         existing, line = self._db.get_session(parent), lines.get(parent)
@@ -224,7 +227,7 @@ class ImportWriter:
             )
 
     def _read_rows(self, context: ImportContext, line: ScannedSession) -> list[RowImages]:
-        """Return the row of a session, and those of other tables."""
+        """Return the row of a session, and its rows of other tables."""
         row, tables = scan.read_session(context.file, line)
         context.tally.add_line(line)
         if not self.can_have_parent(context.lines, row.get("parent_session_id")):
@@ -236,7 +239,7 @@ class ImportWriter:
         return [RowImages(SESSIONS, tuple(row), (tuple(row.values()),)), *tables]
 
     def _find_last_id(self) -> int:
-        """Return the highest id of a message, also of deleted ones if the engine records that."""
+        """Return the highest id of a message, or of a deleted one if the engine records it."""
         sequence = self._db.rows.read_row_images("sqlite_sequence", {"name": MESSAGES_KEY})
         # AUTOINCREMENT never uses an id again, not even that of a deleted message.
         if sequence.rows:
@@ -248,9 +251,9 @@ class ImportWriter:
     def _iter_message_batches(
         self, file: BinaryIO, line: ScannedSession, done: int, *, whole: bool = False
     ) -> Iterator[list[dict[str, Any]]]:
-        """Yield the remaining messages in pieces of one transaction each, at least one piece.
+        """Yield the remaining messages in pieces, one for each transaction, but at least one piece.
 
-        With `whole`, yield a single piece.
+        If `whole` is True, yield a single piece.
         """
         piece: list[dict[str, Any]] = []
         room, remaining = self._batch_size.max_bytes, line.messages - done
@@ -277,7 +280,7 @@ def _require_sessions_stored(result: PutResult) -> None:
 
 
 def _is_usable_id(number: Any) -> bool:
-    """Return True if a number is the id of a message, and leaves room for later ones."""
+    """Return True if a number can be the id of a message, and leaves room for later ids."""
     return isinstance(number, int) and 0 < number <= _MAX_MESSAGE_ID
 
 
@@ -309,7 +312,7 @@ class ImportBatch:
     def run_change(
         self, session_ids: Iterable[str], change: Callable[[StateDatabase], None]
     ) -> None:
-        """Run a change that stores these sessions or parts of them, as one step.
+        """Run a change that stores sessions or parts of sessions, as one step.
 
         Raises:
             Conflict: the import was restored meanwhile, or another process imports the file.
@@ -327,14 +330,14 @@ class ImportBatch:
         self._open.difference_update(claimed)
 
     def finish_plan(self) -> None:
-        """End the plan: all lines of the file were imported, skipped or refused."""
+        """End the plan after all lines of the file were imported, skipped or refused."""
         if self._plan is not None:
             clear_marks(self._db, self._ledger)
             with suppress_note_errors(f"the import {self.id}"), suppress(Conflict):
                 self._ledger.finish_plan(self._plan.handle, None)
 
     def _begin_batch(self) -> str:
-        """Begin the batch of the file, or continue that of an earlier call."""
+        """Begin the batch of the file, or continue the batch of an earlier call."""
         # The same file may have another name or place in the next call.
         digest = _compute_digest(self._lines)
         applied = self._ledger.list_applied_plans(IMPORT_KIND)
@@ -352,14 +355,17 @@ class ImportBatch:
 
 
 def encode_state(revision: Revision, title: Any, archived: Any) -> list[Any]:
-    """Return the state that an undo compares: a session with another state was used since."""
+    """Return the state of a session, which an undo compares with the state it finds.
+
+    A session with another state was used since.
+    """
     # A value that another program has stored may be bytes.
     values = [*revision, title, bool(archived)]
     return [value if isinstance(value, _JSON_TYPES) else str(value) for value in values]
 
 
 def collect_imported(steps: Iterable[Step]) -> dict[str, list[Any]]:
-    """Return the sessions that steps of an import have stored, with their state after the last."""
+    """Return the sessions that steps of an import have stored, with their last state."""
     imported: dict[str, list[Any]] = {}
     for step in steps:
         imported |= (step.result or {}).get(_BROUGHT_KEY, {})
@@ -372,12 +378,12 @@ def _read_state(db: StateDatabase, session_id: str) -> list[Any]:
 
 
 def _compute_digest(lines: Iterable[ScannedSession]) -> str:
-    """Return a digest of the lines of a file; its name does not count."""
+    """Return a digest of the lines of a file, without its name."""
     return hashlib.sha256("".join(line.digest for line in lines).encode()).hexdigest()
 
 
 def _is_resumable(ledger: Ledger, plan: StoredPlan) -> bool:
-    """Return True if a batch can be continued: no step is undone, and no other process runs it."""
+    """Return True if no step of a batch is undone, and no other process runs it."""
     steps = ledger.list_steps(plan.batch or "")
     if any(step.undone_at is not None for step in steps):
         return False

@@ -59,7 +59,9 @@ class Importer:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> ImportResult:
-        """Import the lines of a file; `progress` gets the finished sessions and their total.
+        """Import the lines of a file.
+
+        `progress` is called with the number of finished sessions and their total.
 
         Raises:
             NotFound: the file does not exist.
@@ -86,7 +88,7 @@ class Importer:
         return result
 
     def preview_file(self, path: Path, *, progress: CountFn | None = None) -> ImportPreview:
-        """Return the sessions that an import would add, as far as the file and the home show.
+        """Return the sessions that an import would add, judged by the file and the home.
 
         `progress` is called with the number of bytes read and their total.
 
@@ -131,7 +133,7 @@ class Importer:
         return "applied"
 
     def _iter_groups(self, lines: Iterable[ScannedSession]) -> Iterator[list[list[ScannedSession]]]:
-        """Yield the lines in order, with as many short ones together as one transaction stores."""
+        """Yield the lines in order, short lines in groups as large as one transaction stores."""
         batch: list[list[ScannedSession]] = []
         room = self._writer.room
         for group in scan.order_sessions(lines):
@@ -149,7 +151,7 @@ class Importer:
     def _import_new_sessions(
         self, context: ImportContext, groups: Sequence[Sequence[ScannedSession]]
     ) -> Sequence[Sequence[ScannedSession]]:
-        """Import new sessions of one line each in one step; return the remaining groups."""
+        """Import the new sessions of groups in one step, and return the remaining groups."""
         if len(groups) == 1:  # a long session is stored in pieces
             return groups
         new = {line.id: line for (line,) in groups if self._db.get_session(line.id) is None}
@@ -186,7 +188,7 @@ class Importer:
             self._ledger.add_audit_entry(self._client, IMPORT_KIND, None, counts)
 
     def _import_group(self, context: ImportContext, group: Sequence[ScannedSession]) -> None:
-        """Import a session, or several that are each other's ancestors."""
+        """Import a session, or several sessions that are each other's ancestors."""
         tally = context.tally
         for line in group:
             if not self._is_new(line):
@@ -218,7 +220,7 @@ class _PreviewState:
         self._lines = lines
 
     def iter_left_out(self, line: ScannedSession) -> Iterator[SkippedItem]:
-        """Yield the values of a session that do not fit, and reserve its title if it does."""
+        """Yield the values of a session that do not fit, and reserve its title if it fits."""
         if line.title is not None and line.title in self._titles:
             yield SkippedItem(line.id, _TITLE_TAKEN_REASON)
         self._titles.add(line.title)
@@ -244,7 +246,7 @@ def _require_file(path: Path) -> None:
 
 
 def _iter_importable(file: BinaryIO, tally: ImportTally) -> Iterator[ScannedSession]:
-    """Yield the lines that can be imported; record the others in the tally."""
+    """Yield the lines that can be imported, and record the other lines in the tally."""
     numbers: dict[str, int] = {}
     for line in scan.scan_file(file):
         if isinstance(line, BrokenLine):
@@ -260,7 +262,7 @@ def _iter_importable(file: BinaryIO, tally: ImportTally) -> Iterator[ScannedSess
 
 @contextmanager
 def _note_refusals(group: Sequence[ScannedSession], tally: ImportTally) -> Iterator[None]:
-    """Record lines that do not fit, and continue with the next."""
+    """Record a line that does not fit instead of raising its error."""
     try:
         yield
     except (InvalidInput, LineRefused) as error:

@@ -42,7 +42,7 @@ _REQUIRED_COLUMNS = ("role", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class BrokenLine:
-    """A line that cannot be imported, with the first reasons and the number of the others."""
+    """A line that cannot be imported, with its first reasons and the number of further reasons."""
 
     line: int
     why: str
@@ -77,7 +77,7 @@ class ScannedSession:
     """The session that it works for according to its own mark; it may have no link to it."""
 
     def encode_progress(self, stored: int, *, renumbered: bool) -> str:
-        """Return the mark that records how many of its messages are stored."""
+        """Return a mark that records how many messages of the session are stored."""
         return json.dumps({"of": self.digest, "stored": stored, "renumbered": renumbered})
 
     def decode_progress(self, text: str | None) -> tuple[int, bool] | None:
@@ -112,7 +112,10 @@ def scan_file(file: BinaryIO) -> Iterator[ScannedSession | BrokenLine]:
 
 
 def order_sessions(sessions: Iterable[ScannedSession]) -> Iterator[list[ScannedSession]]:
-    """Yield sessions after their parents; those that are each other's ancestors come together."""
+    """Yield groups of sessions, parents first.
+
+    A group is one session, or several sessions that are each other's ancestors.
+    """
     lines = {session.id: session for session in sessions}
     finished: set[str] = set()
     for start in lines.values():
@@ -169,7 +172,7 @@ def drop_delegator(row: dict[str, Any]) -> None:
 
 
 def iter_messages(file: BinaryIO, session: ScannedSession) -> Iterator[dict[str, Any]]:
-    """Yield the stored form of the messages of a session, without those that no home accepts."""
+    """Yield the stored form of the messages of a session, except messages that no home accepts."""
     file.seek(session.offset)
     for name, value in JsonLine(file, MESSAGES_KEY).iter_members():
         if name == MESSAGES_KEY and value is not None:
@@ -310,7 +313,7 @@ class _LineScan:
 
 
 def _is_valid_message(message: Mapping[str, Any]) -> bool:
-    """Return True if a home accepts a message: it needs a role and a timestamp."""
+    """Return True if a message has a role and a timestamp, which each home requires."""
     return all(message.get(name) is not None for name in _REQUIRED_COLUMNS)
 
 
@@ -339,13 +342,13 @@ _CHAT_KEYS = frozenset({"session_key", "chat_id"})
 
 
 def drop_chat_columns(row: dict[str, Any]) -> list[str]:
-    """Remove the chat state from the row of a session; return the columns that had a value."""
+    """Remove the chat state from the row of a session, and return the columns that had a value."""
     names = [name for name in row if name in _CHAT_COLUMNS or name.startswith(_CHAT_PREFIXES)]
     return [name for name in names if row.pop(name)]
 
 
 def drop_chat_rows(images: Iterable[RowImages]) -> tuple[list[RowImages], list[str]]:
-    """Return the rows of other tables without those of chats, and the tables that had some."""
+    """Return images without rows of chats, and the tables that had such rows."""
     kept: list[RowImages] = []
     dropped: list[str] = []
     for image in images:

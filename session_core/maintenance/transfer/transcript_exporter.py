@@ -94,7 +94,7 @@ class TranscriptExporter(ExportWriter):
                 return rows[::-1]
 
     def _list_delegates(self, session_id: str) -> Iterator[str]:
-        """Yield the subagents of a session and those of them."""
+        """Yield the subagents of a session and, recursively, their subagents."""
         pending, seen = [session_id], {session_id}
         while pending:
             for child in self._library.list_children(pending.pop()):
