@@ -196,7 +196,7 @@ def _list_warnings(
 PLUGINS_WARNING = "plugins of Hermes are not called for sessions finalized here; our own hooks are"
 
 
-def check_keep(keep: Sequence[str]) -> tuple[str, ...]:
+def parse_keep(keep: Sequence[str]) -> tuple[str, ...]:
     """Validate `keep` and return it as a tuple.
 
     Raises:
@@ -223,7 +223,7 @@ def find_kept_sessions(
     """
     kept: set[str] = set()
     unmatched = []
-    entries = check_keep(keep)
+    entries = parse_keep(keep)
     folded_titles = {id_: fold_text(title) for id_, title in titles.items()} if entries else {}
     for entry in entries:
         sessions = _find_sessions(db, folded_titles, entry)

@@ -365,7 +365,7 @@ from session_core.maintenance.apply.session_remover import SessionRemover
 def fail(*_):
     raise OSError(5, "Input/output error")
 
-SessionRemover._remove_items = fail
+SessionRemover._delete_session_rows = fail
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -421,7 +421,7 @@ def test_restore_continues_after_concurrent_partial_restore(
     def undo(self: step_undo, *args: Any) -> dict[str, Any]:
         nonlocal tries
         tries += 1
-        if tries == 1:  # the restore has read the remainder; here another process restores it
+        if tries == 1:  # the restore has read what remains; here another process restores it
             long.maintenance.edit("other" if "other" in long.sessions() else "branch", pinned=True)
         return usual(self, *args)
 

@@ -25,7 +25,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import translate_os_errors
 from session_core.ledger.types import Step, TrashItem
 from session_core.maintenance.members import MemberOutdated
-from session_core.maintenance.restore.remainder import Remainder
+from session_core.maintenance.restore.unrestored_items import UnrestoredItems
 from session_core.maintenance.select import orphans
 from session_core.routing.mirror import TEMP_PREFIX
 
@@ -272,10 +272,10 @@ def finish_deletions(ledger: Ledger, step: Step, home: Path, store: Path | None 
     if not (step.result or {}).get("files"):
         return
     with suppress_note_errors(f"that the files of step {step.id} are deleted"):
-        remainder = Remainder.from_result(ledger.get_last_attempt(step.id))
+        unrestored = UnrestoredItems.from_result(ledger.get_last_attempt(step.id))
         file_heads = (item.value for item in ledger.read_trash(step.id) if item.what == FILE_KIND)
         pending = [
-            head for head in file_heads if remainder is None or head["name"] in remainder.files
+            head for head in file_heads if unrestored is None or head["name"] in unrestored.files
         ]
         delete_files(pending, home, store)
 

@@ -38,7 +38,7 @@ UNLINKED_KEY = "unlinked"
 class _OrphanStepItems:
     """The rows that the next step removes."""
 
-    room: int
+    remaining_bytes: int
     done: list[str] = field(default_factory=list)
     """The members that the step completes."""
     of: list[Member] = field(default_factory=list)
@@ -72,7 +72,7 @@ class OrphanedRowRemover:
     ) -> bool:
         """Add the rows of a member, and return True if all of them fit and more would fit."""
         self._require_orphaned(member, activity)
-        image, has_more = self._read_rows(member, items.room)
+        image, has_more = self._read_rows(member, items.remaining_bytes)
         session_id = member.revision["session"]
         referring = [
             replace(images, of=session_id)
@@ -81,10 +81,10 @@ class OrphanedRowRemover:
         items.of.append(member)
         # Rows that refer to these would be deleted or emptied with them.
         items.images += [image, *referring]
-        items.room -= sum(map(estimate_size, (image, *referring)))
+        items.remaining_bytes -= sum(map(estimate_size, (image, *referring)))
         if not has_more:
             items.done.append(member.id)
-        return not has_more and items.room > 0
+        return not has_more and items.remaining_bytes > 0
 
     def _read_rows(self, member: Member, room: int) -> tuple[RowImages, bool]:
         record = member.revision

@@ -64,7 +64,7 @@ class LostRouteRemover:
         return StepDraft(
             tuple(member.id for member in batch),
             self._iter_trash_items(entries, rows),
-            partial(self._remove_rows, batch, rows),
+            partial(self._delete_route_rows, batch, rows),
             partial(self._wrap_step, entries),
         )
 
@@ -99,7 +99,7 @@ class LostRouteRemover:
         for image in rows:
             yield TrashItem(IMAGES, image.pack())
 
-    def _remove_rows(
+    def _delete_route_rows(
         self, batch: Sequence[Member], rows: Sequence[RowImages], db: StateDatabase
     ) -> dict[str, Any]:
         """Check the drafted routes again, and delete the rows of other folders.

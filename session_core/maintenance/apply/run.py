@@ -204,7 +204,7 @@ class PlanRun:
         while not (any(self._queues.values()) or self._partials):
             # A step that this run has prepared would count as one in progress.
             self._prefetch.discard()
-            if not list_running_steps(self._home.ledger, self._batch, self._settle):
+            if not list_running_steps(self._home.ledger, self._batch, self._settle_steps):
                 return True
             if not wait:
                 return False
@@ -227,7 +227,7 @@ class PlanRun:
             draft = executor.draft_step(candidates)
             self._progress.add_result(self._apply_step(draft, candidates))
         except MemberOutdated as error:
-            self._skip_outdated(error)
+            self._skip_outdated_member(error)
         except ConcurrentWrite as error:
             self._retry_step(queue, draft, error)
         except Conflict:
@@ -250,7 +250,7 @@ class PlanRun:
         # This step may remove a part of the member after the completed ones.
         continued = candidates[len(draft.members) :][:1]
 
-        def change_home(db: StateDatabase) -> dict[str, Any]:
+        def apply_step_draft(db: StateDatabase) -> dict[str, Any]:
             self._require_members_open(continued)
             return draft.change(db)
 
@@ -259,7 +259,7 @@ class PlanRun:
             self._home.ledger,
             self._batch,
             before=lambda _: draft.trash_items,
-            change=change_home,
+            change=apply_step_draft,
             members=draft.members,
             within=draft.within,
         )
@@ -270,7 +270,7 @@ class PlanRun:
             if not self._home.ledger.is_member_open(self._handle, member.id):
                 raise Conflict(f"another process has skipped {members.get_name(member)}")
 
-    def _skip_outdated(self, error: MemberOutdated) -> None:
+    def _skip_outdated_member(self, error: MemberOutdated) -> None:
         """Skip a member unless another process is about to complete it."""
         # The member may look outdated only because another process is removing it.
         before = deepcopy(self._progress)
@@ -333,9 +333,9 @@ class PlanRun:
 
     def _wait_for_others(self) -> None:
         self._prefetch.discard()  # other processes would wait in vain for a prepared step
-        wait_for_steps(self._home.ledger, self._batch, self._settle)
+        wait_for_steps(self._home.ledger, self._batch, self._settle_steps)
 
-    def _settle(self) -> None:
+    def _settle_steps(self) -> None:
         crash_recovery.settle_steps(self._home)
 
     def _load_plan(self) -> None:

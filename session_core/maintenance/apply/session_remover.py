@@ -74,7 +74,7 @@ class SessionRemover:
         return StepDraft(
             tuple(items.members),
             items.prepared or self._iter_trash_items(items, heads),
-            partial(self._remove_items, items, activity, heads),
+            partial(self._delete_session_rows, items, activity, heads),
             partial(self._wrap_step, heads, prefetch),
         )
 
@@ -127,7 +127,7 @@ class SessionRemover:
             if not self._add_group(SessionGroup.from_member(member), items, activity):
                 break
             items.members.append(member.id)
-        items.size -= items.room
+        items.size -= items.remaining_bytes
         return items
 
     def _add_group(self, group: SessionGroup, items: StepItems, activity: ActivitySnapshot) -> bool:
@@ -172,17 +172,19 @@ class SessionRemover:
         preconditions.require_no_new_signs(group, row)
         children = preconditions.list_planned_children(self._db, session_id, group)
         after_id = None if items.before is None else items.before.get_last_message_id(session_id)
-        messages, has_more = self._db.rows.read_message_images(session_id, after_id, items.room)
+        messages, has_more = self._db.rows.read_message_images(
+            session_id, after_id, items.remaining_bytes
+        )
         place = messages.columns.index("id")
         ids = [row[place] for row in messages.rows]
         items.messages[session_id] = ids, group
         items.message_rows += [messages] if ids else []
-        items.room -= SESSION_BYTES + estimate_size(messages)
+        items.remaining_bytes -= SESSION_BYTES + estimate_size(messages)
         # The rows of a session go with its last messages, so that a stopped run leaves a session.
         own_rows = [] if has_more else [each for each in rows if not each.shared]
         self._add_dependent_rows(session_id, messages, own_rows, items)
         if has_more:
-            items.room = 0
+            items.remaining_bytes = 0
             items.partial_sessions[session_id] = row["started_at"]
             return False
         items.rows += [each for each in rows if each.shared or each.table == SESSIONS]
@@ -206,7 +208,7 @@ class SessionRemover:
         """
         own = [items.exclude_dependent_rows(images) for images in own]
         referring = self._db.rows.read_referring_images([messages, *own])
-        items.room -= sum(map(estimate_size, referring))
+        items.remaining_bytes -= sum(map(estimate_size, referring))
         dependent = [
             images
             for images in (*own, *map(items.exclude_dependent_rows, referring))
@@ -235,7 +237,7 @@ class SessionRemover:
                     member = items.members_by_session[session_id]
                     yield from home_files.collect_file(path, self._db.folder, heads, member)
 
-    def _remove_items(
+    def _delete_session_rows(
         self,
         items: StepItems,
         activity: ActivitySnapshot,

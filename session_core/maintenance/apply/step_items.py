@@ -31,7 +31,7 @@ SessionRole = Literal["whole", "detached"]
 class StepItems:
     """The items that the next step removes."""
 
-    room: int
+    remaining_bytes: int
     size: int
     before: StepItems | None = None
     """The items of the step before, which may not be removed yet."""
@@ -61,7 +61,7 @@ class StepItems:
     @property
     def is_full(self) -> bool:
         """Return True if no more items fit in the step."""
-        return self.room <= 0
+        return self.remaining_bytes <= 0
 
     def exclude_dependent_rows(self, images: RowImages) -> RowImages:
         """Return images without the rows that are removed as dependent rows already."""

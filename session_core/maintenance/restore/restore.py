@@ -29,8 +29,8 @@ from session_core.maintenance.apply.step_items import IMAGES
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
 from session_core.maintenance.restore import step_undo
-from session_core.maintenance.restore.remainder import Remainder, is_first_try
 from session_core.maintenance.restore.rows import TrashContents
+from session_core.maintenance.restore.unrestored_items import UnrestoredItems, is_first_try
 from session_core.maintenance.types import (
     ApplyRequest,
     Bytes,
@@ -62,20 +62,20 @@ class RestoreTally:
     any_back: bool = False
     """True if a step was undone."""
 
-    def add_failed_step(self, step: Step, tried: Remainder | None, reason: str) -> None:
+    def add_failed_step(self, step: Step, tried: UnrestoredItems | None, reason: str) -> None:
         """Add a step that cannot be undone."""
         names = ", ".join(map(members.get_name, step.members)) or f"a part of {step.id}"
         self.unfit.append(RefusedItem(names, reason))
         self.left -= is_first_try(tried)
         self.out.update(step.members)
 
-    def add_step(self, step: Step, tried: Remainder | None, result: dict[str, Any]) -> None:
+    def add_step(self, step: Step, tried: UnrestoredItems | None, result: dict[str, Any]) -> None:
         """Add the result of an undone step."""
         self.any_back = True
         self.rows += result["rows"]
         self.unfit += [RefusedItem(*each) for each in result["unfit"]]
         self.left -= is_first_try(tried)
-        left = Remainder.from_result(result)
+        left = UnrestoredItems.from_result(result)
         tried_names = (
             None if tried is None else {*tried.list_names(), *(id_ for id_, _ in tried.columns)}
         )
@@ -198,8 +198,12 @@ def preview_batch(home: HomeContext, batch_id: str) -> RestorePreview:
 
 
 def _undo_step(
-    home: HomeContext, undo_batch: str, step: Step, tried: Remainder | None, contents: TrashContents
-) -> tuple[Remainder | None, dict[str, Any]]:
+    home: HomeContext,
+    undo_batch: str,
+    step: Step,
+    tried: UnrestoredItems | None,
+    contents: TrashContents,
+) -> tuple[UnrestoredItems | None, dict[str, Any]]:
     """Undo a step, or the rest of it if another process has restored a part."""
     while True:
         try:
@@ -211,7 +215,7 @@ def _undo_step(
                 for candidate in home.ledger.list_steps(step.batch)
                 if candidate.id == step.id
             )
-            left = Remainder.from_result(home.ledger.get_last_attempt(step.id))
+            left = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
             if current.undone_at is not None:
                 return tried, {"rows": 0, "unfit": ()}
             # The conflict has another cause: raising it ends the loop.
@@ -220,7 +224,7 @@ def _undo_step(
             tried, contents = left, step_undo.read_contents(home, step, left)
 
 
-def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, Remainder | None]]:
+def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, UnrestoredItems | None]]:
     """Return the steps that are not undone, with the items that remain of each.
 
     Partly undone steps come last.
@@ -233,7 +237,8 @@ def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, Remain
         wait_for_steps(home.ledger, batch.id, partial(crash_recovery.settle_steps, home))
     open_steps = [step for step in reversed(_list_steps(home, batch)) if step.undone_at is None]
     attempts = [
-        (step, Remainder.from_result(home.ledger.get_last_attempt(step.id))) for step in open_steps
+        (step, UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id)))
+        for step in open_steps
     ]
     return sorted(attempts, key=lambda attempt: not is_first_try(attempt[1]))
 

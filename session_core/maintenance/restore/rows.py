@@ -13,7 +13,7 @@ from session_core.maintenance.apply import home_files
 from session_core.maintenance.apply.route_removal import ROUTE_KIND
 from session_core.maintenance.apply.step_items import IMAGES, OF
 from session_core.maintenance.members import CHANGE_KIND, PIN_KIND, RowChange
-from session_core.maintenance.restore.remainder import Remainder
+from session_core.maintenance.restore.unrestored_items import UnrestoredItems
 from session_core.maintenance.select import orphans
 from session_core.state.protocol import StateDatabase
 from session_core.types import RawText, RowImages, RowMismatch
@@ -35,13 +35,13 @@ class RowRestorer:
         self,
         db: StateDatabase,
         contents: TrashContents,
-        remainder: Remainder,
+        unrestored: UnrestoredItems,
         refused: RefusedPairs,
         holder: Callable[[str], str | None],
     ) -> None:
         self._db = db
         self._contents = contents
-        self._remainder = remainder
+        self._unrestored = unrestored
         self._refused = refused
         self._holder = holder
         self._began = dict(_iter_start_times(contents.images))
@@ -68,12 +68,12 @@ class RowRestorer:
         first = self._db.rows.put_images(session_images)
         # Rows of a refused session would belong to another session with its id.
         strangers = {misfit.key[0] for misfit in first.refused}
-        self._remainder.sessions |= dict.fromkeys(strangers, False)
+        self._unrestored.sessions |= dict.fromkeys(strangers, False)
         strangers |= self._find_strangers()
         second = self._db.rows.put_images(
             [_exclude_owned(image, strangers) for image in other_images]
         )
-        self._remainder.columns += [
+        self._unrestored.columns += [
             [str(misfit.key[0]), misfit.column]
             for misfit in first.emptied
             if misfit.column in (_TITLE_COLUMN, PARENT)
@@ -84,7 +84,7 @@ class RowRestorer:
             self._add_reasons(result)
         return first.inserted + first.present + second.inserted + second.present
 
-    def _is_still_restored(self, session_id: str, tried: Remainder) -> bool:
+    def _is_still_restored(self, session_id: str, tried: UnrestoredItems) -> bool:
         """Return True if a session that an earlier try has restored still exists."""
         if not tried.sessions.get(session_id, True):
             return False
@@ -92,7 +92,7 @@ class RowRestorer:
         began = self._began.get(session_id, self._contents.start_times.get(session_id))
         return row is not None and row["started_at"] == began
 
-    def _write_missing_values(self, tried: Remainder, restored: Collection[str]) -> None:
+    def _write_missing_values(self, tried: UnrestoredItems, restored: Collection[str]) -> None:
         """Write values that did not fit when their rows were restored."""
         for session_id, column in tried.columns:
             if session_id not in restored:
@@ -111,7 +111,7 @@ class RowRestorer:
                     else self._explain_missing(value)
                 )
                 self._refused.append((label, reason))
-                self._remainder.columns.append([session_id, column])
+                self._unrestored.columns.append([session_id, column])
             else:
                 self._write_value(session_id, column, value, label)
 
@@ -139,7 +139,7 @@ class RowRestorer:
             # The start time tells a session from a later one with the same id.
             if row is None or row["started_at"] != started_at:
                 strangers.add(session_id)
-                self._remainder.sessions[session_id] = False
+                self._unrestored.sessions[session_id] = False
                 reason = self._explain_missing(session_id) if row is None else _ID_TAKEN_REASON
                 self._refused.append((f"messages of {session_id}", reason))
         return strangers
@@ -157,9 +157,9 @@ class RowRestorer:
                 for row, owner in zip(image.rows, owners, strict=True):
                     if all(value in row for value in misfit.key):
                         if owner is None:
-                            self._remainder.rest = True
+                            self._unrestored.rest = True
                         else:
-                            self._remainder.sessions.setdefault(str(owner), True)
+                            self._unrestored.sessions.setdefault(str(owner), True)
 
     def _add_reasons(self, result: Any) -> None:
         self._refused += [
@@ -221,7 +221,7 @@ _OWNER_COLUMNS = ("session_id", "conversation_id")
 class TrashContents:
     """The trash items of a step that remain to be restored, without the contents of files."""
 
-    tried: Remainder | None = None
+    tried: UnrestoredItems | None = None
     images: list[RowImages] = field(default_factory=list)
     start_times: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, RowChange] = field(default_factory=dict)
@@ -234,7 +234,9 @@ class TrashContents:
     """Files with a name that another file has by now."""
 
     @classmethod
-    def from_trash(cls, trash_items: Iterable[TrashItem], tried: Remainder | None) -> TrashContents:
+    def from_trash(
+        cls, trash_items: Iterable[TrashItem], tried: UnrestoredItems | None
+    ) -> TrashContents:
         """Sort the trash items of a step, after an earlier try only the remaining items.
 
         Raises:
@@ -278,9 +280,9 @@ class TrashContents:
             and change.after.get("ended_at", 0) is None
         }
 
-    def split_by_sessions(self, ids: Collection[str]) -> tuple[Remainder, Remainder]:
+    def split_by_sessions(self, ids: Collection[str]) -> tuple[UnrestoredItems, UnrestoredItems]:
         """Return the remaining items of these sessions, and the items of all other sessions."""
-        remaining = self.tried or self._to_remainder()
+        remaining = self.tried or self._to_unrestored()
         owners = orphans.FileOwners({*remaining.sessions, *ids})
 
         def is_selected(kind: str, name: str) -> bool:
@@ -297,11 +299,11 @@ class TrashContents:
             lambda kind, name: not is_selected(kind, name), rest=True
         )
 
-    def _to_remainder(self) -> Remainder:
-        """Return all items as a remainder."""
+    def _to_unrestored(self) -> UnrestoredItems:
+        """Return all items as unrestored items."""
         images = [(image, find_owners(image)) for image in self.images]
         ids = [owner for _, owners in images for owner in owners or ()]
-        return Remainder(
+        return UnrestoredItems(
             sessions=dict.fromkeys([*map(str, ids), *self.start_times], False),
             changes={place: change.name for place, change in self.changes.items()},
             routes=[route["key"] for route in self.routes],

@@ -20,8 +20,8 @@ from session_core.maintenance.apply import home_files, preconditions, route_remo
 from session_core.maintenance.apply.orphan_removers import UNLINKED_KEY
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import MemberOutdated, RowChange
-from session_core.maintenance.restore.remainder import Remainder
 from session_core.maintenance.restore.rows import SESSIONS, RefusedPairs, RowRestorer, TrashContents
+from session_core.maintenance.restore.unrestored_items import UnrestoredItems
 from session_core.maintenance.types import ProtectionReason
 from session_core.state.protocol import StateDatabase
 from session_core.types import Revision
@@ -37,11 +37,11 @@ class _StepUndo:
     """The undo of one step."""
 
     step: Step
-    tried: Remainder | None
+    tried: UnrestoredItems | None
     contents: TrashContents
-    others: Remainder | None = None
+    others: UnrestoredItems | None = None
     """Items of sessions that were not requested; they stay in the trash."""
-    left: Remainder = field(default_factory=Remainder)
+    left: UnrestoredItems = field(default_factory=UnrestoredItems)
     """Items that do not fit."""
 
     @property
@@ -50,7 +50,7 @@ class _StepUndo:
         return self.step.result or {}
 
 
-def read_contents(home: HomeContext, step: Step, tried: Remainder | None) -> TrashContents:
+def read_contents(home: HomeContext, step: Step, tried: UnrestoredItems | None) -> TrashContents:
     """Return the trash of a step, or the items that an earlier try has left.
 
     Raises:
@@ -60,7 +60,11 @@ def read_contents(home: HomeContext, step: Step, tried: Remainder | None) -> Tra
 
 
 def undo_step(
-    home: HomeContext, batch: str, step: Step, tried: Remainder | None, contents: TrashContents
+    home: HomeContext,
+    batch: str,
+    step: Step,
+    tried: UnrestoredItems | None,
+    contents: TrashContents,
 ) -> dict[str, Any]:
     """Undo a step as a part of a batch."""
     return _run_undo(home, batch, _StepUndo(step, tried, contents))
@@ -74,10 +78,10 @@ def undo_part(
     Raises:
         Changed: another process is doing that.
     """
-    tried = Remainder.from_result(home.ledger.get_last_attempt(step.id))
+    tried = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
     contents = TrashContents.from_trash(home.ledger.read_trash(step.id), tried)
     selected, others = contents.split_by_sessions(ids)
-    if selected == Remainder():
+    if selected == UnrestoredItems():
         return None
     contents = TrashContents.from_trash(home.ledger.read_trash(step.id), selected)
     return _run_undo(home, batch, _StepUndo(step, tried, contents, others))
@@ -103,7 +107,7 @@ def _wrap_step(home: HomeContext, undo: _StepUndo) -> Iterator[None]:
     """Restore files before the step, and update state outside the database after it."""
     contents = undo.contents
     # Several processes may restore one step: only one of them may undo each part.
-    if Remainder.from_result(home.ledger.get_last_attempt(undo.step.id)) != undo.tried:
+    if UnrestoredItems.from_result(home.ledger.get_last_attempt(undo.step.id)) != undo.tried:
         raise Changed("another process has just restored a part of this step; try again")
     if contents.files:
         contents.lost += _restore_files(home, undo)
@@ -118,10 +122,10 @@ def _wrap_step(home: HomeContext, undo: _StepUndo) -> Iterator[None]:
                 home.store.transaction(*route_removal.list_route_keys(contents.routes))
             )
         yield
-    _call_hooks(home, undo)
+    _mark_reopened_sessions(home, undo)
 
 
-def _call_hooks(home: HomeContext, undo: _StepUndo) -> None:
+def _mark_reopened_sessions(home: HomeContext, undo: _StepUndo) -> None:
     """Mark the sessions that the undo has reopened, so that hooks run at their next end."""
     changes, refused = undo.contents.changes, undo.left.changes
     reopened = {change.key.get("id") for place, change in changes.items() if place not in refused}
@@ -149,8 +153,8 @@ def _restore_contents(
             refused.append((label, reason))
             left.changes[place] = change.name
     _restore_routes(home, db, undo, refused)
-    remainder = left if undo.others is None else left.merge_untried(undo.others)
-    return {"rows": rows, "unfit": refused, "left": remainder.to_json()}
+    unrestored = left if undo.others is None else left.merge_untried(undo.others)
+    return {"rows": rows, "unfit": refused, "left": unrestored.to_json()}
 
 
 def _restore_columns(

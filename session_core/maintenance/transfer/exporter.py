@@ -205,7 +205,7 @@ class ExportWriter(ABC):
             path = folder / _make_file_name(group[0], suffix)
             parts = self._iter_parts(group, request.form, tally, report)
             with translate_os_errors(path):
-                _write_folder_file(path, parts, tally)
+                _write_file_in_folder(path, parts, tally)
         return self._finish_export(tally)
 
     @abstractmethod
@@ -285,7 +285,7 @@ class Exporter(ExportWriter):
                 f"form must be one of {', '.join(_FILE_SUFFIXES)}, got {request.form!r:.40}"
             )
         conversations = ConversationIndex(self._db.admin.list_inventory())
-        groups = self._group_sessions(conversations, request)
+        groups = self._group_by_conversation(conversations, request)
         if request.where is not None:
             matching = iter_matching(self._db, conversations, request.where)
             allowed = {session.id for conversation in matching for session in conversation.sessions}
@@ -298,7 +298,7 @@ class Exporter(ExportWriter):
             chosen += [new] if new else []
         return chosen
 
-    def _group_sessions(
+    def _group_by_conversation(
         self, conversations: ConversationIndex, request: ExportRequest
     ) -> Iterable[Sequence[InventoryItem]]:
         """Return the requested sessions, grouped by conversation."""
@@ -313,7 +313,7 @@ class Exporter(ExportWriter):
         return [conversation.sessions for conversation in named if conversation is not None]
 
 
-def _write_folder_file(path: Path, parts: Iterator[bytes], tally: ExportTally) -> None:
+def _write_file_in_folder(path: Path, parts: Iterator[bytes], tally: ExportTally) -> None:
     """Write a file in a folder, if its name is free and there is anything to write."""
     if path.is_symlink() or path.exists():
         tally.there.append(path.name)

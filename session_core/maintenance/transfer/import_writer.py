@@ -129,7 +129,7 @@ class ImportWriter:
         tally.ids.append(line.id)
 
     @property
-    def room(self) -> int:
+    def transaction_bytes(self) -> int:
         """The number of bytes of lines that one transaction stores."""
         return self._batch_size.max_bytes
 

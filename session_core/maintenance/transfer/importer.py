@@ -135,16 +135,16 @@ class Importer:
     def _iter_groups(self, lines: Iterable[ScannedSession]) -> Iterator[list[list[ScannedSession]]]:
         """Yield the lines in order, short lines in groups as large as one transaction stores."""
         batch: list[list[ScannedSession]] = []
-        room = self._writer.room
+        room = self._writer.transaction_bytes
         for group in scan.order_sessions(lines):
             room -= sum(line.bytes for line in group)
             if batch and (room < 0 or len(group) > 1):
                 yield batch
-                batch, room = [], self._writer.room - sum(line.bytes for line in group)
+                batch, room = [], self._writer.transaction_bytes - sum(line.bytes for line in group)
             batch.append(group)
             if len(group) > 1:
                 yield batch
-                batch, room = [], self._writer.room
+                batch, room = [], self._writer.transaction_bytes
         if batch:
             yield batch
 
@@ -194,11 +194,11 @@ class Importer:
             if not self._is_new(line):
                 tally.skipped.append(SkippedItem(line.id, _PRESENT_REASON))
         new = [line for line in group if self._is_new(line)]
-        with _note_refusals(new, tally):
+        with _record_refusals(new, tally):
             if len(new) > 1:
                 self._writer.store_session_rows(context, new)
             for line in new:
-                with _note_refusals([line], tally):
+                with _record_refusals([line], tally):
                     self._writer.store_session(context, line)
 
     def _is_new(self, line: ScannedSession) -> bool:
@@ -261,7 +261,7 @@ def _iter_importable(file: BinaryIO, tally: ImportTally) -> Iterator[ScannedSess
 
 
 @contextmanager
-def _note_refusals(group: Sequence[ScannedSession], tally: ImportTally) -> Iterator[None]:
+def _record_refusals(group: Sequence[ScannedSession], tally: ImportTally) -> Iterator[None]:
     """Record a line that does not fit instead of raising its error."""
     try:
         yield

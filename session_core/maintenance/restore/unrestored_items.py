@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Remainder:
+class UnrestoredItems:
     """Items that could not be restored.
 
     The next restore tries exactly these items again.
@@ -47,9 +47,9 @@ class Remainder:
         names = (PurePath(path).name for path in self.files)
         return {*self.sessions, *self.changes.values(), *self.routes, *self.files, *names}
 
-    def select_part(self, has: Callable[[str, str], bool], *, rest: bool) -> Remainder:
+    def select_part(self, has: Callable[[str, str], bool], *, rest: bool) -> UnrestoredItems:
         """Return the items for which `has`, called with the kind and the name, returns True."""
-        return Remainder(
+        return UnrestoredItems(
             sessions={id_: row for id_, row in self.sessions.items() if has("session", id_)},
             columns=[pair for pair in self.columns if has("session", pair[0])],
             changes={at: owner for at, owner in self.changes.items() if has("change", at)},
@@ -58,9 +58,9 @@ class Remainder:
             rest=self.rest and rest,
         )
 
-    def merge_untried(self, others: Remainder) -> Remainder:
+    def merge_untried(self, others: UnrestoredItems) -> UnrestoredItems:
         """Return these items together with the items of sessions that were not tried."""
-        return Remainder(
+        return UnrestoredItems(
             sessions=others.sessions | self.sessions,
             columns=others.columns + self.columns,
             changes=others.changes | self.changes,
@@ -71,6 +71,6 @@ class Remainder:
         )
 
 
-def is_first_try(tried: Remainder | None) -> bool:
+def is_first_try(tried: UnrestoredItems | None) -> bool:
     """Return True if no restore of the whole step was tried yet."""
     return tried is None or tried.untried
