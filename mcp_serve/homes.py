@@ -165,10 +165,10 @@ class ServedHome:
     def folder(self) -> StateFolder:
         """The state folder of the home; a home with an address keeps its content there."""
         from session_core import StateFolder  # noqa: PLC0415 -- lists do not need it
-        from session_core.ledger import find_virtual_folder  # noqa: PLC0415 -- as above
+        from session_core.ledger import find_database_location  # noqa: PLC0415 -- as above
 
         if self.db_path is None:
-            return find_virtual_folder(self.db)
+            return find_database_location(self.db)
         folder = StateFolder(self.db_path)
         with suppress(SessionError):  # doctor shows the folder of a damaged home too
             folder.load_home_name(self.db)

@@ -26,7 +26,7 @@ from session_core.home import (
 )
 from session_core.hooks import Hooks
 from session_core.ledger.hermes_delivery_marks import persist_marks
-from session_core.ledger.home_tables import find_virtual_folder
+from session_core.ledger.home_tables import find_database_location
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.lifecycle.agent_cache import AgentCache
@@ -204,7 +204,7 @@ class OpenedHome:
             return StateFolder(self.path, root=self._state)
         if self._state is not None:
             raise InvalidInput("this home keeps its plans and trash in its database; omit state")
-        return find_virtual_folder(self.db)
+        return find_database_location(self.db)
 
     def _open_store(self) -> SessionStore:
         config, folder = self._config, self.db.folder

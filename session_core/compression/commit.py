@@ -36,7 +36,7 @@ from session_core.compression.types import (
 )
 from session_core.errors import Changed
 from session_core.hooks import Hooks
-from session_core.ledger.execute import clear_marks, run_step
+from session_core.ledger.execute import delete_step_marks, run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import TrashItem
 from session_core.state.protocol import StateDatabase
@@ -272,7 +272,7 @@ class CompressionCommitter:
             self._ledger.close_plan(plan)
             raise
         finish_plan(self._ledger, plan, stored)
-        clear_marks(self._db, self._ledger)
+        delete_step_marks(self._db, self._ledger)
         result = CompressionResult.from_json(stored["compressed"])
         self._call_hook("after_compression", ready, result.session_id, result.after.live)
         return result

@@ -32,8 +32,8 @@ from session_core.compression.types import (
 )
 from session_core.errors import Changed, Conflict, InvalidInput
 from session_core.ledger.execute import (
-    clear_marks,
     delete_content,
+    delete_step_marks,
     resume_steps,
     run_step,
     suppress_note_errors,
@@ -507,7 +507,7 @@ class CompressionUndo:
             undoes=past.step,
             within=within,
         )
-        clear_marks(self._db, self._ledger)
+        delete_step_marks(self._db, self._ledger)
         undo_result = UndoResult(**result)
         counts = {"restored": undo_result.restored, "dropped": undo_result.dropped}
         with suppress_note_errors(f"{UNDO} of {undo_result.session_id}"):

@@ -5,7 +5,7 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
-        "home_tables": ("find_virtual_folder",),
+        "home_tables": ("find_database_location",),
         "labels": ("LabelChange", "LabelRestore", "Labels"),
         "machine_folder": ("MachineFolder",),
         "types": ("AuditEntry", "Batch", "StoredPlan"),

@@ -1,4 +1,4 @@
-from session_core.ledger.home_tables import find_virtual_folder as find_virtual_folder
+from session_core.ledger.home_tables import find_database_location as find_database_location
 from session_core.ledger.labels import LabelChange as LabelChange
 from session_core.ledger.labels import LabelRestore as LabelRestore
 from session_core.ledger.labels import Labels as Labels

@@ -17,10 +17,10 @@ from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.home import is_same_file
 from session_core.ledger.codec import DIGEST_BYTES, hash_piece, unpack_trash
 from session_core.ledger.database import PACKAGE, LedgerDatabase
+from session_core.ledger.database_location import open_ledger_database
 from session_core.ledger.pins import Pins
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import Batch, EmptyResult, Step, TrashItem
-from session_core.ledger.virtual_folder import open_ledger_database
 from session_core.state import cursors, sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.connection import Connection

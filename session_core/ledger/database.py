@@ -66,8 +66,8 @@ class LedgerDatabase:
         self._closed = False
         self._pid = os.getpid()
 
-    def read(self, look: Callable[[Connection], T]) -> T:
-        """Run `look` on one snapshot of the file."""
+    def read(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` on one snapshot of the file."""
         self._require_own_process()
         with self._lock:
             self._require_open()
@@ -76,25 +76,25 @@ class LedgerDatabase:
                 self._open_handle(path, writable=False) if path and get_file_bytes(path) else None
             )
             if path is None or handle is None:
-                return self._read_empty(look)
+                return self._read_empty(query)
             with self._translate_errors(path), handle.open_snapshot():
-                return look(handle) if self._has_schema(handle, path) else self._read_empty(look)
+                return query(handle) if self._has_schema(handle, path) else self._read_empty(query)
 
-    def write(self, step: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `step` in a transaction that is durable when this returns, or with the next one."""
+    def write(self, change: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Run `change` in a transaction that is durable when this returns, or with the next one."""
         self._require_own_process()
         with self._lock:
             self._require_open()
             path = self._make()
             handle = self._open_handle(path, writable=True)
             with self._translate_errors(path):
-                result = self._run_step(handle, path, step, durable=durable)
+                result = self._run_change(handle, path, change, durable=durable)
             if get_file_bytes(Path(f"{path}-wal")) > _MAX_LOG_BYTES:
                 _truncate_log(handle)
             return result
 
-    def _run_step(
-        self, handle: Connection, path: Path, step: Callable[[Connection], T], *, durable: bool
+    def _run_change(
+        self, handle: Connection, path: Path, change: Callable[[Connection], T], *, durable: bool
     ) -> T:
         handle.connection.rollback()  # an earlier transaction may have been interrupted
         try:
@@ -105,18 +105,18 @@ class LedgerDatabase:
             if not self._has_schema(handle, path):
                 for statement in sql_blocks.split_statements(self._schema, PACKAGE):
                     handle.execute_update(statement)
-            result = step(handle)
+            result = change(handle)
             handle.connection.execute("COMMIT")
         finally:
             # In this frame, so that no interrupt can come in between. No effect after COMMIT.
             handle.connection.rollback()
         return result
 
-    def _read_empty(self, look: Callable[[Connection], T]) -> T:
+    def _read_empty(self, query: Callable[[Connection], T]) -> T:
         with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
             for statement in sql_blocks.split_statements(self._schema, PACKAGE):
                 connection.execute(statement)
-            return look(Connection(connection))
+            return query(Connection(connection))
 
     def reclaim_space(self, *, overwrite: bool = False) -> None:
         """Truncate the log, which returns the space of deleted rows to the disk.

@@ -243,23 +243,23 @@ def resume_steps(
         _record_mark(ledger, step.id, mark)
         if mark != _ABORTED_MARK:
             finished.append(ledger.get_step(step.id))
-    clear_marks(db, ledger)
+    delete_step_marks(db, ledger)
     delete_content(ledger)
     return finished
 
 
-def clear_marks(db: StateDatabase, ledger: Ledger) -> None:
+def delete_step_marks(db: StateDatabase, ledger: Ledger) -> None:
     """Delete the marks of finished steps, after the last step of a change.
 
     Marks that cannot be deleted now are deleted with a later step.
     """
     with suppress_note_errors("the deletion of marks"):
-        cleared = ledger.list_stale_marks()
+        cleared = ledger.list_obsolete_step_marks()
         if cleared:
             with db.transaction():
                 _delete_marks(db, cleared)
             # In this order: after a crash in between, marks that are gone are deleted once more.
-            ledger.forget_marks(cleared)
+            ledger.forget_step_marks(cleared)
 
 
 def delete_content(ledger: Ledger) -> int:

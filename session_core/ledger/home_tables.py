@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from session_core.errors import Unsupported
 from session_core.ledger.database import LedgerDatabase
-from session_core.ledger.memory import find_memory_folder
-from session_core.ledger.virtual_folder import VirtualFolder
+from session_core.ledger.database_location import DatabaseLedgerLocation
+from session_core.ledger.memory import find_memory_location
 from session_core.state.ledger_tables import LedgerTables
 from session_core.state.protocol import StateDatabase
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class HomeFolder(VirtualFolder):
+class HomeLedgerLocation(DatabaseLedgerLocation):
     """Stands for the state folder of a database that has the tables of the ledger."""
 
     shares_transactions = True
@@ -56,18 +56,18 @@ class HomeLedgerDatabase(LedgerDatabase):
         super().__init__(lambda: None, _refuse_path, 0)
         self._tables = tables
 
-    def read(self, look: Callable[[Connection], T]) -> T:
-        """Run `look` on one snapshot of the database."""
+    def read(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` on one snapshot of the database."""
         self._require_own_process()
         self._require_open()
-        return self._tables.read(look)
+        return self._tables.read(query)
 
-    def write(self, step: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `step` in a transaction; all are durable."""
+    def write(self, change: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Run `change` in a transaction; all are durable."""
         del durable
         self._require_own_process()
         self._require_open()
-        return self._tables.write(step)
+        return self._tables.write(change)
 
     def reclaim_space(self, *, overwrite: bool = False) -> None:
         """Do nothing: the server reuses the space of deleted rows."""
@@ -80,14 +80,14 @@ class HomeLedgerDatabase(LedgerDatabase):
         self._closed = True
 
 
-def find_virtual_folder(db: StateDatabase) -> VirtualFolder:
+def find_database_location(db: StateDatabase) -> DatabaseLedgerLocation:
     """Return what stands for the state folder of a database without a path.
 
     Raises:
         Unsupported: the database is in memory and has no id.
     """
     tables = db.admin.get_ledger_tables()
-    return find_memory_folder(db) if tables is None else HomeFolder(db, tables)
+    return find_memory_location(db) if tables is None else HomeLedgerLocation(db, tables)
 
 
 def _refuse_path() -> Path:

@@ -102,7 +102,7 @@ class Labels:
         (store,) = stores
         wanted = Label(None if title is None else titles.clean_title(title) or "", archived, pinned)
 
-        def step(rows: Connection) -> str | None:
+        def write_labels(rows: Connection) -> str | None:
             changes = list(_find_changes(rows, sessions, wanted))
             if not changes:
                 return None
@@ -122,7 +122,7 @@ class Labels:
 
         if not self.preview_edit(sessions, title=title, archived=archived, pinned=pinned):
             return None  # without a change no file is created
-        return self._file.write(step)
+        return self._file.write(write_labels)
 
     def preview_edit(
         self,
@@ -191,7 +191,7 @@ class Labels:
         batch = self.get_undoable_batch(batch_id)
         store = str(batch.store)
 
-        def step(rows: Connection) -> LabelRestore:
+        def undo_changes(rows: Connection) -> LabelRestore:
             self._read_undoable_batch(rows, batch_id)
             restored: list[str] = []
             skipped: list[str] = []
@@ -210,7 +210,7 @@ class Labels:
             rows.execute_update(SQL["add_entry"], entry)
             return LabelRestore(store, tuple(restored), tuple(skipped))
 
-        return self._file.write(step)
+        return self._file.write(undo_changes)
 
     def forget(self, store: str, session_id: str) -> None:
         """Remove the label of a session for good, also from what can be undone."""
@@ -221,12 +221,12 @@ class Labels:
         self._remove(("delete_store_labels", "forget_store_changes"), (store,))
 
     def _remove(self, names: Sequence[str], values: Sequence[str]) -> None:
-        def step(rows: Connection) -> None:
+        def delete_labels(rows: Connection) -> None:
             for name in names:
                 rows.execute_update(SQL[name], values)
 
         if self._find_path() is not None:
-            self._file.write(step)
+            self._file.write(delete_labels)
             self._file.reclaim_space(overwrite=True)
 
     def list_audit_entries(

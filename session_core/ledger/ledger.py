@@ -13,7 +13,7 @@ from session_core._typing import Self
 from session_core.errors import InvalidInput
 from session_core.ledger.batches import encode_json
 from session_core.ledger.database import PACKAGE
-from session_core.ledger.home_tables import find_virtual_folder
+from session_core.ledger.home_tables import find_database_location
 from session_core.ledger.plans import PlanLedger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import AuditEntry
@@ -53,7 +53,7 @@ class Ledger(PlanLedger, UndoLog):
             Unsupported: the database has neither a file nor an id, or it has no file and
                 `trash_dir` is given.
         """
-        folder = find_virtual_folder(db) if db.path is None else StateFolder(db.path)
+        folder = find_database_location(db) if db.path is None else StateFolder(db.path)
         ledger = cls(folder, clock=clock, trash_dir=trash_dir, reads_anywhere=reads_anywhere)
         ledger.check_home(db)
         if not folder.has_files:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from session_core import _sqlite3
 from session_core.errors import Unsupported
 from session_core.ledger.database import PACKAGE, LedgerDatabase
-from session_core.ledger.virtual_folder import VirtualFolder
+from session_core.ledger.database_location import DatabaseLedgerLocation
 from session_core.state import sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.connection import Connection
@@ -21,11 +21,11 @@ T = TypeVar("T")
 _LABEL = Path(":memory:")
 """Stands for the path in errors; no file has it."""
 
-_folders: dict[str, MemoryFolder] = {}
+_locations: dict[str, MemoryLedgerLocation] = {}
 _lock = threading.Lock()
 
 
-class MemoryFolder(VirtualFolder):
+class MemoryLedgerLocation(DatabaseLedgerLocation):
     """Stands for the state folder of a database in memory: nothing is stored outside of it."""
 
     def __init__(self, home_id: str) -> None:
@@ -75,23 +75,23 @@ class MemoryLedgerDatabase(LedgerDatabase):
         super().__init__(lambda: _LABEL, lambda: _LABEL, 0, schema=tables.schema)
         self._tables = tables
 
-    def read(self, look: Callable[[Connection], T]) -> T:
-        """Run `look` on one snapshot of the tables."""
+    def read(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` on one snapshot of the tables."""
         self._require_own_process()
         with self._tables.lock, self._translate_errors(_LABEL):
             self._require_open()
             handle = self._tables.handle
             if handle.connection.in_transaction:  # of this thread, which has the lock
-                return look(handle)
+                return query(handle)
             with handle.open_snapshot():
-                return look(handle)
+                return query(handle)
 
-    def write(self, step: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `step` in a transaction."""
+    def write(self, change: Callable[[Connection], T], *, durable: bool = True) -> T:
+        """Run `change` in a transaction."""
         self._require_own_process()
         with self._tables.lock, self._translate_errors(_LABEL):
             self._require_open()
-            return self._run_step(self._tables.handle, _LABEL, step, durable=durable)
+            return self._run_change(self._tables.handle, _LABEL, change, durable=durable)
 
     def reclaim_space(self, *, overwrite: bool = False) -> None:
         """Free the memory of deleted rows; `overwrite` changes nothing, since there is no disk."""
@@ -106,7 +106,7 @@ class MemoryLedgerDatabase(LedgerDatabase):
         self._closed = True
 
 
-def find_memory_folder(db: StateDatabase) -> MemoryFolder:
+def find_memory_location(db: StateDatabase) -> MemoryLedgerLocation:
     """Return the folder of a database in memory, which lives as long as one of its instances.
 
     Raises:
@@ -116,7 +116,7 @@ def find_memory_folder(db: StateDatabase) -> MemoryFolder:
     if home_id is None:
         raise Unsupported("a ledger needs a database with an id, and this database has none")
     with _lock:
-        folder = _folders.setdefault(home_id, MemoryFolder(home_id))
+        folder = _locations.setdefault(home_id, MemoryLedgerLocation(home_id))
     # The finalizer of the last instance drops the folder; a ledger that is open keeps it.
     if db not in _instances.setdefault(home_id, weakref.WeakSet()):
         _instances[home_id].add(db)
@@ -131,4 +131,4 @@ def _drop_folder(home_id: str) -> None:
     # Listed, since the set still counts the instance whose end calls this.
     if not list(_instances.get(home_id, ())):
         _instances.pop(home_id, None)
-        _folders.pop(home_id, None)
+        _locations.pop(home_id, None)

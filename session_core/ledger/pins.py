@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from session_core.ledger.database import PACKAGE
+from session_core.ledger.database_location import open_ledger_database
 from session_core.ledger.state_folder import PINS_FILE, StateFolder
-from session_core.ledger.virtual_folder import open_ledger_database
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection
 from session_core.types import SessionSummary
@@ -45,13 +45,13 @@ class Pins:
     def set_pins(self, pinned: Mapping[str, bool]) -> None:
         """Pin or unpin sessions."""
 
-        def step(rows: Connection) -> None:
+        def write_pins(rows: Connection) -> None:
             for session_id, is_pinned in pinned.items():
                 rows.execute_update(SQL["put_pin" if is_pinned else "delete_pin"], (session_id,))
 
         # To unpin in a home without pins creates no file.
         if any(pinned.values()) or self._find_path() is not None:
-            self._file.write(step)
+            self._file.write(write_pins)
 
     def show_pins(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
         """Return session summaries with these pins applied."""

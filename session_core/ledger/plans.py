@@ -69,12 +69,12 @@ class PlanLedger(LedgerStorage):
         """
         now = self._clock()
 
-        def look(rows: Connection) -> StoredPlan:
+        def read_plan(rows: Connection) -> StoredPlan:
             return _parse_plan(
                 _read_plan_row(rows, handle, now), rows.fetch_tuples(SQL["list_members"], (handle,))
             )
 
-        return self._file.read(look)
+        return self._file.read(read_plan)
 
     def get_plan_state(self, handle: str) -> PlanState | None:
         """Return the state of a plan without the rest of its record; None if it does not exist."""
@@ -113,7 +113,7 @@ class PlanLedger(LedgerStorage):
         """
         now = self._clock()
 
-        def step(rows: Connection) -> StoredPlan:
+        def start_plan(rows: Connection) -> StoredPlan:
             row = _read_plan_row(rows, handle, now)
             # In state "applying", another call or a process that died has begun it.
             if row["state"] == "planned":
@@ -126,7 +126,7 @@ class PlanLedger(LedgerStorage):
                 raise Conflict(f"plan {handle} is {row['state']}; make a new one")
             return _parse_plan(row, rows.fetch_tuples(SQL["list_members"], (handle,)))
 
-        return self._file.write(step)
+        return self._file.write(start_plan)
 
     def finish_plan(self, handle: str, result: Any) -> None:
         """End a plan that was applied and store its result.
@@ -152,11 +152,11 @@ class PlanLedger(LedgerStorage):
             Conflict: the plan has ended already.
         """
 
-        def step(rows: Connection) -> None:
+        def prevent_steps(rows: Connection) -> None:
             _require_state(rows, handle, ("planned", "applying"))
             rows.execute_update(SQL["stop_plan"], (handle,))
 
-        self._file.write(step)
+        self._file.write(prevent_steps)
 
     def list_stopped_plans(self) -> list[StoredPlan]:
         """Return the plans that must be ended because they were stopped or expired half-way."""
@@ -182,14 +182,14 @@ class PlanLedger(LedgerStorage):
         """
         values = [{"plan": handle, "id": member, "why": why, "half": True} for member in halves]
 
-        def step(rows: Connection) -> None:
+        def close_plan(rows: Connection) -> None:
             _require_state(rows, handle, ("stopping",))
             rows.execute_updates(SQL["skip_member"], values)
             rows.execute_update(
                 SQL["end_plan"], {"handle": handle, "state": "closed", "result": None}
             )
 
-        self._file.write(step)
+        self._file.write(close_plan)
 
     def skip_members(
         self, handle: str, members: Iterable[str], why: str, *, half: bool = False
@@ -224,12 +224,12 @@ class PlanLedger(LedgerStorage):
     def _end_plan(self, handle: str, state: str, states: tuple[str, ...], result: Any) -> None:
         values = {"handle": handle, "state": state, "result": encode_json(result)}
 
-        def step(rows: Connection) -> None:
+        def end_plan(rows: Connection) -> None:
             # In the transaction of the change: of several processes that end a plan, one succeeds.
             _require_state(rows, handle, states)
             rows.execute_update(SQL["end_plan"], values)
 
-        self._file.write(step)
+        self._file.write(end_plan)
 
 
 def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: str) -> None:

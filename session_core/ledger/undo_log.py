@@ -78,11 +78,11 @@ class UndoLog(Batches):
             "started_at": started_at,
         }
 
-        def step(rows: Connection) -> list[str]:
+        def store_step(rows: Connection) -> list[str]:
             _insert_step(rows, row, tuple(members), stored_here)
-            return self._select_stale_marks(rows)
+            return self._select_obsolete_marks(rows)
 
-        marked = self._file.write(step)
+        marked = self._file.write(store_step)
         if not is_complete:
             self._write_remaining_pieces(
                 step_id, location, chain(ahead, pieces), written=len(stored_here)
@@ -119,24 +119,24 @@ class UndoLog(Batches):
         """
         values = {"id": step_id, "result": encode_json(result), "now": self._clock()}
 
-        def step(rows: Connection) -> None:
+        def record_done(rows: Connection) -> None:
             if rows.execute_update(SQL["finish_step"], values):
                 for block in ("undo_step", "undo_batch"):
                     rows.execute_update(SQL[block], values)
-            _clear_marks(rows, cleared)
+            _forget_marks(rows, cleared)
 
         # Not synced: the mark in the home proves the step until the next durable write.
-        self._file.write(step, durable=False)
+        self._file.write(record_done, durable=False)
 
     def mark_steps_undone(self, batch_id: str, step_ids: Sequence[str]) -> None:
         """Record steps as undone without a separate undo step for each."""
         values = {"batch": batch_id, "steps": encode_json(step_ids), "now": self._clock()}
 
-        def step(rows: Connection) -> None:
+        def record_undone(rows: Connection) -> None:
             for block in ("note_steps_undone", "note_batch_undone"):
                 rows.execute_update(SQL[block], values)
 
-        self._file.write(step)
+        self._file.write(record_undone)
 
     def abort_step(self, step_id: str, *, marked: bool = False, skipped: str | None = None) -> None:
         """Delete a step that has changed nothing, with its trash.
@@ -147,14 +147,14 @@ class UndoLog(Batches):
         """
         values = {"id": step_id, "marked": marked, "now": self._clock()}
 
-        def step(rows: Connection) -> Step | None:
+        def abort_open_step(rows: Connection) -> Step | None:
             if not rows.execute_update(SQL["give_up_step"], values):
                 return None
             release_members(rows, step_id, skipped)
             return read_step(rows, step_id)
 
         # Durable before the first piece is deleted: a step without its trash must never run.
-        aborted = self._file.write(step)
+        aborted = self._file.write(abort_open_step)
         if aborted is not None:
             # Trash on a disk that is not mounted is deleted by a later `resume_steps`.
             with suppress(NotFound):
@@ -167,23 +167,25 @@ class UndoLog(Batches):
             lambda rows: [parse_step(row) for row in rows.fetch_rows(SQL["list_unsettled"])]
         )
 
-    def list_stale_marks(self) -> list[str]:
+    def list_obsolete_step_marks(self) -> list[str]:
         """Return the steps whose marks in the home are no longer needed, as `prepare_step` does."""
 
-        def step(rows: Connection) -> list[str]:
+        def settle_marks(rows: Connection) -> list[str]:
             rows.execute_update(SQL["settle_marks"])  # a durable write also syncs all earlier ones
-            return self._select_stale_marks(rows)
+            return self._select_obsolete_marks(rows)
 
         # Without marks nothing is written, as a write would sync.
-        return self._file.write(step) if self._file.read(self._select_stale_marks) else []
+        return (
+            self._file.write(settle_marks) if self._file.read(self._select_obsolete_marks) else []
+        )
 
-    def _select_stale_marks(self, rows: Connection) -> list[str]:
+    def _select_obsolete_marks(self, rows: Connection) -> list[str]:
         before = self._clock() - _ABORTED_RETENTION_S
         return [str(step) for (step,) in rows.fetch_tuples(SQL["list_marked"], (before,))]
 
-    def forget_marks(self, steps: Sequence[str]) -> None:
+    def forget_step_marks(self, steps: Sequence[str]) -> None:
         """Record that the marks of these steps were deleted."""
-        self._file.write(lambda rows: _clear_marks(rows, steps), durable=False)
+        self._file.write(lambda rows: _forget_marks(rows, steps), durable=False)
 
 
 def _insert_step(
@@ -218,7 +220,7 @@ def _finish_preparation(
         raise Conflict(f"step {step_id} was aborted by another process; plan it again")
 
 
-def _clear_marks(rows: Connection, steps: Sequence[str]) -> None:
+def _forget_marks(rows: Connection, steps: Sequence[str]) -> None:
     for block in ("clear_mark", "delete_step"):
         rows.execute_updates(SQL[block], [(step,) for step in steps])
 

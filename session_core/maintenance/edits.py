@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from session_core.errors import Changed, InvalidInput, NotFound, TitleTaken, Unsupported
-from session_core.ledger.execute import clear_marks, run_step, suppress_note_errors
+from session_core.ledger.execute import delete_step_marks, run_step, suppress_note_errors
 from session_core.ledger.types import TrashItem
 from session_core.maintenance.apply.crash_recovery import recover_from_crash
 from session_core.maintenance.apply.route_removal import list_session_chats
@@ -174,7 +174,7 @@ def _apply_changes(
     home.ledger.pins.set_pins(
         {pinned_id: not was_pinned for pinned_id, was_pinned in pending.pins.items()}
     )
-    clear_marks(home.db, home.ledger)
+    delete_step_marks(home.db, home.ledger)
     fields = {name: value for name, value in asdict(edit).items() if value is not None}
     if edit.title is not None:
         fields["title"] = True  # the log must not contain text of a transcript

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from session_core.ledger import codec
 from session_core.ledger.batches import make_step_id
-from session_core.ledger.execute import MARK_PREFIX, clear_marks, resume_steps, run_step
+from session_core.ledger.execute import MARK_PREFIX, delete_step_marks, resume_steps, run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import Member, TrashItem
@@ -143,7 +143,7 @@ def apply_plan(opened: LedgerHome, *, large: bool = False) -> None:
     with _use_small_pieces():
         for member in ledger.get_plan(handle).remaining:
             _remove_session(opened, batch, member.id, large=large)
-    clear_marks(db, ledger)
+    delete_step_marks(db, ledger)
     ledger.finish_plan(handle, len(MEMBER_IDS))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import SessionError
-from session_core.ledger.execute import MARK_PREFIX, clear_marks
+from session_core.ledger.execute import MARK_PREFIX, delete_step_marks
 from session_core.ledger.pins import Pins
 from session_core.maintenance.transfer.import_writer import MARK_PREFIX as IMPORTED
 from tests.faults import maintenance, routes, state
@@ -171,7 +171,7 @@ def _undo_and_check(trial: MutationTrial, opened: MaintenanceHome, home: Path) -
         back(opened)
         differing = _find_differing_parts(trial.before, home)
         wrong += [f"taken back: {differing}"] if differing else []
-    clear_marks(opened.db, opened.ledger)  # as the next step does
+    delete_step_marks(opened.db, opened.ledger)  # as the next step does
     if opened.ledger.list_unsettled_steps():
         wrong.append("a step that nobody decides")
     wrong += [

@@ -16,7 +16,7 @@ import pytest
 
 from session_core import GatewayConfig, SessionDB, SessionSource, SessionStore, StateDatabase
 from session_core.errors import Changed, Conflict, InvalidInput, StorageFull, Unsupported
-from session_core.ledger.execute import MARK_PREFIX, clear_marks, resume_steps, run_step
+from session_core.ledger.execute import MARK_PREFIX, delete_step_marks, resume_steps, run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import Member, TrashItem
@@ -85,9 +85,9 @@ def test_mark_is_deleted_by_next_step(db: SessionDB, ledger: Ledger) -> None:
         run_step(db, ledger, batch, before=keep, change=lambda _, n=number: n)
         assert list_marks(db) == [MARK_PREFIX + ledger.list_steps(batch)[-1].id]
     assert [step.result for step in ledger.list_steps(batch)] == [0, 1, 2]
-    clear_marks(db, ledger)
+    delete_step_marks(db, ledger)
     assert list_marks(db) == []
-    assert ledger.list_stale_marks() == []
+    assert ledger.list_obsolete_step_marks() == []
 
 
 @pytest.mark.needs_files
@@ -99,7 +99,7 @@ def test_mark_stays_until_step_is_durable(ledger: Ledger) -> None:
     assert ledger.prepare_step("s-3", batch, kept) == ["s-1"]
     for step in ("s-2", "s-3"):
         ledger.finish_step(step, None, cleared=["s-1"])
-    assert ledger.list_stale_marks() == ["s-2", "s-3"]
+    assert ledger.list_obsolete_step_marks() == ["s-2", "s-3"]
 
 
 @pytest.mark.requirement("ledger:steps")
@@ -341,11 +341,11 @@ def test_uncleared_marks_are_cleared_later(
         raise StorageFull("no room left for the ledger")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger, "forget_marks", full)
-        clear_marks(db, ledger)
-    assert len(ledger.list_stale_marks()) == 1
-    clear_marks(db, ledger)
-    assert ledger.list_stale_marks() == []
+        patch.setattr(ledger, "forget_step_marks", full)
+        delete_step_marks(db, ledger)
+    assert len(ledger.list_obsolete_step_marks()) == 1
+    delete_step_marks(db, ledger)
+    assert ledger.list_obsolete_step_marks() == []
 
 
 # -- whose ledger ------------------------------------------------------------------------------
@@ -498,8 +498,8 @@ def test_aborted_step_is_refused_on_wake(
     assert len(find_plan(ledger, batch).remaining) == 3
     assert len(list_marks(db)) == 1
     clock.now += 86_401
-    clear_marks(db, ledger)
-    assert (list_marks(db), ledger.list_unsettled_steps(), ledger.list_stale_marks()) == (
+    delete_step_marks(db, ledger)
+    assert (list_marks(db), ledger.list_unsettled_steps(), ledger.list_obsolete_step_marks()) == (
         [],
         [],
         [],

@@ -151,10 +151,10 @@ def test_ledgers_of_one_database_share_plans() -> None:
             ledger.get_batch(batch)
         with Ledger.open(same) as other:
             assert other.get_batch(batch).what == "test"
-    assert home_id in memory._folders
+    assert home_id in memory._locations
     del db, same
     gc.collect()
-    assert home_id not in memory._folders
+    assert home_id not in memory._locations
 
 
 def test_ledger_refuses_another_database(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from session_core.activity import ActivitySnapshot
 from session_core.errors import Conflict
 from session_core.ledger.execute import (
     POLL_PAUSE_S,
-    clear_marks,
+    delete_step_marks,
     list_running_steps,
     run_step,
     suppress_note_errors,
@@ -143,7 +143,7 @@ def _require_no_gateway(home: HomeContext, plan: StoredPlan) -> None:
 
 def _finish_run(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> ApplyResult:
     """Return the result, and end the plan if no member remains."""
-    clear_marks(home.db, home.ledger)
+    delete_step_marks(home.db, home.ledger)
     plan = _reload_members(home, plan)
     # A killed run may have left chats whose routes are in a file.
     if plan.about["wanted"]["start_new"] and not home.db.routes.is_available:

@@ -17,8 +17,8 @@ from session_core.compression.compressor import Compressor
 from session_core.compression.types import CompressionResult, UndoPlan, UndoResult
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.execute import (
-    clear_marks,
     delete_content,
+    delete_step_marks,
     suppress_note_errors,
     wait_for_steps,
 )
@@ -149,7 +149,7 @@ def restore_batch(
             break
         if progress is not None:
             progress(tally.build_result())
-    clear_marks(home.db, home.ledger)
+    delete_step_marks(home.db, home.ledger)
     if damaged is not None and not tally.any_back:
         raise damaged
     result = tally.build_result()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from session_core.errors import Conflict
-from session_core.ledger.execute import clear_marks, resume_steps
+from session_core.ledger.execute import delete_step_marks, resume_steps
 from session_core.ledger.types import Batch, Step, StoredPlan
 from session_core.maintenance import planner
 from session_core.maintenance.apply import run
@@ -125,7 +125,7 @@ def _delete_marks(home: HomeContext, session_ids: ImportedStates) -> None:
         with home.db.transaction():
             for key in keys:
                 home.db.delete_meta(key)
-    clear_marks(home.db, home.ledger)
+    delete_step_marks(home.db, home.ledger)
 
 
 def _select_members(

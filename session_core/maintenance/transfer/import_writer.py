@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from session_core import processes
 from session_core.errors import Conflict
-from session_core.ledger.execute import clear_marks, run_step, suppress_note_errors
+from session_core.ledger.execute import delete_step_marks, run_step, suppress_note_errors
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import Member, Step, StoredPlan
 from session_core.maintenance.transfer import scan
@@ -332,7 +332,7 @@ class ImportBatch:
     def finish_plan(self) -> None:
         """End the plan after all lines of the file were imported, skipped or refused."""
         if self._plan is not None:
-            clear_marks(self._db, self._ledger)
+            delete_step_marks(self._db, self._ledger)
             with suppress_note_errors(f"the import {self.id}"), suppress(Conflict):
                 self._ledger.finish_plan(self._plan.handle, None)
 

@@ -12,7 +12,7 @@ from session_core.ledger.state_folder import StateFolder
 from session_core.state.protocol import StateDatabase
 
 
-class VirtualFolder(StateFolder):
+class DatabaseLedgerLocation(StateFolder):
     """Stands for the state folder of a database without a path; nothing is stored outside of it."""
 
     has_files = False
@@ -79,6 +79,6 @@ def open_ledger_database(
     schema: str = "schema",
 ) -> LedgerDatabase:
     """Return tables of a ledger, in a file of its folder or in the database of its home."""
-    if isinstance(folder, VirtualFolder):
+    if isinstance(folder, DatabaseLedgerLocation):
         return folder.open_tables(schema)
     return LedgerDatabase(find, make, patience_s, schema=schema)
