@@ -82,11 +82,13 @@ class LedgerStorage:
 
     @property
     def shares_transactions(self) -> bool:
-        """Whether a write in a transaction of the home is part of it."""
+        """True if a write inside a transaction of the home is part of that transaction."""
         return self._folder.shares_transactions
 
     def check_home(self, db: StateDatabase) -> None:
-        """Check that this is the ledger of a database; one in memory may use the ledger of a file.
+        """Check that this is the ledger of a database.
+
+        A database in memory may use the ledger of a file.
 
         Raises:
             InvalidInput: the ledger belongs to another home.
@@ -185,7 +187,7 @@ class Batches(LedgerStorage):
         return self._file.write(lambda rows: insert_batch(rows, what, None, now))
 
     def get_batch(self, batch_id: str) -> Batch:
-        """Return a batch, even one that can no longer be undone.
+        """Return a batch, even if it can no longer be undone.
 
         Raises:
             NotFound: the batch does not exist; `nearest` lists similar ids.
@@ -249,7 +251,7 @@ class Batches(LedgerStorage):
         return self._file.read(lambda rows: read_step(rows, step_id))
 
     def get_last_attempt(self, step_id: str) -> Any:
-        """Return the result of the last undo of a step; None without one."""
+        """Return the result of the last undo of a step, or None."""
         stored = self._file.read(lambda rows: rows.fetch_value(SQL["get_tried"], (step_id,)))
         return json.loads(stored or "null")
 
@@ -400,7 +402,7 @@ def insert_batch(rows: Connection, what: str, plan: str | None, now: float) -> B
 
 
 def read_batch(rows: Connection, batch_id: str) -> Batch:
-    """Return a batch; raise NotFound if it is missing."""
+    """Return a batch, or raise NotFound if it is missing."""
     row = rows.fetch_row(SQL["get_batch"], (batch_id,))
     if row is None:
         raise make_not_found(rows, "batch", batch_id, SQL["list_names"])
@@ -408,7 +410,7 @@ def read_batch(rows: Connection, batch_id: str) -> Batch:
 
 
 def read_step(rows: Connection, step_id: str) -> Step:
-    """Return a step; raise NotFound if it is missing."""
+    """Return a step, or raise NotFound if it is missing."""
     row = rows.fetch_row(SQL["get_step"], (step_id,))
     if row is None:
         raise NotFound(f"there is no step {step_id!r}")

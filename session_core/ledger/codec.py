@@ -35,7 +35,10 @@ def hash_piece(piece: bytes) -> bytes:
 
 
 def pack_trash(items: Iterable[TrashItem]) -> Iterator[bytes]:
-    """Yield the compressed pieces of trash items; no items give no pieces."""
+    """Yield the compressed pieces of trash items.
+
+    No items give no pieces.
+    """
     packer = zlib.compressobj(_COMPRESSION_LEVEL)
     piece = bytearray()
     has_items = False
@@ -84,7 +87,7 @@ def _decompress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _encode_line(item: TrashItem) -> bytes:
-    """Return an item as a line with its own checksum."""
+    """Return an item as a line with a checksum."""
     # The checksum of the stream comes at its end, too late for a reader of the first items.
     text = json.dumps([item.what, _encode_value(item.value)]).encode()
     return b"%08x%b\n" % (zlib.crc32(text), text)

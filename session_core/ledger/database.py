@@ -41,7 +41,10 @@ _FOREIGN_WRITE_BITS = 0o022
 
 
 class LedgerDatabase:
-    """A file with a given schema; `find` returns its path, and `make` also creates its folder."""
+    """One SQLite file of the ledger with a given schema.
+
+    `find` returns its path, and `make` also creates its folder.
+    """
 
     def __init__(
         self,
@@ -81,7 +84,11 @@ class LedgerDatabase:
                 return query(handle) if self._has_schema(handle, path) else self._read_empty(query)
 
     def write(self, change: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `change` in a transaction that is durable when this returns, or with the next one."""
+        """Run `change` in a transaction and return its result.
+
+        The transaction is durable when this returns, or with the next durable one if `durable` is
+        False.
+        """
         self._require_own_process()
         with self._lock:
             self._require_open()
@@ -148,7 +155,7 @@ class LedgerDatabase:
             raise InvalidInput(f"this {self._name} is closed; open it again")
 
     def _open_handle(self, path: Path, *, writable: bool) -> Connection:
-        """Return the connection, and reopen it if another file has replaced the one it has open."""
+        """Return the connection, and reopen it if another file has replaced the open file."""
         handle = self._handle
         if (
             handle is not None
@@ -188,7 +195,7 @@ class LedgerDatabase:
         return handle
 
     def _has_schema(self, handle: Connection, path: Path) -> bool:
-        """Return whether the tables exist; raise if the file has another format or version."""
+        """Return True if the tables exist, or raise if the file has another format or version."""
         ((tables, application_id, version),) = handle.fetch_tuples(_READ_FORMAT)
         if tables == 0:
             return False
@@ -227,7 +234,7 @@ class LedgerDatabase:
 
 
 def _require_own_file(path: Path) -> None:
-    """Check that only this user owns and may write a file; make it private."""
+    """Check that only this user owns and may write a file, and make it private."""
     if not hasattr(os, "geteuid"):
         return
     folder, file = path.parent.stat(), path.stat()
@@ -260,7 +267,10 @@ def _connect(path: Path, mode: str) -> Connection:
 
 
 def _truncate_log(handle: Connection) -> None:
-    """Truncate the log; if another connection prevents it, the next write does."""
+    """Truncate the log.
+
+    If another connection prevents it, the next write truncates the log.
+    """
     with suppress(_sqlite3.load_library().Error):
         handle.connection.execute("PRAGMA busy_timeout=0")
         handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

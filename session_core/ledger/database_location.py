@@ -1,4 +1,4 @@
-"""What stands for the state folder of a home without files: its database has the ledger."""
+"""The location of a ledger in the database of its home, for homes without files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from session_core.state.protocol import StateDatabase
 
 
 class DatabaseLedgerLocation(StateFolder):
-    """Stands for the state folder of a database without a path; nothing is stored outside of it."""
+    """The location of a ledger in its database, in place of a state folder.
+
+    Nothing is stored outside of the database.
+    """
 
     has_files = False
 
@@ -28,7 +31,7 @@ class DatabaseLedgerLocation(StateFolder):
 
     @abstractmethod
     def is_of_home(self, db: StateDatabase) -> bool:
-        """Return whether this stands for the folder of a database."""
+        """Return True if this is the location of the ledger of a database."""
 
     def load_home_name(self, db: StateDatabase) -> None:
         """Check that this is the ledger of a database.
@@ -52,12 +55,12 @@ class DatabaseLedgerLocation(StateFolder):
 
     @property
     def place(self) -> Path:
-        """Return a label; no folder has it."""
+        """Return a label, which is not the path of a folder."""
         return self.label
 
     @property
     def is_adjacent(self) -> bool:
-        """Return False: there is no folder."""
+        """Return False, since there is no folder."""
         return False
 
     def check_place(self, trash_dir: Path | None = None) -> None:
@@ -78,7 +81,7 @@ def open_ledger_database(
     *,
     schema: str = "schema",
 ) -> LedgerDatabase:
-    """Return tables of a ledger, in a file of its folder or in the database of its home."""
+    """Return the tables of a ledger, in a file of its folder or in the database of its home."""
     if isinstance(folder, DatabaseLedgerLocation):
         return folder.open_tables(schema)
     return LedgerDatabase(find, make, patience_s, schema=schema)

@@ -173,7 +173,7 @@ class _HomeStep:
         change: Callable[[StateDatabase], R],
         within: Callable[[], AbstractContextManager[object]],
     ) -> R:
-        """Run the step; `run_step` has the rules."""
+        """Run the step by the rules of `run_step`."""
         committing = False
         try:
             with within(), self._db.transaction():
@@ -194,7 +194,7 @@ class _HomeStep:
         return result
 
     def _is_done(self) -> bool:
-        """Return whether the step was committed, after waiting for a commit that still runs."""
+        """Return True if the step was committed, after waiting for a commit that still runs."""
         # If this fails as well, the caller gets the error of the commit, which says it is unknown.
         with suppress(SessionError), self._db.transaction():
             return self._ledger.get_step(self._id).state == "done"
@@ -289,7 +289,7 @@ def _require_not_aborted(db: StateDatabase, step_id: str) -> None:
 def _settle_failed_step(
     db: StateDatabase, ledger: Ledger, step_id: str, error: BaseException, *, committing: bool
 ) -> bool:
-    """Abort a step that was rolled back; return whether a failed commit took effect after all."""
+    """Abort a step that was rolled back, or return True if its failed commit took effect."""
     # If this fails as well, the step stays as it is for `resume_steps`.
     with suppress(SessionError):
         if committing:
@@ -302,7 +302,7 @@ def _settle_failed_step(
 
 
 def _log_failure(describe: Callable[[], str], error: BaseException, *, committing: bool) -> None:
-    """Log a step that failed for no reason of its data, such as an I/O error."""
+    """Log a step that failed for another reason than its data, such as an I/O error."""
     is_refusal = isinstance(error, SessionError) and not isinstance(error, StorageError)
     if isinstance(error, Exception) and not is_refusal:
         outcome = "failed at its commit" if committing else "failed and was rolled back"
@@ -311,7 +311,7 @@ def _log_failure(describe: Callable[[], str], error: BaseException, *, committin
 
 
 def _describe_step(ledger: Ledger, step_id: str, batch_id: str, members: Sequence[str]) -> str:
-    """Return a step for the log, with the kind of its change, its plan and its members."""
+    """Describe a step for the log by its kind of change, its plan and its members."""
     kind, details = "", [f"batch {batch_id}"]
     with suppress(SessionError):  # the disk that failed may be that of the ledger
         batch = ledger.get_batch(batch_id)
@@ -325,7 +325,7 @@ def _describe_step(ledger: Ledger, step_id: str, batch_id: str, members: Sequenc
 
 
 def _settle_mark(db: StateDatabase, step_id: str) -> str:
-    """Return the mark of a step, after writing the mark that forbids it if it has no mark."""
+    """Return the mark of a step, after writing the mark that forbids the step if it has none."""
     key = MARK_PREFIX + step_id
     # After a failed sync, a commit may reappear from the log until another commit overwrites it.
     # The mark that forbids the step is that other commit.
@@ -380,7 +380,7 @@ def wait_for_steps(ledger: Ledger, batch: str, settle: Callable[[], None]) -> No
 
 
 def list_running_steps(ledger: Ledger, batch: str, settle: Callable[[], None]) -> set[str]:
-    """Return the steps of a batch that another process runs, and those that undo its steps."""
+    """Return the steps of a batch that other processes run, and the steps that undo them."""
     settle()
     steps = {step.id for step in ledger.list_steps(batch)}
     return {

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class HomeLedgerLocation(DatabaseLedgerLocation):
-    """Stands for the state folder of a database that has the tables of the ledger."""
+    """The location of a ledger whose tables are in the database of the home."""
 
     shares_transactions = True
 
@@ -34,7 +34,7 @@ class HomeLedgerLocation(DatabaseLedgerLocation):
         self._tables = tables
 
     def is_of_home(self, db: StateDatabase) -> bool:
-        """Return whether this is the instance whose transactions the ledger joins."""
+        """Return True if this is the instance whose transactions the ledger joins."""
         return db is self._db
 
     @property
@@ -50,7 +50,10 @@ class HomeLedgerLocation(DatabaseLedgerLocation):
 
 
 class HomeLedgerDatabase(LedgerDatabase):
-    """The tables of a ledger in the database of its home; closing it leaves them open."""
+    """The tables of a ledger in the database of its home.
+
+    Closing it leaves the database open.
+    """
 
     def __init__(self, tables: LedgerTables) -> None:
         super().__init__(lambda: None, _refuse_path, 0)
@@ -63,14 +66,14 @@ class HomeLedgerDatabase(LedgerDatabase):
         return self._tables.read(query)
 
     def write(self, change: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `change` in a transaction; all are durable."""
+        """Run `change` in a durable transaction and return its result."""
         del durable
         self._require_own_process()
         self._require_open()
         return self._tables.write(change)
 
     def reclaim_space(self, *, overwrite: bool = False) -> None:
-        """Do nothing: the server reuses the space of deleted rows."""
+        """Do nothing, since the server reuses the space of deleted rows."""
         del overwrite
         self._require_own_process()
         self._require_open()
@@ -81,7 +84,7 @@ class HomeLedgerDatabase(LedgerDatabase):
 
 
 def find_database_location(db: StateDatabase) -> DatabaseLedgerLocation:
-    """Return what stands for the state folder of a database without a path.
+    """Return the location of the ledger of a database without a path.
 
     Raises:
         Unsupported: the database is in memory and has no id.

@@ -37,7 +37,10 @@ _MAX_ROWID = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Values that a user has set on a session of another agent; None keeps the agent's own."""
+    """Values that a user has set on a session of another agent.
+
+    None keeps the value of the agent.
+    """
 
     title: str | None = None
     archived: bool | None = None
@@ -55,7 +58,10 @@ class LabelChange:
 
 @dataclass(frozen=True, slots=True)
 class LabelRestore:
-    """The result of undoing an edit; sessions that were edited again since are skipped."""
+    """The result of undoing an edit.
+
+    Sessions that were edited again since are skipped.
+    """
 
     store: str
     restored: tuple[str, ...]
@@ -63,7 +69,10 @@ class LabelRestore:
 
 
 class Labels:
-    """The labels of all transcript stores; the first edit creates their file."""
+    """The labels of all transcript stores.
+
+    The first edit creates their file.
+    """
 
     def __init__(
         self, folder: Path | None = None, *, clock: Callable[[], float] = time.time
@@ -88,9 +97,10 @@ class Labels:
         pinned: bool | None = None,
         client: str,
     ) -> str | None:
-        """Edit sessions of one store and return the batch that undoes it; None without a change.
+        """Edit sessions of one store and return the batch that undoes the edit.
 
-        An empty title removes ours, so that the agent's own is shown again.
+        The batch is None without a change. An empty title removes our title, so that the title of
+        the agent is shown again.
 
         Raises:
             InvalidInput: the sessions are of several stores, nothing is set, or the title is too
@@ -145,13 +155,13 @@ class Labels:
         return self._file.read(lambda rows: tuple(_find_changes(rows, sessions, wanted)))
 
     def list_titles(self, stores: Sequence[str]) -> dict[tuple[str, str], str]:
-        """Return the titles of ours in some stores, by store and session."""
+        """Return our titles in some stores, by store and session."""
         values = (json.dumps(list(stores)),)
         rows = self._file.read(lambda handle: handle.fetch_tuples(SQL["list_titles"], values))
         return {(store, session_id): title for store, session_id, title in rows}
 
     def get_batch(self, batch_id: str) -> Batch:
-        """Return a batch, also one that was undone.
+        """Return a batch, even if it was undone.
 
         Raises:
             NotFound: the batch does not exist.
@@ -180,7 +190,9 @@ class Labels:
         return self._file.read(lambda rows: tuple(_read_changes(rows, batch_id)))
 
     def restore(self, batch_id: str, *, client: str) -> LabelRestore:
-        """Undo an edit; a session that was edited again since keeps its label.
+        """Undo an edit.
+
+        A session that was edited again since keeps its label.
 
         If that is every session, nothing is undone and the batch can be undone later.
 
@@ -213,7 +225,7 @@ class Labels:
         return self._file.write(undo_changes)
 
     def forget(self, store: str, session_id: str) -> None:
-        """Remove the label of a session for good, also from what can be undone."""
+        """Remove the label of a session for good, also from batches that can be undone."""
         self._remove(("delete_label", "forget_changes"), (store, session_id))
 
     def forget_store(self, store: str) -> None:
@@ -261,7 +273,7 @@ class Labels:
     def _read_page(
         self, name: str, values: Mapping[str, Any], limit: int, cursor: str | None
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Return the rows of a page and the cursor of the next one."""
+        """Return the rows of a page and the cursor of the next page."""
         scope = str(self._path)
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor(name, scope, cursor)
         bound = {**values, "before": before, "limit": limit + 1}
@@ -290,7 +302,7 @@ class Labels:
 def _find_changes(
     rows: Connection, sessions: Sequence[TranscriptSummary], wanted: Label
 ) -> Iterator[LabelChange]:
-    """Yield the changes that make the sessions show what is wanted."""
+    """Yield the label changes that give the sessions the requested values."""
     for session in sessions:
         before = _read_label(rows, session.source, session.id)
         after = before
@@ -305,7 +317,10 @@ def _find_changes(
 
 
 def _choose_archived(before: Label, *, is_wanted: bool) -> bool | None:
-    """Return the mark that changes the status: none if only our own mark had set it."""
+    """Return the archive mark that changes the status of a session.
+
+    Return None if only our own mark had set the status.
+    """
     return None if before.archived is (not is_wanted) else is_wanted
 
 

@@ -28,7 +28,9 @@ _MAX_ROWID = 1 << 62
 
 
 class Ledger(PlanLedger, UndoLog):
-    """The ledger of the home of a state folder; the first write creates its files.
+    """The ledger of one home.
+
+    The first write creates its files.
 
     `Ledger.open(db)` returns the ledger of an open database; a database without a file has its
     ledger in itself. With `trash_dir`, new trash is written to a file in that folder, which must
@@ -100,7 +102,10 @@ class Ledger(PlanLedger, UndoLog):
         return Page(entries, next_cursor)
 
     def close(self) -> None:
-        """Close the files; everything returned before is durable."""
+        """Close the files.
+
+        Every change whose call has returned is durable.
+        """
         self._close_files()
 
     def __enter__(self) -> Self:

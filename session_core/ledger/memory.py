@@ -1,4 +1,7 @@
-"""The ledger of a database in memory: its tables are in memory too, and live as long as it does."""
+"""The ledger of a database in memory.
+
+Its tables are in memory too, and live as long as the database.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _lock = threading.Lock()
 
 
 class MemoryLedgerLocation(DatabaseLedgerLocation):
-    """Stands for the state folder of a database in memory: nothing is stored outside of it."""
+    """The location of the ledger of a database in memory, which has no files."""
 
     def __init__(self, home_id: str) -> None:
         super().__init__(":memory:")
@@ -37,7 +40,7 @@ class MemoryLedgerLocation(DatabaseLedgerLocation):
         self._tables: dict[str, MemoryTables] = {}
 
     def is_of_home(self, db: StateDatabase) -> bool:
-        """Return whether this stands for the folder of a database."""
+        """Return True if this is the location of the ledger of a database."""
         return db.admin.get_home_id() == self.home_id
 
     @property
@@ -69,7 +72,10 @@ class MemoryTables:
 
 
 class MemoryLedgerDatabase(LedgerDatabase):
-    """Tables of the ledger in memory; closing it leaves them to other ledgers of the home."""
+    """Tables of the ledger in memory.
+
+    Closing it leaves the tables to other ledgers of the home.
+    """
 
     def __init__(self, tables: MemoryTables) -> None:
         super().__init__(lambda: _LABEL, lambda: _LABEL, 0, schema=tables.schema)
@@ -87,14 +93,17 @@ class MemoryLedgerDatabase(LedgerDatabase):
                 return query(handle)
 
     def write(self, change: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Run `change` in a transaction."""
+        """Run `change` in a transaction and return its result."""
         self._require_own_process()
         with self._tables.lock, self._translate_errors(_LABEL):
             self._require_open()
             return self._run_change(self._tables.handle, _LABEL, change, durable=durable)
 
     def reclaim_space(self, *, overwrite: bool = False) -> None:
-        """Free the memory of deleted rows; `overwrite` changes nothing, since there is no disk."""
+        """Free the memory of deleted rows.
+
+        `overwrite` changes nothing, since there is no disk.
+        """
         del overwrite
         self._require_own_process()
         with self._tables.lock:
@@ -107,7 +116,9 @@ class MemoryLedgerDatabase(LedgerDatabase):
 
 
 def find_memory_location(db: StateDatabase) -> MemoryLedgerLocation:
-    """Return the folder of a database in memory, which lives as long as one of its instances.
+    """Return the ledger location of a database in memory.
+
+    It lives as long as one of the instances of the database.
 
     Raises:
         Unsupported: the database has no id.

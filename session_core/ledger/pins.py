@@ -24,7 +24,10 @@ _BUSY_TIMEOUT_S = 5.0
 
 
 class Pins:
-    """The sessions of one home that were pinned with this program; every process sees them."""
+    """The sessions of one home that were pinned with this program.
+
+    Every process sees them.
+    """
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder

@@ -36,7 +36,9 @@ class PlanLedger(LedgerStorage):
     def add_plan(
         self, kind: str, members: Iterable[Member], about: Any, cutoff: float | None = None
     ) -> StoredPlan:
-        """Store a plan of exactly these members; it is durable when this returns.
+        """Store a plan of exactly these members.
+
+        The plan is durable when this returns.
 
         Raises:
             InvalidInput: a member is named twice, or a value is not JSON.
@@ -77,7 +79,7 @@ class PlanLedger(LedgerStorage):
         return self._file.read(read_plan)
 
     def get_plan_state(self, handle: str) -> PlanState | None:
-        """Return the state of a plan without the rest of its record; None if it does not exist."""
+        """Return the state of a plan, or None if the plan does not exist."""
         state: PlanState | None = self._file.read(
             lambda rows: rows.fetch_value(SQL["get_state"], (handle,))
         )
@@ -103,7 +105,7 @@ class PlanLedger(LedgerStorage):
         return json.loads(text or "null")
 
     def begin_plan(self, handle: str, more: Mapping[str, Any] | None = None) -> StoredPlan:
-        """Begin or continue to apply a plan; return it as it is then, with the batch of its steps.
+        """Begin or continue to apply a plan, and return the plan with the batch of its steps.
 
         If this call begins the plan, `more` is added to the data recorded about it.
 
@@ -137,7 +139,7 @@ class PlanLedger(LedgerStorage):
         self._end_plan(handle, "finished", ("applying",), result)
 
     def close_plan(self, handle: str) -> None:
-        """End a plan that will not be applied, or not any further.
+        """End a plan that will not be applied any further.
 
         Raises:
             Conflict: the plan has ended already.
@@ -145,7 +147,9 @@ class PlanLedger(LedgerStorage):
         self._end_plan(handle, "closed", ("planned", "applying"), None)
 
     def stop_plan(self, handle: str) -> None:
-        """Prevent new steps of a plan; `end_stopped_plan` ends it after its last step.
+        """Prevent new steps of a plan.
+
+        `end_stopped_plan` ends the plan after its last step.
 
         Raises:
             NotFound: the plan does not exist.
@@ -194,7 +198,9 @@ class PlanLedger(LedgerStorage):
     def skip_members(
         self, handle: str, members: Iterable[str], why: str, *, half: bool = False
     ) -> None:
-        """Mark members as skipped; members that are already decided stay as they are.
+        """Mark members as skipped.
+
+        Members that are already decided stay as they are.
 
         `half` marks a part of them as removed, to be restored.
         """
@@ -202,7 +208,7 @@ class PlanLedger(LedgerStorage):
         self._file.write(lambda rows: rows.execute_updates(SQL["skip_member"], values))
 
     def is_member_open(self, handle: str, member: str) -> bool:
-        """Return whether a member is not skipped, without waiting for another thread's write."""
+        """Return True if a member is not skipped, without waiting for a write of another thread."""
         return bool(
             self._read_file.read(lambda rows: rows.fetch_value(SQL["is_open"], (handle, member)))
         )
@@ -213,12 +219,12 @@ class PlanLedger(LedgerStorage):
         return [PartialMember(plan, batch, _parse_member(row)) for plan, batch, *row in partials]
 
     def finish_partial(self, handle: str, member: str, more: str) -> None:
-        """Record that a partly removed member was restored; append `more` to its reason."""
+        """Record that a partly removed member was restored, and append `more` to its reason."""
         values = {"plan": handle, "id": member, "more": more}
         self._file.write(lambda rows: rows.execute_update(SQL["end_half"], values))
 
     def finish_partials(self, batch: str) -> None:
-        """Record that a batch was undone, and with it the removed parts of its members restored."""
+        """Record that the undo of a batch has restored the partly removed members of its plan."""
         self._file.write(lambda rows: rows.execute_update(SQL["end_halves"], (batch,)))
 
     def _end_plan(self, handle: str, state: str, states: tuple[str, ...], result: Any) -> None:
@@ -247,7 +253,7 @@ def claim_members(rows: Connection, plan: str, members: tuple[str, ...], step: s
 
 
 def release_members(rows: Connection, step: str, skipped: str | None) -> None:
-    """Take the members from a step that changes nothing; skip them if a reason is given."""
+    """Release the members of a step that changes nothing, or skip them if a reason is given."""
     rows.execute_update(SQL["release_members"], {"step": step, "skipped": skipped})
 
 

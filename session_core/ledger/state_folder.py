@@ -59,7 +59,7 @@ class FolderBinding:
 
     @property
     def is_present(self) -> bool:
-        """Return whether that database is still at its path."""
+        """Return True if the database is still at its path."""
         return _read_identity(self.db_path) == (self.device, self.inode)
 
 
@@ -101,7 +101,7 @@ class StateFolder:
         self.set_home_name(HERMES_OWNER if is_foreign else db.admin.get_home_id())
 
     def set_home_name(self, home: str | None) -> None:
-        """Set the name that tells this home from another with the same path and inode."""
+        """Set the name that distinguishes this home from another with the same path and inode."""
         if home is not None:
             self._asked = _read_identity(self.db_path)
             if home != self._home:
@@ -156,7 +156,7 @@ class StateFolder:
 
     @property
     def is_adjacent(self) -> bool:
-        """Return whether the folder belongs next to the database, as for a home of our own."""
+        """Return True if the folder belongs next to the database, as for a home of our own."""
         return self.place.parent.name == STATE_FOLDER_NAME
 
     @property
@@ -208,7 +208,7 @@ class StateFolder:
         return self._home
 
     def _locate_folder(self) -> tuple[FolderBinding, FolderBinding | None]:
-        """Return the binding that the folder should have, and the existing one or None."""
+        """Return the binding that the folder should have, and the existing binding or None."""
         expected = self._make_binding()
         existing: FolderBinding | None = None
         if not self._is_named and expected.home != HERMES_OWNER:
@@ -277,7 +277,7 @@ def _read_home_name(db_path: Path) -> str | None:
 
 
 def list_bindings(root: Path | None = None) -> list[FolderBinding]:
-    """Return the bindings of all state folders, including those whose home is gone."""
+    """Return the bindings of all state folders, including folders of missing homes."""
     root = find_state_root() if root is None else root
     with translate_os_errors(root):
         try:
@@ -321,7 +321,7 @@ def _can_be_same_home(home: str | None, other: str | None) -> bool:
 
 
 def _choose_free_folder(expected: FolderBinding) -> Path:
-    """Return the folder for a home, or a distinct one if another home has its name."""
+    """Return the folder for a home, or a distinct folder if another home has its name."""
     # If this home has it already, another process has just created it.
     existing = _read_binding(expected.folder)
     return (

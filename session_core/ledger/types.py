@@ -34,13 +34,16 @@ class Member:
 
     @property
     def is_open(self) -> bool:
-        """Return whether it is neither assigned to a step nor skipped."""
+        """Return True if the member is neither assigned to a step nor skipped."""
         return self.step is None and self.skipped is None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """A stored plan with its exact members; `about` and `result` belong to the planner."""
+    """A stored plan with its exact members.
+
+    `about` and `result` belong to the planner.
+    """
 
     handle: str
     kind: str
@@ -71,7 +74,7 @@ class StoredPlan:
 
     @property
     def partial_members(self) -> tuple[Member, ...]:
-        """Return the skipped members of which a removed part must still be restored."""
+        """Return the skipped members whose removed part must still be restored."""
         return tuple(member for member in self.members if member.half)
 
 

@@ -1,4 +1,4 @@
-"""State of each step: its trash is being written, durable, and then the step is done or aborted.
+"""State of each step: writing its trash, prepared, and then done or aborted.
 
 `execute` runs the steps. After a crash it also decides them, by the mark in the home.
 """
@@ -36,7 +36,7 @@ _ABORTED_RETENTION_S = 86_400.0
 
 
 class UndoLog(Batches):
-    """Steps, from their first piece of trash until their last trace is deleted."""
+    """The steps of a ledger with their trash and their marks."""
 
     def prepare_step(
         self,
@@ -47,7 +47,7 @@ class UndoLog(Batches):
         members: Sequence[str] = (),
         undoes: str | None = None,
     ) -> list[str]:
-        """Store the trash of a step; it is durable when this returns.
+        """Store the trash of a step durably.
 
         Return the ids of steps whose marks in the home are no longer needed, because their outcome
         is durable by now.
@@ -139,11 +139,10 @@ class UndoLog(Batches):
         self._file.write(record_undone)
 
     def abort_step(self, step_id: str, *, marked: bool = False, skipped: str | None = None) -> None:
-        """Delete a step that has changed nothing, with its trash.
+        """Delete a step that has changed nothing, and its trash.
 
-        `marked` says that its home has a mark that forbids it. `skipped` is the reason for which
-        its
-        members are skipped.
+        `marked` is True if its home has a mark that forbids it. `skipped` is the reason for which
+        its members are skipped.
         """
         values = {"id": step_id, "marked": marked, "now": self._clock()}
 
@@ -168,7 +167,7 @@ class UndoLog(Batches):
         )
 
     def list_obsolete_step_marks(self) -> list[str]:
-        """Return the steps whose marks in the home are no longer needed, as `prepare_step` does."""
+        """Return the steps whose marks in the home are no longer needed."""
 
         def settle_marks(rows: Connection) -> list[str]:
             rows.execute_update(SQL["settle_marks"])  # a durable write also syncs all earlier ones
@@ -184,7 +183,7 @@ class UndoLog(Batches):
         return [str(step) for (step,) in rows.fetch_tuples(SQL["list_marked"], (before,))]
 
     def forget_step_marks(self, steps: Sequence[str]) -> None:
-        """Record that the marks of these steps were deleted."""
+        """Record that the marks of these steps in the home were deleted."""
         self._file.write(lambda rows: _forget_marks(rows, steps), durable=False)
 
 
