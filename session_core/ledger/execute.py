@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 from session_core import processes
 from session_core.errors import Busy, Changed, Conflict, InvalidInput, SessionError, StorageError
 from session_core.hooks.foreign_calls import log_fault
-from session_core.ledger.batches import encode_json, make_step_id
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.storage import encode_json, make_step_id
 from session_core.ledger.types import Step, TrashItem
 from session_core.state.protocol import StateDatabase
 

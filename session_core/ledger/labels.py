@@ -16,10 +16,11 @@ from typing import Any
 
 from session_core._typing import Self
 from session_core.errors import Conflict, InvalidInput
-from session_core.ledger.batches import SQL as BATCHES_SQL
-from session_core.ledger.batches import TRASH_RETENTION_S, make_handle, make_not_found
 from session_core.ledger.database import PACKAGE, LedgerDatabase
 from session_core.ledger.state_folder import translate_os_errors
+from session_core.ledger.storage import SQL as BATCHES_SQL
+from session_core.ledger.storage import make_handle, make_not_found
+from session_core.ledger.trash import TRASH_RETENTION_S
 from session_core.ledger.types import AuditEntry, Batch
 from session_core.state import cursors, sql_blocks, titles
 from session_core.state.sqlite.connection import Connection

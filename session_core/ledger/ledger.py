@@ -11,11 +11,11 @@ from typing import Any
 
 from session_core._typing import Self
 from session_core.errors import InvalidInput
-from session_core.ledger.batches import encode_json
 from session_core.ledger.database import PACKAGE
 from session_core.ledger.home_tables import find_database_location
 from session_core.ledger.plans import PlanLedger
 from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.storage import encode_json
 from session_core.ledger.types import AuditEntry
 from session_core.ledger.undo_log import UndoLog
 from session_core.state import cursors, sql_blocks

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from session_core.errors import Conflict, InvalidInput
-from session_core.ledger.batches import (
+from session_core.ledger.batches import insert_batch
+from session_core.ledger.database import PACKAGE
+from session_core.ledger.storage import (
     LedgerStorage,
     encode_json,
-    insert_batch,
     make_handle,
     make_not_found,
 )
-from session_core.ledger.database import PACKAGE
 from session_core.ledger.types import Member, PartialMember, PlanState, StoredPlan
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection

@@ -14,17 +14,12 @@ from typing import Any
 
 from session_core import processes
 from session_core.errors import Conflict, NotFound, SessionError
-from session_core.ledger.batches import (
-    Batches,
-    delete_pieces,
-    encode_json,
-    parse_step,
-    read_batch,
-    read_step,
-)
+from session_core.ledger.batches import Batches
 from session_core.ledger.codec import hash_piece, pack_trash
 from session_core.ledger.database import PACKAGE
 from session_core.ledger.plans import claim_members, release_members
+from session_core.ledger.storage import encode_json, parse_step, read_batch, read_step
+from session_core.ledger.trash import delete_pieces
 from session_core.ledger.types import Step, TrashItem
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection

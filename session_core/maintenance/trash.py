@@ -1,7 +1,7 @@
 """Empty the trash by a plan.
 
 Emptying is the only change without an undo, and its plan has a warning about that. It empties
-exactly the batches of the plan.
+exactly the batches of the plan. `session_core.ledger.trash` decides how long trash is kept.
 """
 
 from __future__ import annotations

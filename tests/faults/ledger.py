@@ -13,10 +13,10 @@ from random import Random
 from typing import Any, Literal
 
 from session_core.ledger import codec
-from session_core.ledger.batches import make_step_id
 from session_core.ledger.execute import MARK_PREFIX, delete_step_marks, resume_steps, run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.storage import make_step_id
 from session_core.ledger.types import Member, TrashItem
 from session_core.state.protocol import StateDatabase
 from tests.faults import state, template

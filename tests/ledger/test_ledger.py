@@ -15,9 +15,9 @@ import pytest
 
 from session_core import _sqlite3
 from session_core.errors import Corrupt, InvalidInput, SessionError, Unsupported
-from session_core.ledger.batches import make_step_id
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.storage import make_step_id
 from session_core.ledger.types import AuditEntry, Member, TrashItem
 from tests.homes import connect
 from tests.ledger.conftest import Clock
@@ -29,7 +29,7 @@ import json, sys
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.types import TrashItem, Member
-from session_core.ledger.batches import make_step_id
+from session_core.ledger.storage import make_step_id
 
 with Ledger(StateFolder(sys.argv[1])) as ledger:
     sys.stdin.readline()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from session_core.errors import Conflict, InvalidInput, NotFound
-from session_core.ledger.batches import make_step_id
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.plans import PLAN_VALID_S
 from session_core.ledger.state_folder import StateFolder, list_bindings
+from session_core.ledger.storage import make_step_id
 from session_core.ledger.types import Member, StoredPlan, TrashItem
 from tests.ledger.conftest import START, Clock
 
