@@ -1,8 +1,8 @@
 """The session core: read and change an agent's sessions without losing any.
 
-Here is what applications call, build, pass and catch. The values that they read are in
-`session_core.types`, those of plans in `session_core.maintenance`, those of compression in
-`session_core.compression`, and those of trash and log in `session_core.ledger`.
+The root has the names that applications call, build, pass and catch. The values that they read are
+in `session_core.types`, and the values of plans, compression, trash and log in
+`session_core.maintenance`, `session_core.compression` and `session_core.ledger`.
 """
 
 from session_core._lazy import export_names

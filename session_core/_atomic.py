@@ -44,7 +44,9 @@ MAX_SMALL_FILE_BYTES = 4_000_000
 
 
 def read_file(path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
-    """Return the bytes of a regular file; links are followed, and FIFOs and devices never block.
+    """Return the bytes of a regular file.
+
+    Links are followed. FIFOs and devices never block.
 
     Raises:
         OSError: the file cannot be read, is not a regular file, or has more than `limit` bytes.
@@ -59,7 +61,9 @@ def read_file(path: Path, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
 
 @contextlib.contextmanager
 def open_regular(path: Path, *, is_link_followed: bool = True) -> Iterator[BinaryIO]:
-    """Open a regular file for reading; the check covers the open file, so a swap is noticed.
+    """Open a regular file for reading.
+
+    The check covers the open file, so that a swap is noticed.
 
     Raises:
         OSError: the file cannot be opened or is not a regular file.
@@ -114,9 +118,10 @@ def find_target(path: Path, home: Path | None = None) -> Path:
 
 
 def _list_trusted_owners(base: Path, folder: Path, user: int | None = None) -> frozenset[int]:
-    """Return the users whose files may be replaced; the set is empty if the system has no users.
+    """Return the users whose files may be replaced.
 
-    Outside the home a file of root is replaced only for a home of root.
+    The set is empty if the system has no users. Outside the home a file of root is replaced only
+    for a home of root.
     """
     if not hasattr(os, "geteuid"):
         return frozenset()
@@ -185,7 +190,9 @@ def write_new_file(
 
 @contextlib.contextmanager
 def hold_file_lock(path: Path, patience_s: float | None = None) -> Iterator[None]:
-    """Hold a lock file against other processes; the file stays, and the lock ends with the process.
+    """Hold a lock file against other processes.
+
+    The file stays, and the lock ends with the process.
 
     Raises:
         Busy: another process has held the lock for `patience_s`, by default five seconds.
@@ -249,7 +256,7 @@ def reserve_broken_name(path: Path, now: float, home: Path | None = None) -> Pat
 
 
 def delete_leftovers(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:
-    """Delete temporary files of writes that were killed; return their number."""
+    """Delete temporary files of writes that were killed, and return their number."""
     removed = 0
     for temporary in folder.glob(f"{glob.escape(prefix)}*.tmp"):
         with contextlib.suppress(OSError):
@@ -321,7 +328,10 @@ def _create_empty(path: Path) -> bool:
 
 
 def _replace_file(source: Path, target: Path) -> None:
-    """Rename over a file; on Windows a reader may block this for a moment."""
+    """Rename a file over another.
+
+    On Windows a reader may block this for a moment.
+    """
     for _ in range(_REPLACE_TRIES - 1):
         try:
             source.replace(target)

@@ -1,4 +1,4 @@
-"""The SQLite library of this process; the only module that imports one.
+"""The SQLite library of this process, which only this module imports.
 
 The default is the standard module. An application may choose the bundled one, which has no WAL
 checkpoint race, before the first connection; then the choice is fixed. Two SQLite libraries on one
@@ -55,14 +55,14 @@ def choose_sqlite(name: SqliteChoice) -> Driver:
 
 
 def describe_sqlite() -> Driver:
-    """Return the library in use, or the one that the first connection will use."""
+    """Return the library in use, or the library that the first connection will use."""
     library = _import_library(_chosen_library or "standard") if _module is None else _module
     version = tuple(int(part) for part in library.sqlite_version.split("."))
     return Driver(_chosen_library or "standard", library.sqlite_version, version >= FIXED_VERSION)
 
 
 def load_library() -> Any:
-    """Return the SQLite module; this fixes the choice."""
+    """Return the SQLite module, and fix the choice."""
     global _chosen_library, _module  # noqa: PLW0603 -- one decision for the process
     if _module is None:
         with _lock:

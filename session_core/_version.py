@@ -1,4 +1,4 @@
-"""The version of the installed package; it is stated in its metadata only."""
+"""The version of the installed package, which only its metadata states."""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ class ActivitySnapshot:
 
 
 def load_home_activity(db: StateDatabase, now: float, homes: Collection[Path] = ()) -> HomeActivity:
-    """Return the other processes that use a home; `homes` are those of its routes, if different."""
+    """Return the other processes that use a home.
+
+    `homes` are the homes of its routes, if they differ.
+    """
     now += db.admin.get_clock_offset()
     return _build_home_activity(db, now, homes, _list_live_claims(db, now))
 
@@ -135,9 +138,9 @@ def gather_activity(
 
 
 def is_live_claim(claim: Claim, now: float) -> bool:
-    """Return True if the holder of a claim may still be active; a claim without an end is trusted.
+    """Return True if the holder of a claim may still be active.
 
-    A gateway needs a recent heartbeat and a live process.
+    A claim without an end is trusted. A gateway needs a recent heartbeat and a live process.
     """
     if claim.kind != "gateway":
         return claim.expires_at is None or claim.expires_at > now

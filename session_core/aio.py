@@ -150,7 +150,7 @@ class WorkerThreads:
         return call.future
 
     def _is_nested_call(self) -> bool:
-        """Return True if a call of these threads waits for this one, which then must not queue."""
+        """Return True if a call of these threads waits for this call, which then must not queue."""
         return any(
             call.threads is self and not call.future.done() for call in _enclosing_calls.get()
         )
@@ -187,7 +187,7 @@ class WorkerThreads:
             self._handle_start_failure(error)
 
     def _handle_start_failure(self, error: RuntimeError) -> None:
-        """Continue with fewer threads; if there are none, fail the waiting calls."""
+        """Continue with fewer threads, or fail the waiting calls if there are none."""
         with self._changed:
             self._threads -= 1
             self._is_starting = False
@@ -220,7 +220,10 @@ class WorkerThreads:
 
 
 async def wait_until_finished(future: Future[Any]) -> None:
-    """Wait until a call has ended; cancelling the wait does not cancel the call."""
+    """Wait until a call has ended.
+
+    Cancelling the wait does not cancel the call.
+    """
     loop = get_running_loop()
     if loop is None:
         raise RuntimeError("no event loop of asyncio or trio runs in this thread")

@@ -22,7 +22,10 @@ from session_core.errors import InvalidInput
 
 
 class Platform(str, Enum):
-    """The known platforms; a platform of a plugin is any other string."""
+    """The known platforms.
+
+    A platform of a plugin is any other string.
+    """
 
     LOCAL = "local"
     TELEGRAM = "telegram"
@@ -54,7 +57,7 @@ class Platform(str, Enum):
 
 
 def parse_platform(value: Platform | str) -> Platform | str:
-    """Return the platform of a name in any case; an unknown name is returned as a string."""
+    """Return the platform of a name in any case, or an unknown name as a string."""
     name = str(value).strip().lower()
     try:
         return Platform(name)
@@ -63,7 +66,10 @@ def parse_platform(value: Platform | str) -> Platform | str:
 
 
 def normalize_text(stored: Any) -> str | None:
-    """Return a stored text or number as text; some files store ids as numbers."""
+    """Return a stored text or number as text.
+
+    Some files store ids as numbers.
+    """
     if isinstance(stored, bool) or not isinstance(stored, (str, int, float)):
         return None
     return str(stored)
@@ -94,7 +100,10 @@ _OPTIONAL_FIELDS = (
 
 @dataclass(slots=True)
 class SessionSource:
-    """The source of a message; unknown fields are kept in `extra`."""
+    """The source of a message.
+
+    Unknown fields are kept in `extra`.
+    """
 
     platform: Platform | str
     chat_id: str
@@ -124,7 +133,7 @@ class SessionSource:
 
     @property
     def guild_id(self) -> str | None:
-        """The older name of `scope_id`; both names are stored."""
+        """The older name of `scope_id`, stored next to it."""
         return self.scope_id
 
     def copy(self) -> SessionSource:
@@ -132,7 +141,7 @@ class SessionSource:
         return replace(self, extra=dict(self.extra))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stored form; optional fields are included only if they have a value."""
+        """Return the stored form, with the optional fields that have a value."""
         stored = {name: getattr(self, name) for name in _REQUIRED_FIELDS}
         stored["platform"] = str(self.platform)
         stored |= {name: value for name in _OPTIONAL_FIELDS if (value := getattr(self, name))}
@@ -237,7 +246,9 @@ def check_session_id(session_id: str) -> str:
 
 
 def check_session_key(session_key: str) -> str:
-    """Return a session key after checking that it is safe; keys of some platforms contain '/'.
+    """Return a session key after checking that it is safe.
+
+    Keys of some platforms contain '/'.
 
     Raises:
         InvalidInput: the key would leave its folder.
@@ -266,7 +277,10 @@ Stamp = tuple[int, int]
 
 
 class WhatsAppAliases:
-    """The WhatsApp ids of one home; a file is read again only after a change."""
+    """The WhatsApp ids of one home.
+
+    A file is read again only after a change.
+    """
 
     def __init__(self, home: Path) -> None:
         self._older = home / "whatsapp" / "session"
@@ -274,7 +288,7 @@ class WhatsAppAliases:
         self._read: dict[str, tuple[Stamp, str]] = {}
 
     def find_canonical(self, whatsapp_id: str) -> str:
-        """Return the id that stands for the same person as this id."""
+        """Return the id that stands for the person of an id."""
         folder = self._find_folder()
         connected_ids: set[str] = set()
         pending_ids = [whatsapp_id]

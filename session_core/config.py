@@ -74,7 +74,7 @@ def _parse_bool(value: Any) -> Any:
 
 
 def _parse_finite_number(value: Any) -> Any:
-    """Return a finite number; a bool is not a number."""
+    """Return a finite number, and refuse a bool."""
     if isinstance(value, str):
         value = float(value)
     if isinstance(value, float) and math.isfinite(value):
@@ -85,7 +85,7 @@ def _parse_finite_number(value: Any) -> Any:
 
 
 def _parse_days(value: Any) -> Any:
-    """Return whole days >= 0; `off` is 0."""
+    """Return whole days >= 0, where `off` is 0."""
     if value is False:
         return 0
     return max(int(value if isinstance(value, str) else _parse_finite_number(value)), 0)
@@ -100,7 +100,7 @@ def _parse_folder(value: Any) -> Any:
 
 
 def _parse_policies(value: Any, info: ValidationInfo) -> Any:
-    """Return policies by name; an invalid policy becomes the default and does not affect others."""
+    """Return policies by name, with the default in place of an invalid policy."""
     if not isinstance(value, Mapping):
         return value
     policies = {}
@@ -129,7 +129,7 @@ Folder = Annotated[Path | None, BeforeValidator(_parse_folder)]
 
 
 class _Settings(BaseModel):
-    """A group of values; unknown ones are kept, since newer gateways have more.
+    """A group of values, including unknown values of newer gateways.
 
     If the validation context is a list, an invalid value is replaced by its default and the reason
     is added to the list. Without a list, as in code, it is refused.
@@ -138,7 +138,9 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="allow", populate_by_name=True, validate_assignment=True)
 
     def __new__(cls, **values: Any) -> Self:
-        """Check values from code; an `__init__` would also be called by pydantic itself.
+        """Check values from code.
+
+        An `__init__` would also be called by pydantic itself.
 
         Raises:
             InvalidInput: a value is invalid, or an unknown name resembles a known one.
@@ -181,16 +183,19 @@ class _Settings(BaseModel):
         return cls.model_fields[name].get_default(call_default_factory=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Yield the known fields only; unknown ones may be secret."""
+        """Yield the known fields only, since unknown fields may be secret."""
         return ((name, getattr(self, name)) for name in type(self).model_fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values for storage as JSON, including unknown ones."""
+        """Return the values for storage as JSON, including unknown values."""
         return self.model_dump(mode="json")
 
 
 class SessionResetPolicy(_Settings):
-    """When a chat starts a new session by itself; an unknown mode in a file counts as `none`."""
+    """The rules by which a chat starts a new session by itself.
+
+    An unknown mode in a file counts as `none`.
+    """
 
     mode: Annotated[str, BeforeValidator(_parse_mode)] = "none"
     at_hour: Hour = 4
@@ -218,7 +223,10 @@ PoliciesByName = Annotated[dict[str, SessionResetPolicy], BeforeValidator(_parse
 
 
 class GatewayConfig(_Settings):
-    """The settings of a session store; a policy by platform precedes one by chat type."""
+    """The settings of a session store.
+
+    A policy by platform precedes a policy by chat type.
+    """
 
     default_reset_policy: SessionResetPolicy = Field(default_factory=SessionResetPolicy)
     reset_by_type: PoliciesByName = Field(default_factory=dict)
@@ -235,7 +243,7 @@ class GatewayConfig(_Settings):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A sentence for each invalid value of the files or the dict that this was loaded from."""
+        """A sentence for each invalid value of the files or the dict that were loaded."""
         return self._problems
 
     def get_reset_policy(
@@ -255,7 +263,7 @@ class GatewayConfig(_Settings):
     def load(
         cls, home: str | os.PathLike[str], environ: Mapping[str, str] | None = None
     ) -> GatewayConfig:
-        """Return the configuration of a home; this never raises.
+        """Return the configuration of a home, without raising errors.
 
         The environment precedes `config.yaml`, which precedes `gateway.json`.
         """
@@ -359,7 +367,7 @@ class ConfigValues:
         self.places = {(name,): f"{path.name}: {name}" for name in self.values}
 
     def add_yaml(self, path: Path) -> None:
-        """Add the values of `config.yaml`, which replace those of `gateway.json`."""
+        """Add the values of `config.yaml`, which replace values of `gateway.json`."""
         document = self._read_mapping(path, _parse_yaml)
         section = document.get("gateway")
         nested = section if isinstance(section, Mapping) else {}
@@ -497,7 +505,7 @@ _SHORT_REPR.maxlevel, _SHORT_REPR.maxstring, _SHORT_REPR.maxlong, _SHORT_REPR.ma
 
 
 def format_value(value: Any) -> str:
-    """Return a short representation of a value, enough to find it by."""
+    """Return a short representation of a value, with which it can be found."""
     try:
         text = _SHORT_REPR.repr(value)
     except ValueError:  # a number with more digits than are written

@@ -55,7 +55,9 @@ class _ProcessState:
 
 
 def set_current_session_id(session_id: str | None) -> None:
-    """Set the current session in this context and in `os.environ`; None or '' clears it.
+    """Set the current session in this context and in `os.environ`.
+
+    None or '' clears it.
 
     Raises:
         InvalidInput: the id cannot be stored in an environment variable.
@@ -91,7 +93,7 @@ def get_current_session_id() -> str | None:
 
 @contextmanager
 def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]:
-    """Set session variables inside the block, then restore the previous ones.
+    """Set session variables inside the block, then restore the previous values.
 
     `session_context(session_id="s1", platform="telegram", chat_id=42)`; a value of None or ''
     clears a variable, and characters that no environment can hold are removed. Without `inherit`

@@ -43,11 +43,14 @@ def _rebuild_error(kind: type[SessionError], args: Any, state: Mapping[str, Any]
 
 
 class InvalidInput(SessionError, ValueError):
-    """An argument is wrong; nothing was changed."""
+    """An argument is wrong, and nothing was changed."""
 
 
 class NotFound(SessionError, LookupError):
-    """The object does not exist; `nearest` lists similar ids."""
+    """The object does not exist.
+
+    `nearest` lists similar ids.
+    """
 
     def __init__(self, message: str, *, nearest: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -55,7 +58,7 @@ class NotFound(SessionError, LookupError):
 
 
 class Conflict(SessionError):
-    """Another writer was first; nothing was changed."""
+    """Another writer was first, and nothing was changed."""
 
 
 class Changed(Conflict):
@@ -63,7 +66,10 @@ class Changed(Conflict):
 
 
 class TitleTaken(Conflict, ValueError):
-    """Another session has this title; `holder` is its id."""
+    """Another session has this title.
+
+    `holder` is the id of that session.
+    """
 
     def __init__(self, title: str, holder: str) -> None:
         super().__init__(
@@ -75,7 +81,10 @@ class TitleTaken(Conflict, ValueError):
 
 
 class Busy(SessionError):
-    """The write lock was not available in time; `holders` lists the processes that hold it."""
+    """The write lock was not available in time.
+
+    `holders` lists the processes that hold it.
+    """
 
     def __init__(self, message: str, *, holders: Sequence[str] = ()) -> None:
         super().__init__(message)

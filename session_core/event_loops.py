@@ -41,7 +41,9 @@ class EventLoop(Protocol):
         """
 
     def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine as a task of the loop; cancelling the future cancels the task.
+        """Run a coroutine as a task of the loop.
+
+        Cancelling the returned future cancels the task.
 
         Raises:
             RuntimeError: the loop is closed.
@@ -80,7 +82,10 @@ class TrioLoop:
         self._token = token
 
     def is_closed(self) -> bool:
-        """Return False: a token has no such state, and a call on a finished run raises."""
+        """Return False, since a token has no such state.
+
+        A call on a finished run raises.
+        """
         return False
 
     def is_current(self) -> bool:

@@ -38,7 +38,7 @@ _EXPLANATION_BYTES = 2_000
 
 
 def is_hermes_home(folder: Path) -> bool:
-    """Return True if a folder that was found as a Hermes home is one, even without a database.
+    """Return True if a folder found by search is a Hermes home, even without a database.
 
     Other folders are not judged by file names, which an application may use as well.
     """
@@ -57,7 +57,10 @@ def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAddress:
-    """The address of a home in a database server; as text it has no password."""
+    """The address of a home in a database server.
+
+    As text it has no password.
+    """
 
     address: str = field(repr=False)
     """The whole address, for the driver only: it may have a password."""
@@ -69,7 +72,7 @@ class DatabaseAddress:
 
     @property
     def can_be_shown(self) -> bool:
-        """Whether the address surely has no password, so that it may be shown whole."""
+        """True if the address surely has no password, so that it may be shown whole."""
         has_secret = any(name in _SECRET_OPTIONS for name, _ in self._list_options())
         return self._is_clear() and ":" not in self._split()[1] and not has_secret
 
@@ -121,12 +124,12 @@ class Home:
 
     @property
     def path(self) -> Path | None:
-        """The folder or file; None for an address."""
+        """The folder or file, or None for an address."""
         return None if isinstance(self.place, DatabaseAddress) else self.place
 
     @property
     def db_path(self) -> Path | None:
-        """The path of the state database, which need not exist; None for an address."""
+        """The path of the state database, which need not exist, or None for an address."""
         return None if self.path is None else get_database_path(self.path)
 
 
@@ -147,7 +150,9 @@ def is_same_file(first: Path, second: Path) -> bool:
 def find_home(
     explicit: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> Home:
-    """Return the home to serve; an explicit path is used literally.
+    """Return the home to serve.
+
+    An explicit path is used literally.
 
     Raises:
         Unsupported: an address has a scheme that no engine opens.
@@ -166,7 +171,7 @@ def find_home(
 
 
 def find_scheme(text: str) -> str | None:
-    """Return the scheme of an address, such as `postgresql`; None for a path."""
+    """Return the scheme of an address, such as `postgresql`, or None for a path."""
     match = _SCHEME.match(text)
     return None if match is None else match[1].lower()
 
@@ -185,7 +190,7 @@ def _parse_place(home: str | os.PathLike[str], named_by: str) -> HomePlace:
 
 
 def find_state_root(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for state about homes; it need not exist."""
+    """Return the folder for state about homes, which need not exist."""
     env = os.environ if environ is None else environ
     if env.get("MCP_SESSIONS_STATE"):
         return make_absolute(env["MCP_SESSIONS_STATE"])
@@ -196,7 +201,7 @@ def find_state_root(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def list_homes(home: Home, environ: Mapping[str, str] | None = None) -> dict[str, HomePlace]:
-    """Return the homes that can be served by store name, the given one first.
+    """Return the homes that can be served by store name, the given home first.
 
     `hermes` is a Hermes home, `hermes:NAME` one of its profiles, `own` a home of our own. The name
     of a home with an address is in the address. Homes at their usual places are included unless
@@ -214,7 +219,7 @@ def list_homes(home: Home, environ: Mapping[str, str] | None = None) -> dict[str
 
 
 def _name_home(home: Home, env: Mapping[str, str]) -> dict[str, HomePlace]:
-    """Return a home and, if it is one of Hermes, its profiles, by store name."""
+    """Return a home by store name, and the profiles of a Hermes home."""
     if isinstance(home.place, DatabaseAddress):
         return {home.place.name: home.place}
     # The kind of a database is known only when it is opened, so a folder is judged by its place
@@ -236,7 +241,10 @@ def _list_profiles(root: Path) -> list[Path]:
 
 
 def find_active_profile(root: Path) -> str | None:
-    """Return the profile that Hermes starts by default; it is reported, never followed."""
+    """Return the profile that Hermes starts by default.
+
+    It is reported, never followed.
+    """
     from session_core._atomic import open_regular  # noqa: PLC0415 -- behind the first answer
 
     try:
@@ -275,7 +283,7 @@ def _has_file(path: Path) -> bool:
 
 
 def make_absolute(path: str | os.PathLike[str]) -> Path:
-    """Return a path with `~` expanded; links are not resolved."""
+    """Return a path with `~` expanded, without resolving links."""
     return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111 -- no symlink is resolved
 
 

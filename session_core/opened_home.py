@@ -56,13 +56,13 @@ def open_home(
     """Open the home in a folder, a file that ends in `.db`, `:memory:`, or a PostgreSQL database.
 
     A home that does not exist is created by its first write. Plans, trash and audit log lie in
-    `.mcp-sessions/NAME/` next to the database file NAME, those of a Hermes home in the state folder
-    of the platform; `state` names another folder for them. Without `config`, the `config.yaml` and
+    `.mcp-sessions/NAME/` next to the database file NAME, but for a Hermes home in the state folder
+    of the platform. `state` names another folder for them. Without `config`, the `config.yaml` and
     `gateway.json` of the home count. All parts of a home in memory are in memory.
 
     `postgresql://user@host/database?home=NAME` is a home that many machines share; `schema=NAME`
-    is where its tables are, `migrate=yes` lets this call apply pending migrations. Passwords come
-    from the places of PostgreSQL: `PGPASSFILE`, a service file or the environment.
+    names the schema of its tables, and `migrate=yes` lets this call apply pending migrations.
+    Passwords come from the places of PostgreSQL: `PGPASSFILE`, a service file or the environment.
 
     Raises:
         Busy: the server does not answer.
@@ -91,7 +91,7 @@ async def aopen_home(
     """Open a home for coroutines.
 
     Write `async with await aopen_home(…) as home:`. Every part is opened in a worker thread, so
-    that none blocks the event loop later. The arguments and errors are those of `open_home`.
+    that none blocks the event loop later. The arguments and errors are the same as for `open_home`.
     """
     call = partial(open_home, path_or_url, state=state, config=config, hooks=hooks)
     threads = get_worker_threads(aopen_home, "calls")
@@ -99,7 +99,9 @@ async def aopen_home(
 
 
 class OpenedHome:
-    """A home whose parts belong together; each is opened on first use.
+    """A home whose parts belong together.
+
+    Each part is opened on first use.
 
     Instances are thread-safe and must not be used across a fork. `close` ends the runtimes first
     and the database last.
@@ -130,17 +132,20 @@ class OpenedHome:
 
     @property
     def path(self) -> Path | None:
-        """The database file, which need not exist yet; None in memory."""
+        """The database file, which need not exist yet, or None in memory."""
         return self.db.path
 
     @property
     def state_folder(self) -> StateFolder:
-        """The folder with plans, trash and audit log; `state_folder.place` is its path."""
+        """The folder with plans, trash and audit log.
+
+        `state_folder.place` is its path.
+        """
         return self._get_part("state_folder", self._make_state_folder)
 
     @property
     def store(self) -> SessionStore:
-        """The session store: which session each chat is in."""
+        """The session store, which routes each chat to a session."""
         return self._get_part("store", self._open_store)
 
     @property
@@ -161,7 +166,10 @@ class OpenedHome:
     def runtime(
         self, build: AgentFactory, *, cache: AgentCache[Agent] | None = None
     ) -> SessionRuntime:
-        """Return a runtime for the agents that `build` makes; closing the home shuts it down."""
+        """Return a runtime for the agents that `build` makes.
+
+        Closing the home shuts the runtime down.
+        """
         with self._lock:
             runtime = SessionRuntime(self.store, build, cache=cache, hooks=self.hooks)
             self._runtimes.append(runtime)
@@ -233,7 +241,10 @@ class OpenedHome:
 
 
 class AsyncOpenedHome:
-    """A home for coroutines; `home` is the same one with blocking methods."""
+    """A home for coroutines.
+
+    `home` is the same home with blocking methods.
+    """
 
     def __init__(self, home: OpenedHome) -> None:
         self.home = home
@@ -247,7 +258,10 @@ class AsyncOpenedHome:
     async def runtime(
         self, build: AgentFactory, *, cache: AgentCache[Agent] | None = None
     ) -> SessionRuntime:
-        """Return a runtime for the agents that `build` makes; closing the home shuts it down."""
+        """Return a runtime for the agents that `build` makes.
+
+        Closing the home shuts the runtime down.
+        """
         return await self._run(partial(self.home.runtime, build, cache=cache))
 
     async def aclose(self) -> None:

@@ -168,7 +168,7 @@ def _list_start_times(pid: int) -> list[tuple[float, float]]:
 
 
 def _read_stat_fields(pid: int) -> list[str]:
-    """Return the Linux stat fields after the process name: state first, start in ticks at 19."""
+    """Return the Linux stat fields after the process name, with the start in ticks at index 19."""
     text = "".join(read_lines(PROC_FOLDER / str(pid) / "stat"))
     # The name of a process may contain blanks and parentheses.
     return text.rpartition(")")[2].split()
@@ -221,7 +221,7 @@ for suffix, start, length in (("", 0x40000000, 512), ("-shm", 120, 9)):
 
 
 def list_holders(path: Path) -> list[Holder]:
-    """Return the other processes that have `path` or its log open, as far as is known.
+    """Return the known other processes that have `path` or its log open.
 
     A process that is known to exist but cannot be identified has the pid 0.
     """
@@ -266,7 +266,9 @@ def find_gateway(home: Path) -> Gateway | None:
 
 
 def list_leases(home: Path) -> list[Lease]:
-    """Return the leases of a Hermes home with a live process; a missing lease proves nothing.
+    """Return the leases of a Hermes home with a live process.
+
+    A missing lease proves nothing.
 
     A lease without a process start time counts while any process has its pid.
     """
@@ -359,7 +361,10 @@ def _iter_file_ids(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _list_mount_devices() -> set[str]:
-    """Return the devices of all mounts; some file systems report another one for a file (btrfs)."""
+    """Return the devices of all mounts.
+
+    Some file systems, such as btrfs, report another device for a file.
+    """
     devices = set()
     for line in read_lines(PROC_FOLDER / "self" / "mountinfo"):
         with suppress(IndexError, ValueError):
@@ -386,7 +391,10 @@ def _find_holders_by_lsof(path: Path) -> set[int] | None:
 
 
 def _find_holders_by_probe(path: Path) -> set[int]:
-    """Return the process that blocks a lock; if it is this process, another may hold it too."""
+    """Return the process that blocks a lock.
+
+    If it is this process, another process may hold the lock too.
+    """
     pids = _parse_ints(
         run_tool([sys.executable, "-I", "-c", _PROBE_SCRIPT, str(get_sidecar_path(path))]) or ""
     )
@@ -448,7 +456,7 @@ def _parse_pid(value: Any) -> int | None:
 
 
 def list_candidate_homes(sessions_dir: Path | None, database: Path | None) -> list[Path]:
-    """Return the folders that may be the home of these routes, the one of the database last.
+    """Return the folders that may be the home of these routes, the folder of the database last.
 
     The routes may be in a folder outside the home, or in no folder.
     """

@@ -1,4 +1,4 @@
-"""The values that the library accepts and returns; rows are mappings, other values are frozen."""
+"""The values that the library accepts and returns: rows as mappings, all others frozen."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SessionColumns(TypedDict):
 
 
 class SessionRow(SessionColumns, total=False):
-    """One row of `sessions`; further columns are those of its home."""
+    """One row of `sessions`, with the further columns of its home."""
 
     session_key: str | None
     chat_id: str | None
@@ -121,7 +121,7 @@ class MessageColumns(TypedDict):
 
 
 class MessageRow(MessageColumns, total=False):
-    """One row of `messages`; JSON in further columns is as stored."""
+    """One row of `messages`, with the JSON of further columns as stored."""
 
     token_count: int | None
     finish_reason: str | None
@@ -137,7 +137,7 @@ class MessageRow(MessageColumns, total=False):
 
 
 class Revision(NamedTuple):
-    """The state of a session at one moment; equal revisions mean that nothing has changed."""
+    """The state of a session at one moment, equal to another if nothing has changed."""
 
     last_id: int
     """The highest message id of the session; ids rise within it, in the order of commits."""
@@ -183,7 +183,7 @@ class AppendManyResult:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list and the cursor of the next page, None at the end."""
+    """One page of a list, and the cursor of the next page or None."""
 
     items: list[T]
     next_cursor: str | None = None
@@ -273,7 +273,7 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True)
 class MessageWindow:
-    """Messages of a session in the order of their ids, and whether more exist on each side."""
+    """Messages of a session in the order of their ids, with flags for more on each side."""
 
     messages: list[MessageRow]
     more_before: bool
@@ -335,7 +335,7 @@ class SearchEdge(NamedTuple):
 
 
 class FolderUse(NamedTuple):
-    """A working folder, how many sessions have it, and when the last of them began or ended."""
+    """A working folder, its number of sessions, and the last time that one began or ended."""
 
     cwd: str
     sessions: int
@@ -343,7 +343,7 @@ class FolderUse(NamedTuple):
 
 
 class TermCount(NamedTuple):
-    """How many of the messages that were looked at have a word, and how many there are."""
+    """The number of messages with a word, of messages that were read, and of all messages."""
 
     found: int
     looked_at: int
@@ -369,7 +369,7 @@ class SessionEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """The events since a cursor; after a gap, list the sessions again."""
+    """The events since a cursor, with `gap` if the sessions must be listed again."""
 
     events: list[SessionEvent]
     cursor: str
@@ -387,7 +387,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes on disk; `tables` and `index` are estimates unless `exact`."""
+    """Bytes on disk, where `tables` and `index` are estimates unless `exact` is True."""
 
     db: int
     wal: int
@@ -482,7 +482,7 @@ def _unpack_value(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RowMismatch:
-    """A row that was not restored, or with `column` a value that was not, and the reason."""
+    """A row that was not restored, or a value if `column` is set, with the reason."""
 
     table: str
     key: tuple[Any, ...]
@@ -562,7 +562,7 @@ class BlockedIndex:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A stored note that a process works on a session; it may be outdated."""
+    """A stored note that a process works on a session, which may be outdated."""
 
     kind: Literal["compression", "turn", "gateway"]
     session_id: str | None

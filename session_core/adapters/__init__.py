@@ -1,1 +1,4 @@
-"""Session interfaces of agent SDKs over a home, one module an SDK; no module imports another."""
+"""Session interfaces of agent SDKs over a home, one module for each SDK.
+
+No adapter imports another.
+"""

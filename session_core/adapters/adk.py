@@ -82,7 +82,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its state and events; None if it does not exist."""
+        """Return a session with its state and events, or None if it does not exist."""
         return await self.run_in_thread(
             partial(self._read, app_name, user_id, session_id.strip(), config)
         )
@@ -97,7 +97,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
     async def delete_session(  # type: ignore[override]  # the interface of the SDK
         self, *, app_name: str, user_id: str, session_id: str
     ) -> None:
-        """Move a session to the trash; one that does not exist is left alone."""
+        """Move a session to the trash, if it exists."""
         row_id = build_session_id(app_name, user_id, session_id.strip())
         # The method of the SDK has the name of that of the base class.
         await self.run_in_thread(partial(HomeAdapter.delete_session, self, row_id))
@@ -240,13 +240,16 @@ def _add_prefix(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _take_prefix(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Remove the keys with a prefix; return them without it."""
+    """Remove the keys with a prefix, and return them without the prefix."""
     names = [key for key in values if key.startswith(prefix)]
     return {key.removeprefix(prefix): values.pop(key) for key in names}
 
 
 def _build_rows(event: Event) -> Iterator[dict[str, Any]]:
-    """Yield the messages of an event; the first one, which may have no content, holds it."""
+    """Yield the messages of an event.
+
+    The first message may have no content. It holds the payload of the event.
+    """
     first: dict[str, Any] = {
         "payload_json": event.model_dump_json(exclude_none=True),
         "platform_message_id": event.id,

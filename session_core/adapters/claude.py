@@ -53,7 +53,7 @@ class ClaudeSessionStore(HomeAdapter):
             await self.run_in_thread(partial(self._append_entries, key, list(entries)))
 
     async def load(self, key: SessionKey) -> list[Any] | None:
-        """Return all entries in their order; None for a key that was never written."""
+        """Return all entries in their order, or None for a key that was never written."""
         return await self.run_in_thread(partial(self._load_entries, key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
@@ -95,7 +95,7 @@ class ClaudeSessionStore(HomeAdapter):
             db.state.merge_session_state(session_id, changes)
 
     def _require_parent(self, key: SessionKey) -> None:
-        """Create the session of a subagent, whose first entries may come before its own."""
+        """Create the parent session of a subagent, whose entries may arrive first."""
         if key.get("subpath"):
             main = _get_main_key(key)
             fields = _build_fields(main, [])
@@ -117,7 +117,7 @@ class ClaudeSessionStore(HomeAdapter):
     def _set_title(
         self, session_id: str, records: Sequence[Record], state: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Set the best title that the entries have; return the state to store with it."""
+        """Set the best title that the entries have, and return the state to store with it."""
         rank = state.get(_TITLE_RANK)
         title = None
         for facts in (record.facts or {} for record in records):
@@ -208,12 +208,15 @@ def _build_fields(key: SessionKey, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _read_entry(entry: Entry, state: ReaderState) -> Record:
-    """Return the messages and facts of an entry as those of a transcript of Claude Code."""
+    """Return the messages and facts of an entry, read as a line of a Claude Code transcript."""
     return _FORMAT.read_record(json.dumps(entry).encode(), 0, state)
 
 
 def _build_rows(entry: Entry, record: Record) -> Iterator[dict[str, Any]]:
-    """Yield the messages of an entry; the first one, which may have no content, holds it."""
+    """Yield the messages of an entry.
+
+    The first message may have no content. It holds the payload of the entry.
+    """
     payload = {"payload_json": json.dumps(entry), "platform_message_id": _get_uuid(entry)}
     if not record.messages:
         yield {"role": "system", "content": None, **payload}

@@ -52,20 +52,26 @@ class OpenAISession(HomeAdapter):
         return await self.run_in_thread(partial(self._read_items, limit))
 
     async def add_items(self, items: Sequence[Any]) -> None:
-        """Store items in one transaction; the first ones create the session."""
+        """Store items in one transaction.
+
+        The first items create the session.
+        """
         if items:
             await self.run_in_thread(partial(self._append_items, list(items)))
 
     async def pop_item(self) -> Any | None:
-        """Hide the newest item and return it; None if there is none."""
+        """Hide the newest item and return it, or return None if there is none."""
         return await self.run_in_thread(self._pop_item)
 
     async def clear_session(self) -> None:
-        """Move the conversation to the trash; the next items begin a new one with this id."""
+        """Move the conversation to the trash.
+
+        The next items begin a new conversation with this id.
+        """
         await self.run_in_thread(partial(self.delete_session, self.session_id))
 
     def _find_tip(self) -> str:
-        """Return the session to use: the continuation, if a compression has made one."""
+        """Return the continuation that a compression has made of the session, or the session."""
         if not self._is_checked:
             self.require_own_session(self.session_id)
             self._is_checked = True
@@ -111,7 +117,7 @@ class OpenAISession(HomeAdapter):
 
 
 def build_message(item: Any) -> dict[str, Any]:
-    """Return the message of an item: its payload, and the text and calls that it has."""
+    """Return the message of an item, with its payload, text and calls."""
     message: dict[str, Any] = {
         "role": "assistant",
         "content": None,
@@ -144,7 +150,10 @@ def _build_call(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_item(row: MessageRow) -> Any | None:
-    """Return the item of a row; one that another program has added becomes an item of its text."""
+    """Return the item of a row.
+
+    A row of another program becomes an item with its text.
+    """
     if row.get("payload_json") is not None:
         return decode_payload(row)
     text = join_texts(row.get("content"))

@@ -30,7 +30,7 @@ _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
 class PydanticConversationStore(HomeAdapter, ConversationStore):
-    """Stores conversations of Pydantic AI; each is a session with the id of the conversation.
+    """Stores conversations of Pydantic AI as sessions with the ids of the conversations.
 
     `home` is a folder, a file that ends in `.db`, or what `open_home` returned. A fork copies the
     entries that it shares, so that each session is whole when the other is deleted. `delete` moves
@@ -49,7 +49,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records, most recently saved first, those of a scope if it is given."""
+        """Return the records of a scope or all records, most recently saved first."""
         return await self.run_in_thread(partial(self._list_records, scope, limit))
 
     async def write_record(
@@ -69,7 +69,9 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
         )
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Move a conversation with its entries to the trash; forks have copies of theirs.
+        """Move a conversation with its entries to the trash.
+
+        Forks have copies of the entries that they share.
 
         Raises:
             ConversationConflict: the stored revision is another one.
@@ -142,7 +144,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
     def _append_entries(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry]
     ) -> bool:
-        """Append new entries after copies of those that they follow in other conversations.
+        """Append new entries, after copies of the entries of other conversations that they follow.
 
         Return False if there is nothing to append.
         """
@@ -164,7 +166,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
     def _collect_missing(
         self, session_id: str, tips: Iterable[str | None], new_ids: set[str]
     ) -> list[ConversationEntry]:
-        """Return the entries up to the tips that this conversation lacks, the first one first.
+        """Return the entries up to the tips that this conversation lacks, in order.
 
         Raises:
             ConversationConflict: an entry was deleted with its conversation.
@@ -235,7 +237,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
 
 
 def _build_fields(record: ConversationRecord) -> dict[str, Any]:
-    """Return the columns of the session of a conversation; a fork is a branch."""
+    """Return the session columns of a conversation, and mark a fork as a branch."""
     fields: dict[str, Any] = {"source": SOURCE, "chat_id": record.scope}
     if record.forked_from is not None:
         fields["model_config"] = {"_branched_from": record.forked_from}
@@ -247,7 +249,10 @@ def _read_entry(row: MessageRow) -> ConversationEntry:
 
 
 def _build_rows(entry: ConversationEntry) -> Iterator[dict[str, Any]]:
-    """Yield the messages of an entry; the first one, which may have no content, holds it."""
+    """Yield the messages of an entry.
+
+    The first message may have no content. It holds the payload of the entry.
+    """
     payload = {
         "payload_json": _ENTRIES.dump_json(entry).decode(),
         "platform_message_id": entry.id,
@@ -258,7 +263,7 @@ def _build_rows(entry: ConversationEntry) -> Iterator[dict[str, Any]]:
 
 
 def _read_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a message: one for an answer, one for each part of a request."""
+    """Yield one row for an answer, or one row for each part of a request."""
     parts: list[Any] = message.get("parts") or []
     if message.get("kind") == "response":
         yield _read_response(parts, message)

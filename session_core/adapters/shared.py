@@ -1,4 +1,4 @@
-"""The common parts of adapters: the home, worker threads, messages of a text, and removal."""
+"""Code that adapters share: the home, worker threads, payloads, texts, and removal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ HomeArgument = str | os.PathLike[str] | OpenedHome | AsyncOpenedHome
 
 
 class HomeAdapter:
-    """A home with the calls of an SDK; it closes the home only if it has opened it."""
+    """A home with the methods that an SDK calls.
+
+    It closes the home only if it has opened it.
+    """
 
     client = "library"
     """The name in the audit log, and the source of new sessions."""
@@ -62,7 +65,7 @@ class HomeAdapter:
             )
 
     def delete_session(self, session_id: str, *, expect: Revision | None = None) -> None:
-        """Move a session to the trash; one that does not exist is left alone.
+        """Move a session to the trash, if it exists.
 
         Raises:
             Conflict: it is protected, or belongs to another program.
@@ -79,7 +82,7 @@ class HomeAdapter:
 
 
 def read_payloads(db: StateDatabase, session_id: str) -> list[str]:
-    """Return all payloads of a session in their order, also those that a compression replaced."""
+    """Return all payloads of a session in order, including payloads that a compression replaced."""
     rows = db.get_messages(session_id, include_inactive=True)
     kept = [row for row in rows if row.get("payload_json") and (row["active"] or is_compacted(row))]
     if not any(map(is_compacted, kept)):
@@ -99,7 +102,7 @@ def is_compacted(row: MessageRow) -> bool:
 
 
 def quote_part(text: object) -> str:
-    """Return a part of a session id, with characters quoted that separate parts or folders.
+    """Return a part of a session id, with separators of parts and folders quoted.
 
     Raises:
         InvalidInput: it is not text, or empty.

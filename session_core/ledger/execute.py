@@ -94,11 +94,12 @@ def run_step(
 ) -> R:
     """Store the trash from `before`, run `change` in one transaction and return its result.
 
-    `change` raises `Changed` if the rows differ from those that were stored, and returns JSON.
+    `change` raises `Changed` if the rows differ from the stored rows, and returns JSON.
     `members` are members of the batch's plan: no other step can have them, and if the step fails
-    with `Changed` they are skipped for good. `within` opens a transaction around the one of the
-    home, such as that of a session store for some chats. Errors after the commit are logged, not
-    raised, and a result that cannot be recorded in the ledger is left to `resume_steps`.
+    with `Changed` they are skipped for good. `within` opens a transaction around the transaction
+    of the home, such as a transaction of a session store for some chats. Errors after the commit
+    are logged, not raised, and a result that cannot be recorded in the ledger is left to
+    `resume_steps`.
 
     Raises:
         Changed: nothing was changed, and the trash was deleted.

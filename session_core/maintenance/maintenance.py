@@ -71,9 +71,9 @@ class Maintenance:
     """Maintenance of one home: health, plans, restores, edits, exports and imports.
 
     Sessions are removed, ended or rewritten only by an applied plan or by an edit, and `restore`
-    undoes both. Without a `store` the routes are those of the home's own session store, which is
-    closed with this object. Instances may be shared between threads. In a damaged home health,
-    plans, batches and the log can be read; changes are refused until it is repaired. The `client`
+    undoes both. Without a `store`, the home's own session store is opened for the routes and
+    closed with this object. Instances may be shared between threads. Health, plans, batches and the
+    log of a damaged home can be read, but changes are refused until it is repaired. The `client`
     of a change is its name in the audit log.
 
     Raises:

@@ -98,7 +98,7 @@ def _end_stopped_plan(home: HomeContext, plan: StoredPlan) -> None:
 
 
 def restore_member(home: HomeContext, member: PartialMember) -> Iterator[None]:
-    """Restore a partly removed member, its newest removal step first; yield after each step.
+    """Restore a partly removed member, its newest removal step first, and yield after each step.
 
     Raises:
         Conflict: another process is restoring it.

@@ -98,7 +98,7 @@ def restore_file(
     A file that has the name by now stays: `present` if it has the same bytes, else `taken`.
 
     Raises:
-        Corrupt: the pieces are not those of this file.
+        Corrupt: the pieces belong to another file.
         Denied: it may not be written, or its path is neither in the home nor in the `store`.
     """
     path = _resolve_path(head, home, store)

@@ -300,7 +300,7 @@ class SessionRemover:
         return self._folder is None or member.id in self._searched_members
 
     def _find_files(self, members: Sequence[Member]) -> None:
-        """Find the files of all members at once, unless those of the first are known already."""
+        """Find the files of all members at once, unless the first member was searched already."""
         if self._folder is None or members[0].id in self._searched_members:
             return
         ids = {

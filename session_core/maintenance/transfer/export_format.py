@@ -32,7 +32,7 @@ _VALUE_ENDS = frozenset(" \t\r\n,:]}")
 
 
 class JsonLine:
-    """The line at the current position of a file; `iter_members` reads it."""
+    """The line at the current position of a file, which `iter_members` reads."""
 
     def __init__(self, file: BinaryIO, streamed: str) -> None:
         self._file = file

@@ -90,7 +90,7 @@ class ExportTally:
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """A request for an export; the default is all sessions."""
+    """A request for an export, by default of all sessions."""
 
     sessions: Sequence[str] | None = None
     where: SessionFilter | None = None

@@ -90,7 +90,7 @@ class ScannedSession:
 
 
 def scan_file(file: BinaryIO) -> Iterator[ScannedSession | BrokenLine]:
-    """Yield the result for each line; skip empty lines."""
+    """Yield the result for each line, except empty lines."""
     number = 0
     while True:
         number += 1
@@ -137,7 +137,8 @@ def order_sessions(sessions: Iterable[ScannedSession]) -> Iterator[list[ScannedS
 def read_session(file: BinaryIO, session: ScannedSession) -> tuple[dict[str, Any], list[RowImages]]:
     """Return the stored columns of a session, and the rows of other tables.
 
-    The chat state of the file is dropped. A missing `started_at` is that of the first message.
+    The chat state of the file is dropped. A missing `started_at` becomes the time of
+    the first message.
 
     Raises:
         InvalidInput: the file has changed.
