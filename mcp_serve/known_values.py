@@ -129,7 +129,7 @@ def find_folders(ending: str, folders: Iterable[str]) -> list[str]:
     matches: dict[str, None] = {}
     above: dict[str, None] = {}
     for folder in folders:
-        for end in _find_ends(folder, wanted):
+        for end in _find_end_positions(folder, wanted):
             (matches if end == len(folder.rstrip("/\\")) else above)[folder[:end]] = None
     found = sorted(matches or above)
     return [f for f in found if not any(_is_below(f, other) for other in found)]
@@ -139,7 +139,7 @@ def _split_parts(path: str) -> list[str]:
     return [part.casefold() for part in re.split(r"[/\\]+", path) if part not in ("", ".")]
 
 
-def _find_ends(folder: str, wanted: Sequence[str]) -> list[int]:
+def _find_end_positions(folder: str, wanted: Sequence[str]) -> list[int]:
     """Return where in a folder these parts, one after the other, end."""
     parts = list(re.finditer(r"[^/\\]+", folder))
     names = [part[0].casefold() for part in parts]

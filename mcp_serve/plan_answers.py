@@ -132,7 +132,7 @@ def _add_cursor(answer: dict[str, Any], page_query: PagedQuery, start: int) -> d
     return answer | {"next_cursor": page_query.make_cursor(end) if has_more else None}
 
 
-def apply_plan(
+def apply_and_render(
     home: ServedHome, handle: str, tool: str, counted: str, work: CallContext
 ) -> dict[str, Any]:
     """Apply or continue a plan; `counted` is the key of the count in the answer.
@@ -212,7 +212,7 @@ def load_plan(home: ServedHome, handle: str, tool: str) -> StoredPlan:
     return plan
 
 
-def list_whats(tool: str) -> tuple[str, ...]:
+def list_what_values(tool: str) -> tuple[str, ...]:
     """Return the values of `what` that a tool accepts, the default first."""
     return tuple(kind.what for kind in list_requestable_kinds(tool))
 

@@ -67,14 +67,14 @@ class CallContext:
         """Return True if the client has cancelled the call."""
         return self._cancelled.is_set()
 
-    async def run(self, change: Callable[[], T]) -> T:
+    async def run_in_worker(self, change: Callable[[], T]) -> T:
         """Run a change in a thread and return its result.
 
         A cancelled call ends between two steps of the change, and this returns only after that.
         """
         outcome: Future[T] = Future()
 
-        def work() -> None:
+        def set_outcome() -> None:
             try:
                 outcome.set_result(change())
             except BaseException as error:  # noqa: BLE001 -- raised again by the caller
@@ -85,7 +85,7 @@ class CallContext:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._send_progress, receiver)
                 with self._send:
-                    await run_in_thread(work, of=WORK)
+                    await run_in_thread(set_outcome, of=WORK)
         return outcome.result()
 
     async def _send_progress(self, receiver: MemoryObjectReceiveStream[tuple[float, int]]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.tools import Tool
 
-    from mcp_serve.sdk.lazy import Surface
+    from mcp_serve.sdk.lazy import LateFeatures
 
 SERVER_NAME = "mcp-sessions"
 
@@ -42,11 +42,11 @@ _NAME_PATTERN = re.compile(r"(hermes:)?[\w.\-]{1,40}")
 def create_server(served: ServedStores) -> MCPServer[Any]:
     """Return an MCP server for these homes."""
 
-    def load() -> Surface:
-        from mcp_serve.surface import ServedSurface  # noqa: PLC0415 -- loaded after the first answer
+    def load() -> LateFeatures:
+        from mcp_serve.late_features import ServedFeatures  # noqa: PLC0415 -- loaded after the first answer
 
         served.prepare()
-        return ServedSurface(served)
+        return ServedFeatures(served)
 
     return factory.create_lazy_server(
         SERVER_NAME,

@@ -28,13 +28,13 @@ class ToolDispatcher:
     def __init__(self, served: ServedStores) -> None:
         self._served = served
 
-    async def apply_plan(
+    async def run_confirmed_tool(
         self, spec: ToolSpec, answer: Answer, arguments: Mapping[str, Any], work: CallContext
     ) -> dict[str, Any]:
         """Call a tool that applies plans, if the user has agreed."""
         plan = arguments.get("plan")
         if plan is None or answer == "agreed":
-            return await self.run_change(spec, arguments, work)
+            return await self.run_changing_tool(spec, arguments, work)
         from mcp_serve import plan_answers  # noqa: PLC0415 -- a server that only reads needs no plans
 
         located = await run_in_thread(locate_store, self._served, spec, arguments)
@@ -42,14 +42,14 @@ class ToolDispatcher:
         plan_preview = await run_in_thread(plan_answers.render_unapplied, home, plan, answer)
         return _add_store(spec, plan_preview, home.store_name)
 
-    async def run_change(
+    async def run_changing_tool(
         self, spec: ToolSpec, arguments: Mapping[str, Any], work: CallContext
     ) -> dict[str, Any]:
         """Call a tool that changes data or takes long, and return its answer."""
         located = await run_in_thread(locate_store, self._served, spec, arguments)
         run = partial(_bind_tool(spec, located, self._served), work)
         store = None if spec.merges else self._served.get_store(located["store"]).store_name
-        return _add_store(spec, await work.run(run), store)
+        return _add_store(spec, await work.run_in_worker(run), store)
 
     async def call_tool(self, spec: ToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool with validated arguments and return its answer."""
@@ -83,10 +83,10 @@ def _bind_tool(
         return partial(spec.run, stores, validated, page_query)
     is_home = spec.changes and not spec.takes_transcripts
     home = served.get_home(store) if is_home else served.get_store(store)
-    return partial(_run_in_snapshot, spec, home, validated, page_query)
+    return partial(_run_tool, spec, home, validated, page_query)
 
 
-def _run_in_snapshot(
+def _run_tool(
     spec: ToolSpec, home: ServedStore, arguments: Any, page_query: PagedQuery, *work: object
 ) -> Any:
     """Run a tool on a home; a reading one sees one moment of it for its whole answer."""

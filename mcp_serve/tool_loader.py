@@ -52,24 +52,25 @@ def _make_runner(spec: ToolSpec, served: ServedStores) -> Any:
     """Return the function that the SDK calls for a tool."""
     caller = ToolDispatcher(served)
 
-    async def call(context: Any, **arguments: Any) -> Any:
+    async def run_reading(context: Any, **arguments: Any) -> Any:
         del context
         return await caller.call_tool(spec, arguments)
 
-    async def wait(context: Any, **arguments: Any) -> Any:
+    async def run_waiting(context: Any, **arguments: Any) -> Any:
         return await run_while_connected(context, partial(caller.call_tool, spec, arguments))
 
-    async def change(context: Any, **arguments: Any) -> Any:
-        return await caller.run_change(spec, arguments, _make_call_context(context))
+    async def run_changing(context: Any, **arguments: Any) -> Any:
+        return await caller.run_changing_tool(spec, arguments, _make_call_context(context))
 
-    async def look(context: Any, **arguments: Any) -> Any:
-        return await (change if arguments.get(spec.takes_long) else call)(context, **arguments)
+    async def run_short_or_long(context: Any, **arguments: Any) -> Any:
+        run = run_changing if arguments.get(spec.takes_long) else run_reading
+        return await run(context, **arguments)
 
     if spec.takes_long:
-        return look
+        return run_short_or_long
     if not spec.changes:
-        return wait if spec.waits else call
-    return _make_asking_runner(spec, caller, served) if spec.asks else change
+        return run_waiting if spec.waits else run_reading
+    return _make_asking_runner(spec, caller, served) if spec.asks else run_changing
 
 
 def _make_asking_runner(spec: ToolSpec, caller: ToolDispatcher, served: ServedStores) -> Any:
@@ -78,13 +79,15 @@ def _make_asking_runner(spec: ToolSpec, caller: ToolDispatcher, served: ServedSt
 
     ask = consent.build_consent_function(served, spec)
 
-    async def apply(context: Any, answer: Any, **arguments: Any) -> Any:
-        return await caller.apply_plan(
+    async def run_confirmed(context: Any, answer: Any, **arguments: Any) -> Any:
+        return await caller.run_confirmed_tool(
             spec, consent.read_answer(answer), arguments, _make_call_context(context)
         )
 
-    apply.__annotations__["answer"] = Annotated[ElicitationResult[consent.Consent], Resolve(ask)]
-    return apply
+    run_confirmed.__annotations__["answer"] = Annotated[
+        ElicitationResult[consent.Consent], Resolve(ask)
+    ]
+    return run_confirmed
 
 
 def _make_call_context(context: Context[Any, Any]) -> CallContext:

@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         plan=partial(_show_plan, summary=beside.get("summary")),
         done=_show_result,
     )
-    return plan_command.run_change(options, change)
+    return plan_command.plan_and_apply(options, change)
 
 
 def _read_summary(name: str) -> str:

@@ -264,15 +264,15 @@ def check_handshakes(
         starts.setdefault((client.command, client.env), []).append(client)
     checks: dict[int, Check] = {}
 
-    async def shake(at: int, clients: list[ConfiguredClient]) -> None:
+    async def check_client(at: int, clients: list[ConfiguredClient]) -> None:
         checks[at] = await _check_handshake(clients, homes, timeout_s)
 
-    async def shake_all() -> None:
+    async def check_all_clients() -> None:
         async with anyio.create_task_group() as tasks:
             for at, clients in enumerate(starts.values()):
-                tasks.start_soon(shake, at, clients)
+                tasks.start_soon(check_client, at, clients)
 
-    anyio.run(shake_all)
+    anyio.run(check_all_clients)
     return [checks[at] for at in sorted(checks)]
 
 

@@ -61,10 +61,10 @@ def run(options: argparse.Namespace) -> int:
         {"sessions": options.session, **values},
         done=_show_result,
         nothing="The sessions already have these values.",
-        look=partial(_preview_edit, options.session, values),
+        preview=partial(_preview_edit, options.session, values),
         typed=(*options.session, *_list_given_options(options)),
     )
-    return plan_command.run_change(options, change)
+    return plan_command.plan_and_apply(options, change)
 
 
 def _list_given_options(options: argparse.Namespace) -> Iterator[str]:

@@ -32,7 +32,7 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, plan_answers.list_whats("finalize"))
+    plan_command.add_what_argument(parser, plan_answers.list_what_values("finalize"))
     parser.add_argument("--reason", type=parse_text, help="end reason to record")
     parser.add_argument("--start-new", action="store_true", help="start a new session in the chats")
     plan_command.add_plan_arguments(parser, limit=True)
@@ -67,4 +67,6 @@ def run(options: argparse.Namespace) -> int:
         "source": options.source,
         "older_than_days": filters.parse_age_days(options.older_than),
     }
-    return plan_command.run_change(options, plan_command.ChangeRequest(_SPEC, "finalize", asked))
+    return plan_command.plan_and_apply(
+        options, plan_command.ChangeRequest(_SPEC, "finalize", asked)
+    )

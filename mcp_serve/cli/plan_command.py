@@ -113,7 +113,7 @@ class ChangeRequest:
     done: AnswerPrinter = plan_output.show_result
     nothing: str = ""
     """A hint shown if there is nothing to do."""
-    look: Callable[[ToolCaller], Answer] | None = None
+    preview: Callable[[ToolCaller], Answer] | None = None
     """Previews the change of a tool that makes no plan."""
     typed: tuple[str, ...] = ()
     """Words of the command that applies it without a plan."""
@@ -169,13 +169,13 @@ def add_plan_arguments(
     add_quiet_option(group)
 
 
-def run_change(options: argparse.Namespace, change: ChangeRequest) -> int:
+def plan_and_apply(options: argparse.Namespace, change: ChangeRequest) -> int:
     """Make a change; return the exit code."""
     needs_home = not change.spec.takes_transcripts
     with ToolCaller(options, changes=True, needs_home=needs_home) as tools:
         runner = _ChangeRunner(options, change, tools)
         try:
-            return runner.run()
+            return runner.plan_and_apply()
         except KeyboardInterrupt:
             return runner.report_interruption()
         finally:
@@ -201,15 +201,15 @@ class _ChangeRunner:
         self._at_work = False
         self.answer: Answer = {}
 
-    def run(self) -> int:
+    def plan_and_apply(self) -> int:
         """Plan, confirm and apply; return the exit code."""
         change = self._change
         if self._handle is not None:
             self.answer = self._load_plan(self._handle)
         else:
             with ProgressBar("Looking"):
-                if change.look is not None:
-                    self.answer = change.look(self._tools)
+                if change.preview is not None:
+                    self.answer = change.preview(self._tools)
                 else:
                     asked = resolve_references(self._tools, change.spec, change.asked)
                     self.answer = self._call_tool(asked, TerminalProgress("Planning"))
@@ -345,7 +345,7 @@ class _ChangeRunner:
             return INTERRUPTED
         if self._outcome == "applied":
             self._show_result()
-        skipped = self.answer.get("skipped") if change.look is not None else None
+        skipped = self.answer.get("skipped") if change.preview is not None else None
         return PARTIAL if skipped else DONE
 
     @property

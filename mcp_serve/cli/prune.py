@@ -30,7 +30,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, plan_answers.list_whats("prune"))
+    plan_command.add_what_argument(parser, plan_answers.list_what_values("prune"))
     parser.add_argument(
         "--trash", type=parse_folder, metavar="DIR", help="folder for the removed data"
     )
@@ -58,6 +58,6 @@ def run(options: argparse.Namespace) -> int:
     spec = replace(prune.SPEC, arguments=filters.PruneFilterArguments)
     hint = "" if options.session or options.until or options.what != "sessions" else _AGE_HELP
     again = ("--trash", str(options.trash)) if options.trash else ()
-    return plan_command.run_change(
+    return plan_command.plan_and_apply(
         options, plan_command.ChangeRequest(spec, "prune", asked, again=again, nothing=hint)
     )

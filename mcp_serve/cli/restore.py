@@ -71,10 +71,10 @@ def run(options: argparse.Namespace) -> int:
         "restore",
         {"batch": options.batch},
         plan=_show_plan,
-        look=partial(_preview_restore, options.batch),
+        preview=partial(_preview_restore, options.batch),
         typed=(options.batch,),
     )
-    return plan_command.run_change(options, change)
+    return plan_command.plan_and_apply(options, change)
 
 
 def _preview_restore(batch: str, tools: ToolCaller) -> Answer:

@@ -86,7 +86,9 @@ def run(options: argparse.Namespace) -> int:
         asked["sessions"] = options.batch
     if options.plan is None:
         asked["what"] = "trash"
-    return plan_command.run_change(options, plan_command.ChangeRequest(_EMPTY_SPEC, "prune", asked))
+    return plan_command.plan_and_apply(
+        options, plan_command.ChangeRequest(_EMPTY_SPEC, "prune", asked)
+    )
 
 
 def _list_batches(home: ServedHome, given: TrashArguments, asked: PagedQuery) -> Answer:

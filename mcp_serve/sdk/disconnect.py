@@ -29,7 +29,7 @@ async def run_while_connected(context: Context[Any, Any], work: Callable[[], Awa
     answers: list[T] = []
     failures: list[Exception] = []
 
-    async def run() -> None:
+    async def await_call() -> None:
         try:
             answers.append(await work())
         except Exception as error:  # noqa: BLE001 -- raised again below, outside the exception group
@@ -37,7 +37,7 @@ async def run_while_connected(context: Context[Any, Any], work: Callable[[], Awa
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
+        tasks.start_soon(await_call)
         await has_left.wait()
         tasks.cancel_scope.cancel()
     for error in failures:

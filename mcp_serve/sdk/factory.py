@@ -19,7 +19,7 @@ from mcp.types import (
 
 from mcp_serve.sdk import private
 from mcp_serve.sdk.extensions import AppsExtension, SkillsExtension
-from mcp_serve.sdk.lazy import LazySurface, Surface
+from mcp_serve.sdk.lazy import LateFeatures, LazyFeatures
 from mcp_serve.sdk.wire_messages import clean_failures
 from mcp_serve.subscriptions import Subscriptions
 
@@ -34,16 +34,16 @@ def create_lazy_server(
     version: str,
     instructions: str,
     list_tools: Callable[[], Sequence[Tool]],
-    load: Callable[[], Surface],
+    load: Callable[[], LateFeatures],
     prepare: Callable[[], None],
     **options: Any,
 ) -> MCPServer[Any]:
-    """Return a server whose tools and surface are loaded late.
+    """Return a server whose tools and features are loaded late.
 
     `prepare` is called in a thread after the tool list was answered.
     """
     subscriptions = Subscriptions()
-    lazy = LazySurface(list_tools, load, prepare, subscriptions)
+    lazy = LazyFeatures(list_tools, load, prepare, subscriptions)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[Any]) -> AsyncIterator[None]:
@@ -89,14 +89,14 @@ def _add_subscriptions(server: MCPServer[Any], subscriptions: Subscriptions) -> 
         private.set_handler(server, method, params, handle)
 
 
-def _add_resource_pages(server: MCPServer[Any], lazy: LazySurface) -> None:
+def _add_resource_pages(server: MCPServer[Any], lazy: LazyFeatures) -> None:
     """List resources in pages; the handler of the SDK returns all of them."""
 
     async def list_resources(_: Any, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        surface = lazy.surface
-        if surface is None:  # a test registered resources without a surface
+        features = lazy.features
+        if features is None:  # a test registered resources without a features
             return ListResourcesResult(resources=await server.list_resources())
-        page = await surface.list_resources(params.cursor if params else None)
+        page = await features.list_resources(params.cursor if params else None)
         if page.next_cursor is None:
             page.resources.extend(await server.list_resources())
         return page
@@ -104,12 +104,12 @@ def _add_resource_pages(server: MCPServer[Any], lazy: LazySurface) -> None:
     private.set_handler(server, "resources/list", PaginatedRequestParams, list_resources)
 
 
-def _add_completions(server: MCPServer[Any], lazy: LazySurface) -> None:
+def _add_completions(server: MCPServer[Any], lazy: LazyFeatures) -> None:
     async def complete(ref: Any, argument: Any, context: Any) -> Completion:
         del ref, context
-        if lazy.surface is None:
+        if lazy.features is None:
             return Completion(values=[])
-        return await lazy.surface.complete_argument(argument.name, argument.value)
+        return await lazy.features.complete_argument(argument.name, argument.value)
 
     register: Any = server.completion
     register()(complete)

@@ -1,4 +1,4 @@
-"""Load the tools and the surface of a server after its first answer."""
+"""Load the tools and the late features of a server after its first answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ANSWER_DELAY_S = 0.005
 _FIRST_CALL_S = 2.0
 
 
-class Surface(Protocol):
+class LateFeatures(Protocol):
     """The resources, prompts and completions of a server."""
 
     @property
@@ -69,13 +69,13 @@ class Surface(Protocol):
         """Return the addresses changed since the last call, and whether lists have changed."""
 
 
-class LazySurface:
-    """Tools and a surface that are loaded after the first answer, or when a request needs them."""
+class LazyFeatures:
+    """Tools and features that are loaded after the first answer, or when a request needs them."""
 
     def __init__(
         self,
         list_tools: Callable[[], Sequence[Tool]],
-        load: Callable[[], Surface],
+        load: Callable[[], LateFeatures],
         prepare: Callable[[], None],
         subscriptions: Subscriptions,
     ) -> None:
@@ -84,8 +84,8 @@ class LazySurface:
         self._prepare = prepare
         self.subscriptions = subscriptions
         self._running = anyio.Lock()
-        self._looking = anyio.Lock()
-        self.surface: Surface | None = None
+        self._publishing = anyio.Lock()
+        self.features: LateFeatures | None = None
         self._started = anyio.Event()
         self._listed = anyio.Event()
         self._lock = anyio.Lock()
@@ -100,20 +100,20 @@ class LazySurface:
             self._has_tools = True
 
     async def ensure_loaded(self) -> None:
-        """Return when the surface is loaded."""
-        if self.surface is not None:
+        """Wait until the features are loaded."""
+        if self.features is not None:
             return
         async with self._lock:
-            if self.surface is None and self.server is not None:
-                surface = await load_in_thread(self._load)
-                surface.register(self.server)
-                self.surface = surface
+            if self.features is None and self.server is not None:
+                features = await load_in_thread(self._load)
+                features.register(self.server)
+                self.features = features
 
     def get_skills(self) -> SkillSource:
-        """Return the skills; a request is delayed until they are loaded."""
-        if self.surface is None:
-            raise RuntimeError("the surface is not loaded")
-        return self.surface.skills
+        """Return the skills, for requests that are delayed until the features are loaded."""
+        if self.features is None:
+            raise RuntimeError("the features are not loaded")
+        return self.features.skills
 
     async def run_after_list(self) -> None:
         """Prepare a call, then notify listening clients of changes; one task of the process."""
@@ -130,16 +130,16 @@ class LazySurface:
             await self.ensure_loaded()
             while True:
                 await anyio.sleep(_LOOK_INTERVAL_S)
-                if self.surface is not None and self.subscriptions.has_listeners:
-                    await self._publish_once(self.surface)
+                if self.features is not None and self.subscriptions.has_listeners:
+                    await self._publish_once(self.features)
 
-    async def _publish_once(self, surface: Surface, follow: Sequence[str] = ()) -> None:
+    async def _publish_once(self, features: LateFeatures, follow: Sequence[str] = ()) -> None:
         """Publish changes once; an error is logged and does not end the task."""
         try:
-            async with self._looking:
+            async with self._publishing:
                 if follow:
-                    await surface.follow_addresses(follow)
-                addresses, list_changed = await surface.collect_changes()
+                    await features.follow_addresses(follow)
+                addresses, list_changed = await features.collect_changes()
                 await self.subscriptions.publish_changes(addresses, list_changed=list_changed)
         except Exception:  # noqa: BLE001 -- a failing task would end the server
             previous, self._last_error = self._last_error, traceback.format_exc()
@@ -160,12 +160,12 @@ class LazySurface:
             self._ensure_tools(self.server)
         if context.method not in _TOOL_METHODS:
             await self.ensure_loaded()
-        refusal = self._get_refusal(context.method, context.params or {})
+        refusal = self._find_request_error(context.method, context.params or {})
         if refusal is not None:
             raise MCPError(INVALID_PARAMS, refusal)
-        if context.method in _FOLLOW_METHODS and self.surface is not None:
+        if context.method in _FOLLOW_METHODS and self.features is not None:
             # Start watching before the answer, so that each later change is published.
-            await self._publish_once(self.surface, _list_addresses(context.params or {}))
+            await self._publish_once(self.features, _list_addresses(context.params or {}))
         called = anyio.Event()
         if context.method == "tools/call":
             self._running_call = called
@@ -175,20 +175,20 @@ class LazySurface:
             called.set()
             self._listed.set()
 
-    def _get_refusal(self, method: str, params: Mapping[str, Any]) -> str | None:
-        """Return the error of a request that the SDK would answer differently, or None."""
+    def _find_request_error(self, method: str, params: Mapping[str, Any]) -> str | None:
+        """Return the error of a request with an unknown tool, prompt or argument, or None."""
         name = params.get("name")
         if self.server is None or not isinstance(name, str):
             return None
         if method == "tools/call":
             names = private.list_tool_names(self.server)
             return None if name in names else f"no such tool; valid: {', '.join(names)}"
-        if method == "prompts/get" and self.surface is not None:
+        if method == "prompts/get" and self.features is not None:
             names = private.list_prompt_names(self.server)
             if name not in names:
                 return f"no such prompt; valid: {', '.join(names)}"
             arguments = params.get("arguments")
-            return self.surface.check_prompt(
+            return self.features.check_prompt(
                 name, arguments if isinstance(arguments, Mapping) else {}
             )
         return None

@@ -17,7 +17,7 @@ from session_core.maintenance import PlanPreview, PlanRequest
 if TYPE_CHECKING:
     FinalizeWhat = str
 else:
-    FinalizeWhat = Literal[plan_answers.list_whats("finalize")]
+    FinalizeWhat = Literal[plan_answers.list_what_values("finalize")]
 
 
 class FinalizeArguments(arguments.StoreArguments):
@@ -39,7 +39,7 @@ def finalize_sessions(
     """Make a plan, or apply one."""
     del page_query
     if arguments.plan is not None:
-        return plan_answers.apply_plan(home, arguments.plan, "finalize", "finalized", work)
+        return plan_answers.apply_and_render(home, arguments.plan, "finalize", "finalized", work)
     if arguments.what == "sessions" and not arguments.sessions:
         raise InvalidInput(
             "pass the sessions to finalize, or what='expired', 'orphaned' or 'abandoned'"

@@ -17,7 +17,7 @@ from session_core.maintenance import PlanPreview, PlanRequest
 if TYPE_CHECKING:
     PruneWhat = str
 else:
-    PruneWhat = Literal[plan_answers.list_whats("prune")]
+    PruneWhat = Literal[plan_answers.list_what_values("prune")]
 
 
 class PruneArguments(arguments.StoreArguments):
@@ -61,7 +61,7 @@ def prune_sessions(
         plan = plan_answers.load_plan(home, arguments.plan, "prune")
         return plan_answers.render_more_items(home, plan.handle, page_query)
     if arguments.plan is not None:
-        return plan_answers.apply_plan(home, arguments.plan, "prune", "removed", work)
+        return plan_answers.apply_and_render(home, arguments.plan, "prune", "removed", work)
     matched = known_values.match_arguments([home], arguments)
     if matched.is_unknown:
         nothing = PlanPreview("nothing", None, None, 0, ())

@@ -28,12 +28,12 @@ bare = MCPServer("bare")
 bare.streamable_http_app()
 bare.sse_app()
 known = {name.split(".")[0] for name in sys.modules}
-from mcp_serve import server, surface, tool_list
+from mcp_serve import late_features, server, tool_list
 from mcp_serve.http import app
 from mcp_serve.stores import ServerOptions, ServedStores
 served = ServedStores(ServerOptions(home=sys.argv[1]))
 server.create_server(served)
-surface.ServedSurface(served)
+late_features.ServedFeatures(served)
 tool_list.load_specs()
 served.get_home().maintenance.health()
 loaded = {name.split(".")[0] for name in sys.modules} - known

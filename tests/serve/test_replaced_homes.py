@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from mcp.types import PromptReference, ResourceTemplateReference
 
+from mcp_serve.late_features import ServedFeatures
 from mcp_serve.stores import ServedStores, ServerOptions
-from mcp_serve.surface import ServedSurface
 from session_core import SessionDB
 from tests.serve.fixed_resources import FIXED_RESOURCES
 
@@ -77,13 +77,13 @@ async def test_running_call_survives_two_replacements(home_path):
 async def test_replaced_database_notifies_subscribers(home_path):
     replace_database(home_path, "one")
     served = ServedStores(ServerOptions(home=str(home_path)))
-    surface = ServedSurface(served)
-    assert await surface.collect_changes() == ([], False)
+    features = ServedFeatures(served)
+    assert await features.collect_changes() == ([], False)
     replace_database(home_path, "two")
-    changed, listed = await surface.collect_changes()
+    changed, listed = await features.collect_changes()
     assert {"sessions://stats", "sessions://routes", "session://one"} <= set(changed)
     assert listed
-    assert await surface.collect_changes() == ([], False)
+    assert await features.collect_changes() == ([], False)
     served.close()
 
 

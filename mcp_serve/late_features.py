@@ -17,7 +17,7 @@ from mcp_serve.tool_dispatcher import ToolDispatcher
 from mcp_serve.tool_list import read_descriptions
 
 
-class ServedSurface:
+class ServedFeatures:
     """The resources, prompts and completions of the served stores."""
 
     def __init__(self, served: ServedStores) -> None:
