@@ -1,4 +1,4 @@
-"""Fit answers into their size limit; the size of an answer is the length of its JSON text."""
+"""Fit answers into their size limit, which counts the characters of their JSON text."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ Handle = Annotated[str, Field(max_length=100, description="Plan to apply; pass i
 
 
 class ToolArguments(BaseModel):
-    """The arguments of a tool; unknown names are an error, null means not given.
+    """The arguments of a tool.
+
+    Unknown names are an error, and null means that an argument is not given.
 
     Types are strict, but a number without a fraction is an integer, as in JSON.
     """
@@ -148,7 +150,7 @@ _UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def format_time(at: float | None) -> str | None:
-    """Return a time in ISO 8601 to the second in UTC; None for a time outside the calendar."""
+    """Return a time in ISO 8601 to the second in UTC, or None for a time outside the calendar."""
     try:
         return None if at is None else _format_second(int(at))
     except (OverflowError, ValueError, OSError):
@@ -161,7 +163,9 @@ def _format_second(second: int) -> str:
 
 
 def parse_time(name: str, text: str | None, now: float, *, is_end: bool = False) -> float | None:
-    """Return the time of an argument; `is_end` means the end of a day.
+    """Return the time of an argument.
+
+    `is_end` selects the end of a day instead of its beginning.
 
     A time without a zone is UTC; the days of `yesterday` and its like are local.
 
@@ -201,7 +205,10 @@ def _parse_local_day(words: str, now: float) -> datetime | None:
 
 
 def _parse_iso_time(text: str, *, is_end: bool) -> float:
-    """Return a time in ISO 8601, UTC without a zone; a date is its beginning or its end."""
+    """Return a time given in ISO 8601, or the beginning or end of a date.
+
+    A time without a zone is UTC.
+    """
     parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
     zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
     return (zoned + timedelta(days=int(is_end and _is_date(text)))).timestamp()
@@ -218,7 +225,9 @@ def _is_date(text: str) -> bool:
 def parse_time_range(
     since: str | None, until: str | None, now: float
 ) -> tuple[float | None, float | None]:
-    """Return the bounds of a time range; a day in `until` includes its end.
+    """Return the bounds of a time range.
+
+    A day in `until` includes its end.
 
     Raises:
         InvalidInput: a bound is not valid, or since is later than until.

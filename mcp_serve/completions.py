@@ -44,7 +44,7 @@ class Completions:
 
 
 def _make_completion(found: Iterable[str], typed: str) -> Completion:
-    """Return the values with the typed text; those that begin with it are first."""
+    """Return the values that contain the typed text, first the values that begin with it."""
     low = typed.casefold()
     values = [value for value in dict.fromkeys(found) if low in value.casefold()]
     values.sort(key=lambda value: not value.casefold().startswith(low))

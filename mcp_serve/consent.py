@@ -98,7 +98,7 @@ def _format_question(home: ServedHome, kind: str, preview: PlanPreview) -> str:
 
 
 def _format_item(home: ServedHome, item: Any) -> str:
-    """Return a line for an item; a stored title is quoted as JSON."""
+    """Return a line for an item, with its stored title quoted as JSON."""
     title = render.render_line(home, item.title)
     name = answer_size.render_json(title) if title else render.render_id(item.id)
     return f"{name}: {render.render_line(home, item.why)}"

@@ -69,7 +69,7 @@ class FeedResult:
 
 
 class StoreFeed(Protocol):
-    """The calls of a feed that `events_wait` and subscriptions need."""
+    """The methods of a feed that `events_wait` and subscriptions call."""
 
     commits: int
     seen: FeedState | None
@@ -110,7 +110,9 @@ class HomeFeed:
         self.commits = 0
 
     async def wait_for_commit(self, commits: int) -> None:
-        """Return after more than `commits` commits were noticed; one caller polls for all.
+        """Return after more than `commits` commits were noticed.
+
+        One caller polls for all callers.
 
         The caller reads `commits` before `read_events`, so that no commit in between is missed.
         """
@@ -141,7 +143,10 @@ class HomeFeed:
     def _list_passing_events(
         self, position: EventPosition, room: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return events seen by this process; those of an earlier process are lost."""
+        """Return the events that only this process has seen since a position.
+
+        Such events of an earlier process are lost.
+        """
         if position.run != self._run:
             return [], self._number
         events: list[dict[str, Any]] = []
@@ -174,7 +179,10 @@ class HomeFeed:
                 )
 
     def _check_for_commit(self) -> None:
-        """Notice a commit; while a writer locks the database, the next poll does."""
+        """Notice a commit.
+
+        While a writer locks the database, the next poll notices it.
+        """
         try:
             changes = self._home.db.read_changes(self._noticed, limit=_MAX_EVENTS)
         except Busy:
@@ -218,14 +226,14 @@ class HomeFeed:
         return {session: self._home.db.get_revision(session).compacted for session in sessions}
 
     def _read_pins(self) -> frozenset[str]:
-        """Return our own pins, or those of the last snapshot if they cannot be read now."""
+        """Return our own pins, or the pins of the last snapshot if they cannot be read now."""
         try:
             return frozenset(self._home.list_own_pins())
         except SessionError:
             return frozenset() if self.seen is None else self.seen.pins
 
     def _is_route_read_due(self) -> bool:
-        """Return True if a commit came while the routes were not read again, and they may be now.
+        """Return True if a commit came since the routes were read, and their pause is over.
 
         No other commit may follow, so that the change of a route would stay unnoticed.
         """
@@ -259,7 +267,7 @@ def render_event(store: ServedStore, event: SessionEvent, store_name: str | None
 
 
 def _render_text(store: ServedStore, event: SessionEvent) -> str | None:
-    """Return the beginning of a message; its whole text is redacted before the cut."""
+    """Return the beginning of a message, cut after its whole text was redacted."""
     if event.message_id is None or event.text is None:
         return None
     row = store.get_message(event.session_id, event.message_id)
@@ -280,7 +288,7 @@ class FeedState:
 
 
 def find_changed_sessions(before: FeedState, after: FeedState) -> set[str]:
-    """Return sessions whose row differs in more than its messages."""
+    """Return the sessions with a row that differs in more than its messages."""
     rows = {**after.followed, **after.lines}
     changed = {
         session

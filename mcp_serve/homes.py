@@ -58,14 +58,14 @@ _LAST_ID = "\U0010ffff"
 
 
 class _locked_property(Generic[T]):  # noqa: N801 -- used as a decorator
-    """A cached property that is created once, also if several threads read it."""
+    """A cached property that is created once, even if several threads read it."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
         self._name = make.__name__
 
     def __get__(self, instance: ServedHome, owner: type[ServedHome]) -> T:
-        """Return the value; it is stored in the instance and hides this descriptor."""
+        """Return the value and store it in the instance, where it hides this descriptor."""
         with instance.lock:
             attributes = vars(instance)
             if self._name not in attributes:
@@ -75,9 +75,10 @@ class _locked_property(Generic[T]):  # noqa: N801 -- used as a decorator
 
 
 class ServedHome:
-    """A home and the way it is served; `name` is the name of its store.
+    """A home with the options by which it is served.
 
-    Answers show it (`store_name`) only if several stores are served.
+    `name` is the name of its store. Answers show it (`store_name`) only if several stores are
+    served.
 
     `place` is the folder of the home, its database file, or an address.
     """
@@ -118,7 +119,10 @@ class ServedHome:
         return file_id not in (None, self._file)
 
     def explain_absence(self) -> str | None:
-        """Return why the database has no such home, None if it has; a file is not looked at."""
+        """Return the reason why a database server lacks the home, or None.
+
+        The file of a home is not checked.
+        """
         if not isinstance(self.place, DatabaseAddress) or self.db.admin.get_home_id() is not None:
             return None
         return f"the database has no home {self.place.name!r}"
@@ -133,7 +137,7 @@ class ServedHome:
 
     @_locked_property
     def db(self) -> StateDatabase:
-        """The database; it is opened on first use.
+        """The database, opened on first use.
 
         Raises:
             Busy: the server of an address does not answer.
@@ -163,7 +167,7 @@ class ServedHome:
 
     @_locked_property
     def folder(self) -> StateFolder:
-        """The state folder of the home; a home with an address keeps its content there."""
+        """The state folder of the home, or the ledger tables of a home with an address."""
         from session_core import StateFolder  # noqa: PLC0415 -- lists do not need it
         from session_core.ledger import find_database_location  # noqa: PLC0415 -- as above
 
@@ -176,7 +180,7 @@ class ServedHome:
 
     @property
     def token_folder(self) -> TokenFolder:
-        """The folder with the token; a home with an address has one on each machine."""
+        """The folder with the token, which a home with an address has on each machine."""
         from session_core.ledger import MachineFolder  # noqa: PLC0415 -- lists do not need it
 
         return MachineFolder(str(self.place)) if self.db_path is None else self.folder
@@ -189,7 +193,10 @@ class ServedHome:
         return Ledger(self.folder, trash_dir=self._trash, reads_anywhere=True)
 
     def list_own_pins(self) -> Collection[str]:
-        """Return sessions pinned in our state folder; empty if the database has a pin column."""
+        """Return the sessions pinned in our state folder.
+
+        There are none if the database has a pin column.
+        """
         has_column = "pinned" in self.db.rows.list_columns("sessions")
         is_empty = has_column or not self.folder.has_pins()
         return () if is_empty else self.ledger.pins.list_pinned()
@@ -206,12 +213,15 @@ class ServedHome:
         limit: int = 20,
         after: Position | None = None,
     ) -> Page[Summary]:
-        """List conversations, those that follow a position of a merged list."""
+        """List conversations after a position of a merged list."""
         page = self.db.list_sessions(where, order=order, limit=limit, below=self._find_edge(after))
         return Page(list(page.items), page.next_cursor)
 
     def _find_edge(self, after: Position | None) -> tuple[float, str] | None:
-        """Return where this home continues; of equal values the name of the store decides."""
+        """Return the position at which this home continues a merged list.
+
+        Rows with equal values are ordered by the name of their store.
+        """
         if after is None:
             return None
         value, store, row_id = after
@@ -233,7 +243,7 @@ class ServedHome:
         return self.db.admin.list_folders()
 
     def build_resume_command(self, summary: Summary) -> Sequence[str] | None:
-        """Return the command of Hermes for a session of its terminal; a chat continues itself."""
+        """Return the command of Hermes that continues a terminal session, or None for a chat."""
         agent, _, profile = self.name.partition(":")
         is_option = summary.id.startswith("-")
         if agent != "hermes" or summary.source not in _TERMINAL_SOURCES or is_option:
@@ -275,7 +285,7 @@ class ServedHome:
         return self.db.get_compression_lineage(session_id)
 
     def find_parent(self, session_id: str) -> str | None:
-        """Return the session that this one continues, or None."""
+        """Return the session that a session continues, or None."""
         if self.db.get_link_kind(session_id) != "continuation":
             return None
         row = self.db.get_session(session_id)
@@ -283,21 +293,21 @@ class ServedHome:
         return parent_id if parent_id and self.db.get_session(parent_id) else None
 
     def describe_relatives(self, session_id: str) -> str | None:
-        """Return None: the lineage of a home is in the rows."""
+        """Return None, since the rows of a home have the lineage."""
         del session_id
         return None
 
     def read_window(self, session_id: str, **options: Any) -> MessageWindow:
-        """Return messages next to a message id, or the newest ones."""
+        """Return the messages next to a message id, or the newest messages."""
         return self.db.read_window(session_id, **options)
 
     def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
-        """Return a message by its id, of whatever session."""
+        """Return a message of any session by its id."""
         del session_id
         return self.db.get_message(message_id)
 
     def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
-        """Return by session the messages that previews were cut from."""
+        """Return the messages that previews were cut from, by session."""
         ids = {row.id: row.preview_id for row in summaries if row.preview_id is not None}
         found = self.db.find_messages(list(set(ids.values())))
         return {session: found[number] for session, number in ids.items() if number in found}
@@ -309,7 +319,7 @@ class ServedHome:
             yield self.db.admin.open_search(query, **options)
 
     def measure_share(self) -> float:
-        """Return 1: a search sees every message."""
+        """Return 1, since a search sees every message."""
         return 1.0
 
     def find_messages(self, hits: Iterable[SearchHit]) -> Mapping[tuple[str, int], MessageRow]:
@@ -325,14 +335,14 @@ class ServedHome:
 
     @_locked_property
     def maintenance(self) -> Maintenance:
-        """The maintenance; each change names its client."""
+        """The maintenance of the home."""
         from session_core import Maintenance  # noqa: PLC0415 -- reads do not need it
 
         return Maintenance(self.db, self.ledger, store=self.store)
 
     @_locked_property
     def compressor(self) -> Compressor:
-        """The compressor; its own texts contain no secrets."""
+        """The compressor, which removes secrets from its own texts."""
         from mcp_serve.redaction import message_secrets  # noqa: PLC0415 -- reads do not need it
         from session_core import Compressor  # noqa: PLC0415 -- reads do not need it
 
@@ -366,7 +376,7 @@ class ServedHome:
         return self.maintenance.log(limit, cursor)
 
     def close(self) -> None:
-        """Close all that was opened."""
+        """Close everything that was opened."""
         opened = vars(self)
         for name in ("maintenance", "ledger", "store", "db"):
             if name in opened:

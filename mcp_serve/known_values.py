@@ -1,4 +1,4 @@
-"""Match the values of arguments with those that the stores have, and explain unknown ones.
+"""Match the values of arguments with the values in the stores, and explain unknown values.
 
 Sources, platforms and folders are open sets: a wrong value is not an error, but a note that lists
 the values that exist saves the caller a search for them.
@@ -34,7 +34,7 @@ _PLAIN_VALUE = re.compile(r"[\w.:/\\~@+-]+")
 
 @dataclass(slots=True)
 class MatchedArguments(Generic[A]):
-    """Arguments whose values are spelled as in the stores, and notes about them."""
+    """Arguments with values spelled as in the stores, and notes about them."""
 
     arguments: A
     notes: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ def _match_sources(stores: Sequence[ServedStore], matched: MatchedArguments[A], 
 
 
 def match_values(given: Iterable[str], existing: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the existing values that equal given ones but for case, and the unknown ones."""
+    """Return the existing spellings of the values that exist, and the unknown values."""
     spellings: dict[str, list[str]] = {}
     for value in existing:
         spellings.setdefault(value.casefold(), []).append(value)
@@ -83,7 +83,7 @@ def match_values(given: Iterable[str], existing: Iterable[str]) -> tuple[list[st
 def explain_unknown(
     store: ServedStore, name: str, unknown: Sequence[str], existing: Iterable[str]
 ) -> str:
-    """Return the note about values that do not exist."""
+    """Return a note about values that do not exist."""
     shown = ", ".join(repr(_render_value(store, text)) for text in unknown[:_MAX_LISTED])
     return f"No {name} {shown}; existing: {_list_values(store, existing, _MAX_LISTED)}."
 
@@ -100,7 +100,7 @@ def collect_values(
 
 
 def _match_project(stores: Sequence[ServedStore], matched: MatchedArguments[A]) -> None:
-    """Replace the last part of a folder by the folders that end in it."""
+    """Replace the last part of a folder by all folders that end in it."""
     project: str = os.path.expanduser(matched.arguments.project)  # type: ignore[attr-defined]  # noqa: PTH111 -- also of another system
     if _is_whole_path(project):
         matched.replace("project", project)
@@ -121,9 +121,9 @@ def _is_whole_path(text: str) -> bool:
 
 
 def find_folders(ending: str, folders: Iterable[str]) -> list[str]:
-    """Return the folders whose last parts are these, or else those that have them above.
+    """Return the folders that end in these parts, or else the folders above that do.
 
-    A folder below another one of the result is left out, since that includes it.
+    Folders below another folder of the result are left out.
     """
     wanted = _split_parts(ending)
     matches: dict[str, None] = {}
@@ -140,7 +140,7 @@ def _split_parts(path: str) -> list[str]:
 
 
 def _find_end_positions(folder: str, wanted: Sequence[str]) -> list[int]:
-    """Return where in a folder these parts, one after the other, end."""
+    """Return the positions in a folder at which these consecutive parts end."""
     parts = list(re.finditer(r"[^/\\]+", folder))
     names = [part[0].casefold() for part in parts]
     size = len(wanted)
@@ -153,7 +153,7 @@ def _is_below(folder: str, other: str) -> bool:
 
 
 def explain_unknown_folder(store: ServedStore, project: str, folders: Iterable[str]) -> str:
-    """Return the note about a folder without sessions, with those most like it first."""
+    """Return a note about a folder without sessions, with the most similar folders first."""
     existing = list(folders)
     if not existing:
         return "No session has a folder; leave project out."
@@ -184,7 +184,7 @@ def _quote_phrase(text: str) -> str:
 
 
 def explain_roles(home: ServedStore, roles: Sequence[str] | None) -> str | None:
-    """Return which roles are usual if others select nothing, or None."""
+    """Return a note with the usual roles if unusual roles select nothing, or None."""
     unusual = [role for role in roles or () if role.casefold() not in USUAL_ROLES]
     if not unusual:
         return None

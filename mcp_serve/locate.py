@@ -1,4 +1,4 @@
-"""Find the store that a call is about: the named one, or that of its plan, batch or sessions."""
+"""Find the store of a call, by its name or by the plan, batch or sessions of the call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _BY_PREFIX = 3
 def locate_store(
     served: ServedStores, spec: ToolSpec, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call with its store, or without one if it is about all of them.
+    """Return the arguments of a call with `store` filled in from its plan, batch or sessions.
+
+    `store` is None if the call covers all stores.
 
     Raises:
         InvalidInput: the store is not served, a session is in several stores, or the sessions of a
@@ -92,7 +94,7 @@ def _refuse_named_transcripts(
 
 
 def _make_refusal(spec: ToolSpec, store: ServedStore, match: ResolvedSession) -> Unsupported:
-    """Return the error of a change of a transcript, with what works instead."""
+    """Return the error for a change of a transcript, with the calls that work instead."""
     resume = getattr(store.summarize_session(match.id), "resume", None)
     instead = f", or continue it with `{shlex.join(resume)}`" if resume else ""
     return Unsupported(
@@ -105,7 +107,7 @@ def _make_refusal(spec: ToolSpec, store: ServedStore, match: ResolvedSession) ->
 def _match_session(
     stores: Sequence[ServedStore], reference: str, *, titles: bool
 ) -> tuple[list[tuple[ServedStore, ResolvedSession]], SessionError | None]:
-    """Return the best matches of a reference, and why a store could not be read.
+    """Return the best matches of a reference in one store, and the error of a store that failed.
 
     Raises:
         InvalidInput: a prefix or title matches several sessions of a store.
@@ -125,7 +127,7 @@ def _match_session(
 def _collect_matches(
     stores: Sequence[ServedStore], reference: str, *, exact: bool, titles: bool
 ) -> tuple[list[tuple[ServedStore, ResolvedSession]], SessionError | None]:
-    """Return the best matches over all stores, and why a store could not be read."""
+    """Return the best matches over all stores, and the error of a store that failed."""
     matches: list[tuple[ServedStore, ResolvedSession]] = []
     failure: SessionError | None = None
     for store in stores:
@@ -143,7 +145,7 @@ def _collect_matches(
 def _require_unique_prefix(
     stores: Sequence[ServedStore], reference: str, matching: Sequence[ServedStore]
 ) -> None:
-    """Refuse a prefix that names one session of a store and several of another one."""
+    """Refuse a prefix that names one session in one store and several sessions in another."""
     for store in stores:
         if store in matching:
             continue
@@ -158,7 +160,7 @@ def _require_unique_prefix(
 def _get_only_store(
     spec: ToolSpec | None, reference: str, matches: Sequence[tuple[ServedStore, ResolvedSession]]
 ) -> str | None:
-    """Return the name of the only store that matches; a change of a transcript is refused."""
+    """Return the name of the only store that matches, and refuse a change of a transcript."""
     if len(matches) > 1:
         names = ", ".join(str(_get_name(*match)) for match in matches)
         raise InvalidInput(f"{reference!r:.100} exists in several stores: {names}; pass store")
@@ -176,7 +178,7 @@ def _get_name(store: ServedStore, match: ResolvedSession) -> str | None:
 def _find_common_store(
     served: ServedStores, spec: ToolSpec, given: Mapping[str, Any], *, is_batch: bool
 ) -> str | None:
-    """Return the only store of these sessions or batches, or None if none of them is known.
+    """Return the only store of these sessions or batches, or None if they are unknown.
 
     Raises:
         InvalidInput: they are in several stores.

@@ -1,4 +1,7 @@
-"""Read several stores for one answer; a store that cannot be read is named in a note."""
+"""Read several stores for one answer.
+
+A note names the stores that cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _MAX_REASON_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class StoreParts(Generic[S, T]):
-    """The parts of an answer, each with its store, and the stores that could not be read."""
+    """The parts of an answer with their stores, and the stores that could not be read."""
 
     parts: Sequence[tuple[S, T]]
     failures: Sequence[tuple[S, SessionError]] = ()
@@ -42,7 +45,7 @@ class StoreParts(Generic[S, T]):
         return iter(self.parts)
 
     def explain_failures(self) -> str | None:
-        """Return the note about stores that could not be read, or None."""
+        """Return a note about stores that could not be read, or None."""
         return render_failures(self.failures) or None
 
 
@@ -51,7 +54,9 @@ def read_stores(
     read: Callable[[S], T],
     snapshots: ExitStack | None = None,
 ) -> StoreParts[S, T]:
-    """Return what each store answers; each shows one moment, which `snapshots` keeps open.
+    """Return the answer of each store.
+
+    Each store is read in one snapshot, which `snapshots` keeps open.
 
     Raises:
         InvalidInput, NotFound: the arguments are wrong.
@@ -76,7 +81,7 @@ def read_stores(
 
 @dataclass(frozen=True, slots=True)
 class MergedPage(Generic[S, R]):
-    """A page of rows of several stores, and where each store with more of them continues."""
+    """A page of rows of several stores, and the next position of each store with more rows."""
 
     rows: Sequence[tuple[S, R]]
     places: Mapping[str, str]
@@ -90,7 +95,7 @@ def merge_newest(
     limit: int,
     places: Mapping[str, str] | None,
 ) -> MergedPage[S, R]:
-    """Return the newest rows of the stores; a row has its time in `at`.
+    """Return the newest rows of the stores by their time `at`.
 
     Each store keeps its own order and cursors.
 

@@ -1,4 +1,4 @@
-"""Plain text: one line or several, without terminal sequences and hidden characters."""
+"""Plain text of one line or several lines, without terminal sequences and hidden characters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def to_text(value: Any) -> str:
-    """Return a database value as text; text columns may hold other types."""
+    """Return a database value as text, since text columns may hold other types."""
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
     text = value if isinstance(value, str) else str(value)

@@ -89,7 +89,7 @@ def render_item(home: ServedStore, item: Any) -> dict[str, Any]:
 
 
 def render_warnings(home: ServedStore, warnings: Iterable[str]) -> list[str]:
-    """Return warnings for an answer; they may contain stored titles, reasons and folders."""
+    """Return warnings for an answer, with stored titles, reasons and folders redacted."""
     lines = [
         render.render_line(home, warning, _MAX_WARNING_CHARS) or ""
         for warning in dict.fromkeys(warnings)
@@ -100,7 +100,7 @@ def render_warnings(home: ServedStore, warnings: Iterable[str]) -> list[str]:
 
 
 def render_skipped(home: ServedStore, skipped: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return skipped items with the reason, as many as fit."""
+    """Return skipped items with their reasons, as many as fit into the answer."""
     rows = [
         {"id": render.render_id(item_id), "why": render.render_line(home, reason)}
         for item_id, reason in skipped
@@ -118,7 +118,7 @@ def render_first_items(
 
 
 def render_more_items(home: ServedHome, plan: str, page_query: PagedQuery) -> dict[str, Any]:
-    """Return a plan with those of its items that a cursor stands for."""
+    """Return a plan with the items of a cursor."""
     start: int = page_query.place
     # The store of a cursor is not known before it is opened.
     store = render.drop_empty(store=home.store_name)
@@ -135,7 +135,9 @@ def _add_cursor(answer: dict[str, Any], page_query: PagedQuery, start: int) -> d
 def apply_and_render(
     home: ServedHome, handle: str, tool: str, counted: str, work: CallContext
 ) -> dict[str, Any]:
-    """Apply or continue a plan; `counted` is the key of the count in the answer.
+    """Apply or continue a plan.
+
+    `counted` is the key of the count in the answer.
 
     Raises:
         NotFound: the plan does not exist.
@@ -166,7 +168,10 @@ def run_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> ApplyResu
 def render_applied(
     home: ServedHome, plan: StoredPlan, result: ApplyResult, counted: str, *, count: int
 ) -> dict[str, Any]:
-    """Return the result of a plan as it was before; `counted` is the key of its count."""
+    """Return the result of a plan that was applied before.
+
+    `counted` is the key of the count in the answer.
+    """
     preview = PlanPreview.from_plan(plan)
     skipped = render_skipped(home, [(item.id, item.why) for item in result.skipped])
     hidden_count = len(result.skipped) - len(skipped)
@@ -187,7 +192,7 @@ def render_applied(
 
 
 def render_unapplied(home: ServedHome, plan: str, outcome: Answer) -> dict[str, Any]:
-    """Return a plan that was not applied; a declined plan is closed."""
+    """Return a plan that was not applied, and close it if it was declined."""
     answer = render_preview(home, home.maintenance.get_plan(plan)) | {"outcome": outcome}
     if outcome == "declined":
         home.maintenance.close_plan(plan)
@@ -232,7 +237,10 @@ def find_sessions(home: ServedHome, sessions: list[str] | None) -> tuple[str, ..
 
 
 def build_filter(arguments: Any) -> SessionFilter:
-    """Return the session filter of the arguments; missing arguments do not filter."""
+    """Return the session filter of the arguments.
+
+    Missing arguments do not filter.
+    """
     return SessionFilter(
         project=getattr(arguments, "project", None),
         source=to_tuple(getattr(arguments, "source", None)),

@@ -41,7 +41,10 @@ ProgressReport = Callable[[float, float], Awaitable[None]]
 
 
 class CallContext:
-    """The progress and cancellation of one call; `client` names the client in the audit log."""
+    """The progress and cancellation of one call.
+
+    `client` names the client in the audit log.
+    """
 
     def __init__(self, client: str, report: ProgressReport) -> None:
         self.client = client
@@ -52,7 +55,7 @@ class CallContext:
         self._again = 0
 
     def report_progress(self, done: int, total: int) -> None:
-        """Send progress from the thread of the call; values that go back are dropped.
+        """Send progress from the thread of the call, and drop decreasing values.
 
         A repeated value is sent as a fraction above the last one, since MCP progress must increase.
         """

@@ -16,7 +16,10 @@ from mcp_serve.redaction.redaction import redact
 
 @dataclass(frozen=True, slots=True)
 class PromptSpec:
-    """A prompt; the name of its argument in braces stands for the value as a JSON string."""
+    """A prompt with one argument.
+
+    The name of the argument in braces stands for its value as a JSON string.
+    """
 
     name: str
     title: str

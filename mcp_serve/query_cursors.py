@@ -49,7 +49,7 @@ _MAX_TIME = 1e11
 
 @dataclass(frozen=True, slots=True)
 class PagedQuery:
-    """A query: its arguments, the moment that its ages refer to, and its position."""
+    """A query with its arguments, the time to which its ages refer, and its position."""
 
     tool: str
     query: Mapping[str, Any]
@@ -72,7 +72,9 @@ class PagedQuery:
 
 
 def parse_cursor(tool: str, cursor: str, place: Any) -> PagedQuery:
-    """Return the query of a cursor; `place` is the type of positions of this tool.
+    """Return the query of a cursor.
+
+    `place` is the type of positions of this tool.
 
     Raises:
         InvalidInput: the cursor is malformed or belongs to another tool.
@@ -102,7 +104,7 @@ def make_malformed_error() -> InvalidInput:
 def check_same_arguments(
     page_query: PagedQuery, given: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> None:
-    """Check that arguments passed with a cursor equal those it was created with.
+    """Check that arguments passed with a cursor equal the arguments it was created with.
 
     Raises:
         InvalidInput: an argument differs.
@@ -143,7 +145,7 @@ _DIGITS_PATTERN = re.compile(
 
 
 def _pack_digits(text: bytes) -> bytes:
-    """Return JSON with ids and positions as bytes: their digits cannot be compressed."""
+    """Return JSON with ids and positions as bytes, since digits cannot be compressed."""
 
     def pack(match: re.Match[bytes]) -> bytes:
         if match["uuid"]:

@@ -29,7 +29,7 @@ def drop_empty(**fields: Any) -> dict[str, Any]:
 
 
 def render_note(*notes: str | None) -> dict[str, Any]:
-    """Return the note of an answer: those that are not empty, one after the other."""
+    """Join the notes of an answer that are not empty."""
     return drop_empty(note=" ".join(filter(None, dict.fromkeys(notes))) or None)
 
 
@@ -49,7 +49,10 @@ MAX_ROLE_CHARS = 40
 def render_session(
     home: ServedStore, summary: Summary, pins: Collection[str] = (), *, detailed: bool = False
 ) -> dict[str, Any]:
-    """Return the list row of a conversation; `pins` are the pins that no column holds."""
+    """Return the list row of a conversation.
+
+    `pins` are the pins that no column holds.
+    """
     return render_sessions(home, [summary], pins, detailed=detailed)[0]
 
 
@@ -60,7 +63,7 @@ def render_sessions(
     *,
     detailed: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return the list rows of conversations, whose opening messages are read at once."""
+    """Return the list rows of conversations, with their opening messages read at once."""
     uncertain = [summary for summary in summaries if _has_uncertain_preview(home, summary)]
     openings = home.find_openings(uncertain) if uncertain else {}
     return [
@@ -103,7 +106,7 @@ def _render_row(
 
 
 def _render_details(home: ServedStore, summary: Summary) -> dict[str, Any]:
-    """Return the fields of a detailed row alone."""
+    """Return the fields that only a detailed row has."""
     return drop_empty(
         branch=render_line(home, summary.branch) or None,
         model=render_line(home, summary.model) or None,
@@ -113,7 +116,7 @@ def _render_details(home: ServedStore, summary: Summary) -> dict[str, Any]:
 
 
 def _render_end(home: ServedStore, summary: Summary) -> dict[str, Any]:
-    """Return the end of a session, or of a transcript whether its agent has deleted it."""
+    """Return the end of a session, or for a transcript that its agent has deleted it."""
     if isinstance(summary, TranscriptSummary):
         return drop_empty(kept=summary.is_kept)
     return drop_empty(
@@ -129,14 +132,17 @@ def render_preview(store: ServedStore, summary: Summary) -> str:
 
 
 def _has_uncertain_preview(store: ServedStore, summary: Summary) -> bool:
-    """Return True if a preview may end within a secret: then its message decides."""
+    """Return True if a preview may end within a secret, so that its message is needed."""
     if not store.redacts or summary.preview_id is None:
         return False
     return store.has_long_previews or redact_cut(summary.preview) != redact(summary.preview)
 
 
 def _render_preview(store: ServedStore, summary: Summary, row: MessageRow | None) -> str:
-    """Return a preview without secrets; the row is its message, if that decides."""
+    """Return a preview without secrets.
+
+    The row is the message of the preview, if that is needed.
+    """
     if not store.redacts:
         return to_plain_line(summary.preview)
     redacted = redact_cut(summary.preview)
@@ -239,7 +245,7 @@ _TEXT_KINDS = ("tool_use", "tool_result", "thinking", "reasoning", "refusal")
 
 
 def list_attachments(home: ServedStore, content: Any) -> list[dict[str, Any]]:
-    """Return kind, name and size of each part without text, as far as they are known."""
+    """Return the known kind, name and size of each part without text."""
     parts = content if isinstance(content, list) else []
     found = [part for part in parts if isinstance(part, Mapping) and find_kind(part) is not None]
     return [_describe_part(home, part) for part in found[:_MAX_ATTACHMENTS]]
@@ -268,7 +274,7 @@ def _find_text(mappings: list[Mapping[str, Any]], keys: tuple[str, ...]) -> str 
 
 
 def _measure_data(mappings: list[Mapping[str, Any]]) -> int:
-    """Return the stated size, or that of the data in base64; 0 if neither is there."""
+    """Return the stated size, or the size of the data in base64, or 0."""
     sizes = (mapping.get(key) for key in ("size", "bytes") for mapping in mappings)
     stated = next((size for size in sizes if type(size) is int and size > 0), 0)
     data = _find_text(mappings, _DATA_KEYS)
@@ -300,7 +306,7 @@ def _render_tool_name(home: ServedStore, function: Mapping[str, Any]) -> str:
 
 
 def _render_call_arguments(function: Mapping[str, Any]) -> str:
-    r"""Return the arguments of a tool call; \\u escapes of JSON are decoded."""
+    r"""Return the arguments of a tool call, with Unicode escapes of JSON decoded."""
     arguments = function.get("arguments")
     if isinstance(arguments, str):
         if "\\u" not in arguments:

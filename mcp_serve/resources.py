@@ -67,7 +67,9 @@ class Resources:
             add(uri, name=name, title=f"Session {name}", mime_type=MIME_TYPE)(read)
 
     async def list_page(self, cursor: str | None) -> ListResourcesResult:
-        """Return a page of the newest conversations; the SDK adds the fixed resources to the last.
+        """Return a page of the newest conversations.
+
+        The SDK adds the fixed resources to the last page.
 
         Raises:
             MCPError: the cursor is malformed.
@@ -111,7 +113,7 @@ class Resources:
         return (self._served.get_home(name) for name in self._served.home_names)
 
     def _is_elsewhere(self, home: ServedStore, session_id: str) -> bool:
-        """Return True if another store has a session with this id too."""
+        """Return True if another store also has a session with this id."""
         for other in self._served.get_stores():
             with suppress(SessionError):
                 if other is not home and other.match_session(session_id, exact=True) is not None:
@@ -148,7 +150,7 @@ class Resources:
                     home.feed.follow_session(session)
 
     async def collect_changes(self) -> tuple[list[str], bool]:
-        """Return the addresses changed since the last call, and whether lists have changed."""
+        """Return the addresses changed since the last call, and True if lists have changed."""
         return await run_in_thread(self._collect_changes, of=LOOKS)
 
     def _collect_changes(self) -> tuple[list[str], bool]:
@@ -233,7 +235,7 @@ class Resources:
 
 
 async def _read_in_thread(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of a function; our errors become errors of the protocol."""
+    """Return the result of a function run in a thread, and raise our errors as protocol errors."""
     try:
         return await run_in_thread(read)
     except Exception as error:

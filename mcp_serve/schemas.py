@@ -1,4 +1,4 @@
-"""Types of the tool answers; the output schemas are generated from them."""
+"""Types of the tool answers, from which the output schemas are generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of a store that tools need; homes and the transcripts of other agents have them."""
+"""The methods of a store that tools call, for homes and for transcripts of other agents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ store, and the id in the order."""
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSession:
-    """A session, and how its reference named it: 0 id, 1 session key, 2 title, 3 prefix."""
+    """A session, and the kind of its reference: 0 id, 1 session key, 2 title, 3 prefix."""
 
     id: str
     way: int
@@ -41,7 +41,10 @@ class ResolvedSession:
 
 
 class EditValues(TypedDict, total=False):
-    """The values that an edit sets; None keeps a value."""
+    """The values that an edit sets.
+
+    None keeps a value.
+    """
 
     title: str | None
     archived: bool | None
@@ -51,7 +54,10 @@ class EditValues(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class EditedSessions:
-    """Edited sessions as a list shows them, and the batch of the edit; None if nothing changed."""
+    """Edited sessions as a list shows them, and the batch of the edit.
+
+    The batch is None if nothing changed.
+    """
 
     sessions: Sequence[Summary]
     batch: str | None
@@ -68,7 +74,7 @@ class ValueChange:
 
 
 class ServedStore(Protocol):
-    """A store, or several that are read as one.
+    """A store, or several stores that are read as one.
 
     `store_name` is shown in answers; it is None if only one store is served. `names` are the stores
     that it has.
@@ -98,7 +104,7 @@ class ServedStore(Protocol):
         limit: int = 20,
         after: Position | None = None,
     ) -> Page[Summary]:
-        """List sessions, those that follow a position of a merged list."""
+        """List sessions after a position of a merged list."""
 
     def summarize_session(self, session_id: str) -> Summary:
         """Return the row of a session.
@@ -140,25 +146,28 @@ class ServedStore(Protocol):
         """Return the sessions that continue each other, the oldest first."""
 
     def find_parent(self, session_id: str) -> str | None:
-        """Return the session that this one continues, or None."""
+        """Return the session that a session continues, or None."""
 
     def describe_relatives(self, session_id: str) -> str | None:
         """Return a note on the subagents and forks of a session, and on its parent."""
 
     def read_window(self, session_id: str, **options: Any) -> MessageWindow:
-        """Return messages next to a message id, or the newest ones."""
+        """Return the messages next to a message id, or the newest messages."""
 
     def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
-        """Return a message by its id; in a home it may belong to another session."""
+        """Return a message by its id.
+
+        In a home it may belong to another session.
+        """
 
     def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
-        """Return by session the messages that previews were cut from; missing ones are left out."""
+        """Return the messages that previews were cut from, by session, without missing messages."""
 
     def open_search(self, query: str, **options: Any) -> AbstractContextManager[StoreSearch]:
         """Open one search, whose reads in the block see one state."""
 
     def measure_share(self) -> float:
-        """Return the share of the messages that a search sees; 1 in a home."""
+        """Return the share of the messages that a search sees, which is 1 in a home."""
 
     def edit_sessions(
         self, session_ids: Sequence[str], values: EditValues, client: str
@@ -184,7 +193,7 @@ class ServedStore(Protocol):
 
 
 def list_hit_places(hits: Iterable[SearchHit]) -> Iterator[tuple[str, int]]:
-    """Yield the sessions and ids of hits and of the replies to them."""
+    """Yield the session and the id of each hit and of the reply to it."""
     for hit in hits:
         yield hit.session_id, hit.message_id
         if hit.reply_id is not None:

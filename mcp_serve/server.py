@@ -1,4 +1,7 @@
-"""Create the MCP server for the served homes; tools are imported after the first answer."""
+"""Create the MCP server for the served homes.
+
+Tools are imported after the first answer.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def create_server(served: ServedStores) -> MCPServer[Any]:
 
 
 def _list_tools(served: ServedStores) -> list[Tool]:
-    """Return the tools as clients see them; each is imported when it is called."""
+    """Return the tools as clients see them, each of which is imported when it is called."""
     from mcp_serve.sdk.listed_tools import ListedTool  # noqa: PLC0415 -- loaded after the first answer
     from mcp_serve.tool_list import read_descriptions  # noqa: PLC0415
 
@@ -83,7 +86,7 @@ def _load_tool(served: ServedStores, name: str) -> Tool:
 
 
 def _prepare_first_call(served: ServedStores) -> None:
-    """Import and open what the first call needs; then begin to index transcripts."""
+    """Import the modules and open the stores of a first call, then begin to index transcripts."""
     from mcp_serve.tool_loader import prepare_first_call  # noqa: PLC0415 -- loaded after the first answer
 
     served.prepare()

@@ -11,7 +11,9 @@ EXACT_REASON = "; a change requires an id, a unique prefix or a session key"
 
 
 def find_session(store: ServedStore, reference: str) -> ResolvedSession:
-    """Return the session for a reference; a key or a title refers to the tip of its conversation.
+    """Return the session for a reference.
+
+    A key or a title refers to the tip of its conversation.
 
     Raises:
         InvalidInput: several sessions match.
@@ -24,7 +26,9 @@ def find_session(store: ServedStore, reference: str) -> ResolvedSession:
 
 
 def find_untitled_session(store: ServedStore, reference: str) -> str:
-    """Return the id of the session for an id, a prefix or a session key, as most changes require.
+    """Return the id of the session for an id, a prefix or a session key.
+
+    Most changes take no title.
 
     Raises:
         InvalidInput: several sessions match.
@@ -39,7 +43,7 @@ def find_untitled_session(store: ServedStore, reference: str) -> str:
 def make_unknown_error(
     store: ServedStore, reference: str, *, titles: bool = True
 ) -> InvalidInput | NotFound:
-    """Return the error for a reference that names no session of a home, or several."""
+    """Return the error for a reference that names no session of a home, or several sessions."""
     location = f" in store {store.store_name}" if store.store_name else ""
     reason = "" if titles else EXACT_REASON
     nearest = store.list_nearest_ids(reference)

@@ -56,7 +56,9 @@ class ServerOptions:
 
 
 class ServedStores:
-    """The stores of a server, homes first; each is opened by the first call that needs it.
+    """The stores of a server, homes first.
+
+    A store is opened by the first call that needs it.
 
     Raises:
         NotFound: a store does not exist.
@@ -87,7 +89,7 @@ class ServedStores:
         self._is_prepared = False
 
     def prepare(self) -> None:
-        """Run once, before any store is opened, the function that the options name."""
+        """Call `options.before` once, before a store is opened."""
         with self._preparing:
             if not self._is_prepared and self.options.before is not None:
                 self.options.before()
@@ -95,12 +97,15 @@ class ServedStores:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the tools that change data are left out."""
+        """True if the tools that change data are left out."""
         return self.options.read_only or not self.home_names
 
     @property
     def names(self) -> list[str]:
-        """The names of the stores; the first home is the default of a change."""
+        """The names of the stores.
+
+        The first home is the default of a change.
+        """
         return [*self._places, *self._transcripts]
 
     @property
@@ -166,7 +171,9 @@ class ServedStores:
         return [self.get_home(name) for name in self._places]
 
     def get_store(self, store: str | None = None) -> ServedStore:
-        """Return a store; without a name, the first home, else all transcripts.
+        """Return a store by name.
+
+        Without a name, return the first home, or all transcripts if no home is served.
 
         Raises:
             InvalidInput: the store is not served.
@@ -182,12 +189,15 @@ class ServedStores:
         return [*homes, self.get_transcripts(None)] if self._transcripts else homes
 
     def index_transcripts(self, report: Callable[[int, int], object] | None = None) -> None:
-        """Index all transcripts, for a process that runs once; a call reports what fails."""
+        """Index all transcripts, for a process that runs once.
+
+        Errors are left to the call that follows.
+        """
         if self._transcripts:
             self._get_index().index_all(report)
 
     def start_indexing(self) -> None:
-        """Let a thread index the transcripts, if there are any and the process runs long."""
+        """Start a thread that indexes transcripts, if there are any and the process runs long."""
         if self._transcripts and self.options.runs_long:
             self._get_index().start_worker()
 
@@ -260,7 +270,7 @@ class ServedStores:
         )
 
     def _retire_home(self, name: str) -> None:
-        """Replace a home; it stays open for the calls that still use it."""
+        """Replace a home, and keep it open for the calls that still use it."""
         if name in self._homes:
             self._retired.append(self._homes.pop(name))
         while len(self._retired) > _MAX_RETIRED_HOMES:

@@ -134,7 +134,7 @@ class Subscriptions:
     async def unsubscribe(
         self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
     ) -> EmptyResult:
-        """Stop following an address."""
+        """Unsubscribe a connection from an address."""
         self._get_connection(context).addresses.discard(str(params.uri))
         return EmptyResult()
 
@@ -162,5 +162,5 @@ class Subscriptions:
 
 
 def _identify_connection(context: ServerRequestContext[Any, Any]) -> int:
-    """Return the identity of a connection; its client parameters exist once per connection."""
+    """Return the identity of a connection, which its client parameters have."""
     return id(context.session.client_params)

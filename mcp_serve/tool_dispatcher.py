@@ -64,7 +64,7 @@ class ToolDispatcher:
 def bind_call(
     spec: ToolSpec, arguments: Mapping[str, Any], served: ServedStores
 ) -> Callable[..., Any]:
-    """Return the call of a tool with validated arguments; calling it runs the tool."""
+    """Return a function that runs a tool with validated arguments."""
     return _bind_tool(spec, locate_store(served, spec, arguments), served)
 
 
@@ -75,7 +75,7 @@ def _call_tool(spec: ToolSpec, arguments: Mapping[str, Any], served: ServedStore
 def _bind_tool(
     spec: ToolSpec, located: Mapping[str, Any], served: ServedStores
 ) -> Callable[..., Any]:
-    """Return the call of a tool with its home and arguments bound."""
+    """Return a function that runs a tool, with its home and arguments bound."""
     validated, page_query = resolve_arguments(spec, located, served)
     store = validated.store
     if spec.merges:
@@ -89,13 +89,13 @@ def _bind_tool(
 def _run_tool(
     spec: ToolSpec, home: ServedStore, arguments: Any, page_query: PagedQuery, *work: object
 ) -> Any:
-    """Run a tool on a home; a reading one sees one moment of it for its whole answer."""
+    """Run a tool on a home, in one snapshot if its specification asks for that."""
     with home.open_snapshot() if spec.snapshot else nullcontext():
         return spec.run(home, arguments, page_query, *work)
 
 
 def _add_store(spec: ToolSpec, answer: dict[str, Any], store: str | None) -> dict[str, Any]:
-    """Return an answer with its store, if the answer type has that field and it has none."""
+    """Return an answer with its store, if the answer type has that field and it is empty."""
     is_missing = "store" in getattr(spec.answers, "__annotations__", {}) and "store" not in answer
     return answer | render.drop_empty(store=store if is_missing else None)
 
@@ -103,7 +103,7 @@ def _add_store(spec: ToolSpec, answer: dict[str, Any], store: str | None) -> dic
 def resolve_arguments(
     spec: ToolSpec, arguments: Mapping[str, Any], served: ServedStores
 ) -> tuple[Any, PagedQuery]:
-    """Return the arguments of a call, including those of its cursor, and its query."""
+    """Return the arguments of a call, including the arguments of its cursor, and its query."""
     defaults = {name: field.default for name, field in spec.arguments.model_fields.items()}
     # Null means not given: clients send both.
     given = {name: value for name, value in arguments.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The tools of the server: the module of each, and their descriptions for clients.
+"""The modules of the tools of the server, and their descriptions for clients.
 
 The descriptions are data that `python -m tests.docs` writes, so that a server makes no schema at
 its start and imports a tool when it is called.
@@ -43,7 +43,7 @@ def load_specs() -> tuple[ToolSpec, ...]:
 
 
 def read_descriptions(*, read_only: bool) -> list[dict[str, Any]]:
-    """Return the descriptions of all tools, or of those that change nothing."""
+    """Return the descriptions of all tools, or of the tools that change nothing."""
     text = resources.files("mcp_serve").joinpath(FILE_NAME).read_text("utf-8")
     described: list[dict[str, Any]] = json.loads(text)
     return [tool for tool in described if not read_only or tool["annotations"]["readOnlyHint"]]

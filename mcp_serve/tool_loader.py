@@ -28,7 +28,7 @@ _FIRST_TOOLS = ("sessions_list", "sessions_search", "sessions_read")
 
 
 def load_tool(served: ServedStores, name: str) -> Tool:
-    """Return a tool; its module is imported."""
+    """Import the module of a tool and return the tool."""
     spec = load_spec(name)
     return make_strict_tool(
         _make_runner(spec, served),
@@ -40,7 +40,10 @@ def load_tool(served: ServedStores, name: str) -> Tool:
 
 
 def prepare_first_call(served: ServedStores) -> None:
-    """Import what the first call needs, and open the stores by reading; a call reports a fault."""
+    """Import the modules of a first call, and open the stores by reading.
+
+    Errors are left to the call.
+    """
     first, *others = _FIRST_TOOLS
     with suppress(SessionError):
         bind_call(load_spec(first), {"limit": 1}, served)()
@@ -91,7 +94,7 @@ def _make_asking_runner(spec: ToolSpec, caller: ToolDispatcher, served: ServedSt
 
 
 def _make_call_context(context: Context[Any, Any]) -> CallContext:
-    """Return the context of a call; the audit log names its client."""
+    """Return the context of a call, with the name of its client for the audit log."""
     params = context.session.client_params
     name = shorten_text(to_plain_line(params.client_info.name), _MAX_CLIENT_CHARS) if params else ""
     return CallContext(f"{CLIENT_NAME}: {name}" if name else CLIENT_NAME, context.report_progress)

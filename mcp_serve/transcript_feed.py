@@ -47,7 +47,10 @@ class TranscriptFeed:
         self.seen: FeedState | None = None
 
     async def wait_for_commit(self, commits: int) -> None:
-        """Return after more than `commits` changes were noticed; one caller polls for all."""
+        """Return after more than `commits` changes were noticed.
+
+        One caller polls for all callers.
+        """
         async with self._turn:
             while self.commits == commits:
                 await anyio.sleep(_POLL_INTERVAL_S)
@@ -76,7 +79,7 @@ class TranscriptFeed:
     def _list_passing_events(
         self, position: EventPosition, room: int
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return changes of titles that this process has seen since a position."""
+        """Return the changes of our titles that this process has seen since a position."""
         if position.run != self._run:
             return [], self._number
         events: list[dict[str, Any]] = []
@@ -90,7 +93,7 @@ class TranscriptFeed:
         return events, number
 
     def _compare_titles(self) -> bool:
-        """Note the titles of ours that have changed; return True if there are any."""
+        """Record changes of our titles, and return True if there are any."""
         with self._lock:
             try:
                 titles = self._store.labels.list_titles(self._store.names)
@@ -124,7 +127,7 @@ class TranscriptFeed:
         return render_event(self._store, event, self._store.find_row_store(source))
 
     def follow_session(self, session: str | None) -> None:
-        """Do nothing: every session is followed."""
+        """Do nothing, since every session is followed."""
 
     def _check_for_change(self) -> None:
         cursor = self._store.library.read_changes(self._noticed, limit=1).cursor

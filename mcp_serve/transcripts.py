@@ -59,7 +59,10 @@ _JOIN_S = 2.0
 
 
 class ServedTranscripts:
-    """One transcript store, or all of them as one; the library is opened on first use."""
+    """One transcript store, or all of them as one.
+
+    The library is opened on first use.
+    """
 
     def __init__(
         self,
@@ -95,7 +98,7 @@ class ServedTranscripts:
 
     @property
     def labels(self) -> Labels:
-        """Titles, pins and archive marks of ours, of all stores."""
+        """Our titles, pins and archive marks of sessions in all stores."""
         return self._get_labels()
 
     @property
@@ -105,7 +108,7 @@ class ServedTranscripts:
 
     @contextmanager
     def open_snapshot(self) -> Iterator[None]:
-        """Let all reads of this thread in the block see the files as they are at the first."""
+        """Let all reads of this thread in the block see the files as the first read sees them."""
         with self._open_library().open_block():
             yield
 
@@ -117,7 +120,7 @@ class ServedTranscripts:
         limit: int = 20,
         after: Position | None = None,
     ) -> Page[Summary]:
-        """List sessions, those that follow a position of a merged list."""
+        """List sessions after a position of a merged list."""
         below = None if after is None else (-after[0], after[1], after[2])
         page = self.library.list_sessions(where, order=order, limit=limit, below=below)
         return Page(list(page.items), page.next_cursor)
@@ -134,7 +137,7 @@ class ServedTranscripts:
         return row
 
     def list_sources(self) -> Collection[str]:
-        """Return the names of the stores, which are the sources of their sessions."""
+        """Return the names of the stores, which are also the sources of their sessions."""
         return self.names
 
     def list_folders(self) -> Collection[str]:
@@ -150,13 +153,13 @@ class ServedTranscripts:
         return None if self.store_name is None else source
 
     def list_own_pins(self) -> Collection[str]:
-        """Return nothing: the rows themselves have the pins."""
+        """Return nothing, since the rows themselves have the pins."""
         return ()
 
     def match_session(
         self, reference: str, *, exact: bool = False, titles: bool = True
     ) -> ResolvedSession | None:
-        """Return the session for an id, a prefix of one or a title, or None."""
+        """Return the session for an id, a prefix of an id or a title, or None."""
         row, way = self.library.get_session(reference), 0
         if row is None and not exact:
             session_id = self.library.resolve_session_id(reference)
@@ -167,16 +170,16 @@ class ServedTranscripts:
         return ResolvedSession(row.id, way, row.source)
 
     def list_nearest_ids(self, reference: str) -> Sequence[str] | None:
-        """Return no ids: those of agents are random."""
+        """Return no ids, since the ids of agents are random."""
         del reference
         return ()
 
     def list_lineage(self, session_id: str) -> Sequence[str]:
-        """Return the session alone: a compaction stays in its transcript."""
+        """Return the session alone, since a compaction stays in its transcript."""
         return (session_id,)
 
     def find_parent(self, session_id: str) -> str | None:
-        """Return None: no transcript continues another one."""
+        """Return None, since no transcript continues another."""
         del session_id
         return None
 
@@ -194,7 +197,7 @@ class ServedTranscripts:
         return f"{note} Read one with sessions_read." if note else None
 
     def read_window(self, session_id: str, **options: Any) -> MessageWindow:
-        """Return messages next to a message id, or the newest ones."""
+        """Return the messages next to a message id, or the newest messages."""
         return self.library.read_window(session_id, **options)
 
     def get_message(self, session_id: str, message_id: int) -> MessageRow | None:
@@ -202,7 +205,7 @@ class ServedTranscripts:
         return self.library.get_message(session_id, message_id)
 
     def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
-        """Return by session the messages that previews were cut from."""
+        """Return the messages that previews were cut from, by session."""
         places = [(row.id, row.preview_id) for row in summaries if row.preview_id is not None]
         found = {place[0]: row for place, row in self.library.find_messages(places).items()}
         # A session that is not indexed yet is read for it: a preview alone may hide a secret.
@@ -224,7 +227,7 @@ class ServedTranscripts:
         status: Any = None,
         **options: Any,
     ) -> Iterator[StoreSearch]:
-        """Open one search; conditions on sessions are those of a list."""
+        """Open one search, with the conditions on sessions that a list has."""
         if newest_ms is None:
             self._wait_for_index()
         where = SessionFilter(
@@ -237,7 +240,7 @@ class ServedTranscripts:
             yield search
 
     def _wait_for_index(self) -> None:
-        """Index for a moment if that was not finished: a search without hits helps nobody."""
+        """Index for a moment if the index is not complete, so that a first search has hits."""
         until = time.monotonic() + INDEXING_S
         with suppress(SessionError):  # the search answers from what is indexed
             while not self._is_indexed and time.monotonic() < until:
@@ -270,7 +273,7 @@ class ServedTranscripts:
     def _require_editable(
         self, session_ids: Sequence[str], values: EditValues
     ) -> list[TranscriptSummary]:
-        """Return the rows of sessions to edit; none of them can be reopened."""
+        """Return the rows of sessions to edit, and refuse to reopen them."""
         rows = [self.summarize_session(session_id) for session_id in session_ids]
         if values.get("reopen"):
             instead = f"; continue it with `{shlex.join(rows[0].resume)}`" if rows[0].resume else ""
@@ -289,7 +292,7 @@ class ServedTranscripts:
         return self.labels.list_audit_entries(self.names, limit, cursor)
 
     def measure_coverage(self) -> list[StoreCoverage]:
-        """Return how much of each store is indexed."""
+        """Return the indexed share of each store."""
         return self.library.measure_coverage()
 
 
@@ -319,7 +322,10 @@ def _list_values(row: TranscriptSummary, change: LabelChange) -> Iterator[ValueC
 
 
 class TranscriptIndex:
-    """Opens the transcripts on first use; `watch` lets the kernel report their changes."""
+    """Opens the transcripts on first use.
+
+    `watch` lets the kernel report their changes.
+    """
 
     def __init__(self, stores: Sequence[str], *, watch: bool) -> None:
         self._stores = stores
@@ -353,7 +359,7 @@ class TranscriptIndex:
             return self._labels
 
     def index_all(self, report: Callable[[int, int], object] | None) -> None:
-        """Index until nothing is left, and keep what is new for a moment.
+        """Index until nothing is left, then copy new parts of sessions for a moment.
 
         An error ends it, and the next call reports that.
         """

@@ -1,4 +1,4 @@
-"""Packages whose names are imported on first use, so that reading a session does not load the rest.
+"""Import the names of a package on first use, so that reading a session does not load the rest.
 
 The types of the names are in the `__init__.pyi` next to each `__init__.py`; a test compares both.
 """

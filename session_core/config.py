@@ -85,7 +85,7 @@ def _parse_finite_number(value: Any) -> Any:
 
 
 def _parse_days(value: Any) -> Any:
-    """Return whole days >= 0, where `off` is 0."""
+    """Return whole days >= 0, with 0 for `off`."""
     if value is False:
         return 0
     return max(int(value if isinstance(value, str) else _parse_finite_number(value)), 0)

@@ -50,7 +50,10 @@ def parse_amount(text: str) -> float:
 
 
 def parse_time_option(text: str) -> str:
-    """Return a time or an age; a bare number is an age in days."""
+    """Return a time or an age.
+
+    A bare number is an age in days.
+    """
     value = f"{text}d" if text.isdigit() else text
     try:
         # Imported here, since it loads the SDK, which `--help` does not need.
@@ -64,7 +67,10 @@ def parse_time_option(text: str) -> str:
 
 
 def parse_before_option(text: str) -> str:
-    """Return a time or an age, for a day the time of its beginning, since it is not before it."""
+    """Return a time or an age.
+
+    A day is the time of its beginning, since the day itself is not before it.
+    """
     from mcp_serve.arguments import parse_time  # noqa: PLC0415 -- as above
 
     value = parse_time_option(text)
@@ -85,7 +91,10 @@ def parse_text(text: str) -> str:
 
 
 def parse_project(text: str) -> str:
-    """Return a folder; one that begins with a dot is below the current folder."""
+    """Return a folder.
+
+    A folder that begins with a dot is below the current folder.
+    """
     return str(Path(text).resolve()) if parse_text(text).startswith(".") else text
 
 
@@ -143,7 +152,7 @@ class CommandParser(argparse.ArgumentParser):
         args: Sequence[str] | None = None,
         namespace: argparse.Namespace | None = None,
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse the arguments, or exit with a usage error of this parser if one is unknown."""
+        """Parse the arguments, or exit with a usage error of this parser if any is unknown."""
         if self.takes_query:
             args = self._move_words(sys.argv[1:] if args is None else args)
         # The parser of a verb reports its own unknown options; argparse leaves that to the main
@@ -154,7 +163,7 @@ class CommandParser(argparse.ArgumentParser):
         return options, unknown
 
     def _move_words(self, words: Sequence[str]) -> list[str]:
-        """Return the arguments with all words of the query last, where a dash begins no option.
+        """Return the arguments with all words of the query at the end, so that none is an option.
 
         Otherwise `-secret` would be the option `-s` with the value `ecret`. So a short option has
         its value in the next argument, except for a number.
@@ -193,7 +202,7 @@ class CommandParser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{value!r:.80} is not one of {listed}{near}")
 
     def format_usage(self) -> str:
-        """Return the usage in one line; `--help` lists the options."""
+        """Return the usage in one line, without the options that `--help` lists."""
         return f"usage: {self._describe_usage()}\n"
 
     def format_help(self) -> str:
@@ -215,7 +224,7 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"{self.format_usage()}{self.prog}: {message}\n")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Exit after printing a message with secrets redacted; it may quote the command line."""
+        """Exit after printing a message without secrets, since it may quote the command line."""
         if message:
             print_error(message, end="")
         sys.exit(status)
@@ -231,7 +240,7 @@ def _describe_argument(action: argparse.Action) -> str:
 
 
 def suggest_nearest(word: str, names: Iterable[str]) -> str:
-    """Return a question that names the word which was probably meant, or an empty text."""
+    """Return a question with the word that was probably meant, or an empty text."""
     names = list(names)
     beginning = [name for name in names if len(word) > len("--") and name.startswith(word)]
     near = beginning or difflib.get_close_matches(word, names, 1)

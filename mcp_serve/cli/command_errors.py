@@ -36,7 +36,7 @@ _ARGUMENT_LABELS = {
 
 
 class QuestionInterrupted(KeyboardInterrupt):
-    """Ctrl-C at a question: nothing was changed yet."""
+    """Raised by Ctrl-C at a question, before anything was changed."""
 
 
 def format_error(error: SessionError) -> str:

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the tour or serve the sample home; return the exit code."""
+    """Run the tour or serve the sample home, and return the exit code."""
     # With --serve, standard output carries the protocol.
     out = Terminal(sys.stderr if options.serve else sys.stdout, file_width=FILE_WIDTH)
     choose_driver()
@@ -252,7 +252,7 @@ class Tour:
             self._out.write_block("   ", text + mended)
 
     async def _prune_home(self) -> str:
-        """Plan and apply; return the batch that undoes it."""
+        """Plan and apply a prune, and return the batch that undoes it."""
         self._out.write_heading("What would a cleanup remove? Nothing is changed yet.")
         planned = await self._call_tool("sessions_prune", what="all")
         size = planned["bytes"]

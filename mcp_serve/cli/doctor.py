@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run all checks; return 1 if one of them failed, 3 if there is no store."""
+    """Run all checks, and return 1 if a check failed or 3 if there is no store."""
     served = ServedStores(
         ServerOptions(
             home=options.home,
@@ -151,7 +151,10 @@ def _show_checks(checks: Iterator[Check]) -> list[Check]:
 
 
 def _show_advice(out: Terminal, head: str, text: str) -> None:
-    """Show advice; a command that does not fit on the line gets a line of its own, uncut."""
+    """Show advice.
+
+    A command that does not fit on the line gets a line of its own, uncut.
+    """
     if text.startswith(_COMMAND_PREFIXES) and measure_width(head + text) > out.width:
         out.write_unwrapped(f"  -> {text}")
     else:
@@ -181,7 +184,7 @@ class ConfiguredClient:
 
 
 def check_clients(folder: Path, configured: list[ConfiguredClient]) -> Iterator[Check]:
-    """Yield the state of each client; append the configured ones to `configured`.
+    """Yield the state of each client, and append the configured clients to `configured`.
 
     Entries of a project are reported and never started, since the project may be untrusted.
     """
@@ -258,7 +261,7 @@ def _parse_entry(by: str, label: str, entry: dict[str, Any]) -> ConfiguredClient
 def check_handshakes(
     served: ServedStores, configured: list[ConfiguredClient], homes: list[str], timeout_s: float
 ) -> list[Check]:
-    """Start each distinct configured command concurrently; return the checks of their answers."""
+    """Start all distinct configured commands concurrently, and return checks of their answers."""
     starts: dict[tuple[Any, Any], list[ConfiguredClient]] = {}
     for client in configured or [_describe_own_server(served)]:
         starts.setdefault((client.command, client.env), []).append(client)
@@ -277,7 +280,7 @@ def check_handshakes(
 
 
 def _describe_own_server(served: ServedStores) -> ConfiguredClient:
-    """Return this command as a client would start it; an address is never an argument."""
+    """Return this command as a client would start it, without an address as an argument."""
     command = (*config_files.find_command(shared=False), "serve")
     place = served.get_place() if served.home_names else None
     if isinstance(place, DatabaseAddress):
@@ -384,7 +387,10 @@ def check_homes(served: ServedStores) -> Iterator[Check]:
 
 
 def _has_wrong_name(served: ServedStores) -> bool:
-    """Return True if the named home is missing; a home that cannot be read is reported later."""
+    """Return True if the named home is missing.
+
+    A home that cannot be read is reported later.
+    """
     try:
         return missing_home.explain_wrong_name(served) is not None
     except SessionError:
@@ -425,7 +431,7 @@ def _check_location(served: ServedStores) -> Check:
 
 
 def _check_transcripts(served: ServedStores) -> Iterator[Check]:
-    """Yield the number of sessions of each agent and its newest title, or why they are missing."""
+    """Yield the number of sessions and the newest title of each agent, or an error."""
     try:
         found = transcript_summary.summarize_stores(served)
     except SessionError as error:
@@ -554,7 +560,7 @@ def _check_token(label: str, token: str | None) -> Check:
 
 
 def _check_folder_access(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:
-    """Return whether the state folder is writable and private."""
+    """Return the check of the state folder, which must be writable and private."""
     existing = _find_existing_folder(place)
     more = {"path": str(found)} if found else {}
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):

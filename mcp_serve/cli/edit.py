@@ -1,4 +1,4 @@
-"""`mcp-sessions edit`: change a title; archive, pin or reopen sessions."""
+"""`mcp-sessions edit`: change the title of a session, or archive, pin or reopen sessions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _list_given_options(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _preview_edit(sessions: Sequence[str], values: Answer, tools: ToolCaller) -> Answer:
-    """Return the changes in the form of a plan."""
+    """Return the changes of an edit in the form of a plan."""
     given = {"sessions": sessions, **values}
     tools.validate_arguments(edit.SPEC, given)
     store = tools.served.get_store(locate.locate_store(tools.served, edit.SPEC, given)["store"])

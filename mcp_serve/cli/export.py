@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _choose_store(options: argparse.Namespace, served: ServedStores) -> ServedStore:
-    """Return the store of the named sessions, or the only one that is served.
+    """Return the store of the named sessions, or the only store that is served.
 
     Raises:
         InvalidInput: there are several.
@@ -148,7 +148,9 @@ def _choose_form(options: argparse.Namespace) -> Literal["jsonl", "markdown", "r
 
 
 def _build_filter(options: argparse.Namespace, store: ServedStore) -> SessionFilter | None:
-    """Return the filter from the options; archived conversations are included by default.
+    """Return the filter from the options.
+
+    Archived conversations are included by default.
 
     Raises:
         InvalidInput: An option is not valid.
@@ -173,7 +175,7 @@ def _build_filter(options: argparse.Namespace, store: ServedStore) -> SessionFil
 
 
 def _prepare_target(name: str) -> Path:
-    """Return the target path; create a folder if the name ends with a slash.
+    """Return the target path, and create a folder if its name ends with a slash.
 
     Raises:
         StorageError: The folder cannot be created.

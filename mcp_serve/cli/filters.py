@@ -79,7 +79,10 @@ class ListFilterArguments(_ExtraFilters, ListArguments):  # type: ignore[misc]  
 
 
 class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]  # as above
-    """The arguments of `sessions_prune` plus the extra filters; `until` becomes an age in days."""
+    """The arguments of `sessions_prune` plus the extra filters.
+
+    `until` becomes an age in days.
+    """
 
     status: arguments.Status | None = None
     since: arguments.Since | None = None
@@ -94,7 +97,10 @@ class PruneFilterArguments(_ExtraFilters, PruneArguments):  # type: ignore[misc]
 def add_filter_options(
     parser: argparse.ArgumentParser, before: str = "last active before: 30d, a date"
 ) -> None:
-    """Add the filters to a verb; `before` is the help of `--older-than`."""
+    """Add the filters to a verb.
+
+    `before` is the help of `--older-than`.
+    """
     group = parser.add_argument_group("which sessions")
     group.add_argument(
         "--project",

@@ -189,7 +189,7 @@ def _format_counts(sessions: int, messages: int) -> str:
 
 
 def _read_file_state(path: Path) -> tuple[int, ...] | None:
-    """Return values that change with a file, None if it does not exist."""
+    """Return values that change with a file, or None if the file does not exist."""
     try:
         status = path.stat()
     except OSError:

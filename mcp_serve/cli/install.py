@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show_transcripts(out: Terminal, served: ServedStores) -> None:
-    """Show which sessions of other agents the client can ask about."""
+    """Show the sessions of other agents that the client can ask about."""
     if not served.transcript_names:
         return
     with suppress(SessionError):  # doctor reports it
@@ -106,7 +106,10 @@ def _offer_keeping(out: Terminal, served: ServedStores, options: argparse.Namesp
 
 
 def _warn_missing_home(served: ServedStores) -> None:
-    """Warn if the named home does not exist yet; the client is configured all the same."""
+    """Warn if the named home does not exist yet.
+
+    The client is configured nevertheless.
+    """
     try:
         missing = missing_home.explain_wrong_name(served)
     except SessionError as error:

@@ -164,7 +164,7 @@ def _show_status(
 
 
 def _forget(options: argparse.Namespace, served: ServedStores, store: ServedTranscripts) -> int:
-    """Plan, confirm and apply; return the exit code."""
+    """Plan to forget sessions, confirm, apply, and return the exit code."""
     if (options.name is None) == (options.plan is None):
         raise InvalidInput("name a session or a store, or a plan with --plan")
     _index_all(served)
@@ -234,7 +234,7 @@ def _index_all(served: ServedStores) -> None:
 
 
 def offer_keeping(out: Terminal, served: ServedStores) -> None:
-    """Ask whether to keep copies, unless the user has decided before; remember the answer."""
+    """Ask whether to keep copies, unless the user has decided before, and store the answer."""
     store = served.get_transcripts(None)
     if store.keep.get_mode() is not None:
         return

@@ -35,7 +35,10 @@ def truncate_text(text: str, room: int) -> str:
 
 
 def wrap_line(line: str, room: int) -> list[str]:
-    """Return the lines of a text without line ends; words are broken only if none fits whole."""
+    """Return the lines of a text, wrapped between words.
+
+    The text has no line ends. A word is broken only if it does not fit on a line of its own.
+    """
     room = max(room, _LEAST_ROOM)
     lines, current, width = [], "", 0
     for match in _TOKEN_PATTERN.finditer(line.expandtabs()):
@@ -53,19 +56,19 @@ def wrap_line(line: str, room: int) -> list[str]:
 
 
 def wrap_text(text: str, room: int) -> Iterator[str]:
-    """Yield the wrapped lines of a text; its own lines stay apart."""
+    """Yield the wrapped lines of each line of a text."""
     for line in text.split("\n"):
         yield from wrap_line(line.rstrip(), room)
 
 
 def split_first_line(text: str, room: int) -> tuple[str, str]:
-    """Return the words that fit the first line, and the rest of a text without line ends."""
+    """Return the words of a text that fit on the first line, and the rest."""
     first = wrap_line(text, room)[0]
     return first, text[len(first) :].lstrip()
 
 
 def _take_beginning(word: str, room: int) -> str:
-    """Return the part of a word that fits, up to a mark between its parts if there is one."""
+    """Return the beginning of a word that fits, up to a mark between its parts if it has one."""
     head: str = chop_cells(word, room)[0]
     at_mark = _BREAK_PATTERN.match(head)
     return at_mark[0] if at_mark and cell_len(at_mark[0]) > room // 2 else head

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list_sessions(options: argparse.Namespace, asked: Answer, tools: ToolCaller) -> Answer:
-    """Return the conversations; say so if the hidden ones are all that match."""
+    """Return the conversations, with a note if only hidden conversations match."""
     found = tools.collect_pages(_SPEC, asked, "sessions", options.limit, options.cursor)
     if not found["sessions"] and options.cursor is None and not options.all:
         everything = {**asked, "min_messages": options.min_messages}
@@ -89,7 +89,7 @@ def _hide_empty_sessions(options: argparse.Namespace, asked: Answer) -> None:
 
 
 def _choose_columns(order: str | None) -> list[TableColumn]:
-    """Return the columns; the one that orders the list is never left out."""
+    """Return the columns of the list, always with the column that orders it."""
     return [replace(each, optional=0) if each.head == order else each for each in _COLUMNS]
 
 

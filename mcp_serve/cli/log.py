@@ -118,7 +118,10 @@ def _format_counts(counts: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """Return a count as text; a list holds the values before and after."""
+    """Return a count as text.
+
+    A list holds the values before and after.
+    """
     if isinstance(value, list):
         return " to ".join(map(_format_value, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

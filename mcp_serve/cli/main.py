@@ -71,7 +71,7 @@ example:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
+    """Run the command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
     _replace_unencodable_text()
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_verb(module: str, options: argparse.Namespace) -> int:
-    """Run a verb; return its exit code."""
+    """Run a verb and return its exit code."""
     try:
         code: int = import_module(module).run(options)
         sys.stdout.flush()
@@ -123,7 +123,10 @@ def _discard_output() -> None:
 
 
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command; only verbs among `words` are imported for arguments."""
+    """Return the parser of the command.
+
+    Only verbs among `words` are imported for their arguments.
+    """
     parser = CommandParser(
         prog="mcp-sessions",
         description="An agent's sessions: list, read, search and maintain them.",

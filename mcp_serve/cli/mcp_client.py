@@ -46,7 +46,7 @@ class ServerUnreachable(SessionError):
 
 
 class _ServerOutput:
-    """Output of a server besides its answers: the first line that is not MCP, the end of stderr."""
+    """Other output of a server: the first line that is not MCP, and the end of stderr."""
 
     def __init__(self) -> None:
         self.noise: str | None = None
@@ -64,7 +64,7 @@ class _ServerOutput:
         self.errors.close()
 
     def read_last_line(self) -> str:
-        """Return the last line of standard error; call it after the server has ended."""
+        """Return the last line of standard error, after the server has ended."""
         self.errors.close()
         self._reader.join(_GRACE_S)
         lines = [

@@ -1,4 +1,7 @@
-"""Messages about missing homes and stores; checking never creates one."""
+"""Messages about missing homes and stores.
+
+A check never creates a home.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _ADDRESS_ADVICE = (
 
 
 def require_store(served: ServedStores, *, home: bool = False) -> None:
-    """Refuse to go on if there is no store; with `home`, if there is no home.
+    """Raise an error if there is no store, or with `home` if there is no home.
 
     Raises:
         NotFound: A named home does not exist, or there is nothing to read at all; `nearest` lists
@@ -56,7 +59,7 @@ def require_store(served: ServedStores, *, home: bool = False) -> None:
 
 
 def explain_wrong_name(served: ServedStores) -> str | None:
-    """Return why the named path is not a home, None if it is one or if no path was named.
+    """Return the reason why the named path is not a home, or None.
 
     An empty database file is an error even at the default path.
     """
@@ -128,7 +131,7 @@ def find_naming_source(served: ServedStores) -> str:
 
 
 def _find_similar_homes(home: ServedHome) -> Iterator[Path]:
-    """Yield homes above, inside and next to a folder that may have been meant."""
+    """Yield homes above, inside and next to a folder, which may have been meant."""
     path = home.place
     if not isinstance(path, Path):
         return iter(())
@@ -157,7 +160,10 @@ def _list_folders(path: Path) -> list[Path]:
 
 
 def _is_present(path: Path) -> bool:
-    """Return True if a path exists or cannot be checked; opening it reports the error."""
+    """Return True if a path exists or cannot be checked.
+
+    Opening the path reports the error.
+    """
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -20,7 +20,10 @@ _EXTENSION_VERBS = ("prune", "compress", "restore", "import")
 
 
 def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
-    """Add the options that choose a home; `before` adds them with defaults to the main parser."""
+    """Add the options that choose a home.
+
+    `before` adds them with defaults to the main parser.
+    """
     unset = argparse.SUPPRESS
     parser.set_defaults(of_homes=not before)
     parser.add_argument(
@@ -45,7 +48,10 @@ def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -
 
 
 def add_json_option(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
-    """Add `--json`; `before` adds it with its default to the main parser."""
+    """Add `--json`.
+
+    `before` adds it with its default to the main parser.
+    """
     parser.set_defaults(of_answers=not before)
     parser.add_argument(
         "--json",
@@ -72,7 +78,7 @@ def add_quiet_option(parser: argparse._ActionsContainer) -> None:
 
 
 def refuse_misplaced_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exit with a usage error if an option before the verb is not one of the verb's."""
+    """Exit with a usage error if an option before the verb is not an option of the verb."""
     for name, flag in (
         ("home", "of_homes"),
         ("store", "of_homes"),

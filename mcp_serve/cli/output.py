@@ -24,14 +24,17 @@ from mcp_serve.plain_text import HIDDEN
 
 
 def clean_text(text: str, passed: Sequence[str] = ()) -> str:
-    """Return a text without terminal escapes and secrets; `passed` are command-line words."""
+    """Return a text without terminal escapes and secrets.
+
+    `passed` are the words of the command line.
+    """
     from mcp_serve.redaction import redaction  # noqa: PLC0415 -- loaded after the first answer of a server
 
     return redaction.clean_text(text, passed)
 
 
 def print_error(text: str, *, end: str = "\n") -> None:
-    """Print a line on standard error; ignore a closed stream."""
+    """Print a line on standard error, and ignore a closed stream."""
     with suppress(OSError, ValueError):  # a pipe without a reader, or a closed stream
         print(clean_text(text, sys.argv[1:]), end=end, file=sys.stderr, flush=True)  # noqa: T201 -- the one place
 
@@ -52,7 +55,10 @@ class _BriefFormatter(logging.Formatter):
 
 
 def log_to_stderr(*, traces: bool) -> None:
-    """Log warnings to standard error: all loggers with `traces`, else ours in one line each."""
+    """Log warnings to standard error.
+
+    With `traces`, log all loggers with tracebacks, else our loggers with one line for each record.
+    """
     handler = _StderrHandler(logging.WARNING)
     handler.setFormatter(
         logging.Formatter("%(name)s: %(message)s") if traces else _BriefFormatter()
@@ -77,7 +83,7 @@ def escape_line(text: str) -> str:
 
 
 def escape_answer(value: Any) -> Any:
-    """Return an answer for a person: ids and other values of one line have no control characters.
+    """Return an answer for a person, without control characters in ids and other single lines.
 
     An id is chosen by an agent, and a client passes it back as it is, so only screens escape it.
     """
@@ -138,7 +144,7 @@ def page_output(*, off: bool = False) -> Iterator[None]:
 
 
 def _find_pager() -> list[str] | None:
-    """Return the command of the pager, None for `cat` as in git."""
+    """Return the command of the pager, or None for `cat` as in git."""
     try:
         words = shlex.split(os.environ.get("PAGER", _DEFAULT_PAGER))
     except ValueError:  # a quote in it is not closed
@@ -148,7 +154,7 @@ def _find_pager() -> list[str] | None:
 
 
 def _run_pager(pager: list[str], text: str, terminal: TextIO) -> None:
-    """Write a text to the pager and wait for it; the pager handles Ctrl-C."""
+    """Write a text to the pager and wait for the pager, which handles Ctrl-C."""
     environment = {"LESS": _LESS_OPTIONS, **os.environ}
     before = signal.getsignal(signal.SIGINT)
     with subprocess.Popen(pager, stdin=subprocess.PIPE, env=environment) as process:  # noqa: S603 -- the pager of the user

@@ -1,4 +1,4 @@
-"""Verbs that change data: plan, show, confirm, apply, report the result and its undo.
+"""Run verbs that change data: plan, show, confirm, apply, report the result and its undo.
 
 Tools without plans are previewed and confirmed in the same way. A tool call works for at most some
 seconds; the command repeats it until nothing remains.
@@ -54,7 +54,9 @@ def format_declined(effect: str = "nothing was changed") -> str:
 
 
 def ask_confirmation(question: str, *, yes: bool) -> bool:
-    """Ask a question and return True for yes; without a terminal, return False.
+    """Ask a question and return True for yes.
+
+    Without a terminal, return False.
 
     Raises:
         QuestionInterrupted: Ctrl-C was pressed.
@@ -99,7 +101,7 @@ AnswerPrinter = Callable[[Terminal, str, Answer], None]
 
 @dataclass(frozen=True, slots=True)
 class ChangeRequest:
-    """The change that a verb makes and how it is shown."""
+    """The change that a verb makes, and the functions that show it."""
 
     spec: ToolSpec
     verb: str
@@ -151,7 +153,10 @@ def add_plan_arguments(
     handles: bool = True,
     limit: bool = False,
 ) -> None:
-    """Add the options for planning and confirming; `limit` adds `--limit` for shown items."""
+    """Add the options for planning and confirming.
+
+    `limit` adds `--limit` for shown items.
+    """
     group = parser.add_argument_group("the plan")
     group.add_argument("--plan-only", "--dry-run", action="store_true", help=only)
     if handles:
@@ -170,7 +175,7 @@ def add_plan_arguments(
 
 
 def plan_and_apply(options: argparse.Namespace, change: ChangeRequest) -> int:
-    """Make a change; return the exit code."""
+    """Plan, confirm and apply a change, and return the exit code."""
     needs_home = not change.spec.takes_transcripts
     with ToolCaller(options, changes=True, needs_home=needs_home) as tools:
         runner = _ChangeRunner(options, change, tools)
@@ -184,7 +189,10 @@ def plan_and_apply(options: argparse.Namespace, change: ChangeRequest) -> int:
 
 
 class _ChangeRunner:
-    """One change in progress; `answer` is the answer of the last call."""
+    """One change in progress.
+
+    `answer` is the answer of the last call.
+    """
 
     def __init__(
         self, options: argparse.Namespace, change: ChangeRequest, tools: ToolCaller
@@ -202,7 +210,7 @@ class _ChangeRunner:
         self.answer: Answer = {}
 
     def plan_and_apply(self) -> int:
-        """Plan, confirm and apply; return the exit code."""
+        """Plan, confirm and apply the change, and return the exit code."""
         change = self._change
         if self._handle is not None:
             self.answer = self._load_plan(self._handle)
@@ -278,7 +286,7 @@ class _ChangeRunner:
             self.answer = plan_answers.render_unapplied(self._tools.home, self._handle, "declined")
 
     def report_interruption(self) -> int:
-        """Report an interruption and the command that continues; return the exit code."""
+        """Report an interruption and the command that continues, and return the exit code."""
         self._err.write_line()
         if self._handle is None and not self._at_work:
             self._err.write_line("Stopped; nothing was changed.")
@@ -289,7 +297,7 @@ class _ChangeRunner:
         return INTERRUPTED
 
     def _load_plan(self, handle: str) -> Answer:
-        """Return the preview of a stored plan; refuse one that this verb cannot apply."""
+        """Return the preview of a stored plan, and refuse a plan that this verb cannot apply."""
         home, change = self._tools.home, self._change
         self._tools.validate_arguments(change.spec, {**change.asked, "plan": handle})
         plan = plan_answers.load_plan(home, handle, change.spec.asks)
@@ -304,7 +312,7 @@ class _ChangeRunner:
         return self._tools.home.ledger.get_plan(self._handle).state
 
     def _ask_confirmation(self, kind: str) -> bool:
-        """Ask for confirmation; report a refusal."""
+        """Ask for confirmation, and report a refusal."""
         if self._options.yes:
             return True
         self._out.write_line()
@@ -319,7 +327,7 @@ class _ChangeRunner:
         return self._tools.call_tool(self._change.spec, given, work)
 
     def _apply_change(self) -> int:
-        """Call the tool until nothing remains or Ctrl-C; show the result."""
+        """Call the tool until nothing remains or Ctrl-C, and show the result."""
         change = self._change
         given = change.asked if self._handle is None else {"plan": self._handle, **change.beside}
         work = TerminalProgress(_PROGRESS_LABELS[change.verb])
@@ -350,7 +358,7 @@ class _ChangeRunner:
 
     @property
     def _outcome(self) -> str:
-        """The outcome; a tool that always completes does not return one."""
+        """The outcome, which is `applied` for a tool that returns none."""
         return str(self.answer.get("outcome", "applied"))
 
     def _has_begun(self) -> bool:
@@ -363,7 +371,7 @@ class _ChangeRunner:
         return bool(self._tools.home.ledger.list_steps(plan.batch))
 
     def _report_failure(self, error: SessionError | OSError, *, has_begun: bool) -> int:
-        """Report an error and the command that continues; return the exit code."""
+        """Report an error and the command that continues, and return the exit code."""
         text = format_error(error) if isinstance(error, SessionError) else str(error)
         plan = f"plan {self._handle} failed: " if self._handle is not None else ""
         self._err.write_unwrapped(f"mcp-sessions: {plan}{text}")

@@ -79,7 +79,7 @@ AGE_LABELS = (
 
 
 def count_ages(moments: Iterable[float], now: float) -> dict[str, int]:
-    """Return how many times of a last activity are of each age, the youngest first."""
+    """Return the number of last activities of each age, the youngest first."""
     counts = Counter(
         next(label for days, label in AGE_LABELS if now - moment < days * _DAY_S)
         for moment in moments
@@ -107,7 +107,7 @@ def _format_title(item: Answer) -> list[str]:
 
 
 def show_protected(out: Terminal, found: Answer) -> None:
-    """Show how many items are protected, by reason, and the first of them or their chats."""
+    """Show the number of protected items by reason, and the first items or their chats."""
     if found.get("protected"):
         out.write_line()
         out.write_line("Protected", "bold")
@@ -126,7 +126,7 @@ def _name_protected(protected: Answer) -> str:
 
 
 def show_space(out: Terminal, kind: str, size: Answer) -> None:
-    """Show the disk space that a plan needs and frees, and whether it can be undone."""
+    """Show the disk space that a plan needs and frees, and if it can be undone."""
     known = PLAN_KINDS.get(kind)
     out.write_line()
     if size["returned_to_disk"]:

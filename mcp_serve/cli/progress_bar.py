@@ -80,7 +80,7 @@ class ProgressBar:
                 return Text(clean_text(self.words))
 
         class Count(ProgressColumn):
-            """Completed and total count, if known."""
+            """The completed count, and the total count if it is known."""
 
             def render(self, task: Task) -> Text:
                 return Text(

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the batches, or undo one."""
+    """List the batches, or undo a batch."""
     if options.cursor is not None and (options.plan or options.batch):
         raise InvalidInput("--cursor applies only to the list")
     if options.yes and options.plan is None and options.batch is None:
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _preview_restore(batch: str, tools: ToolCaller) -> Answer:
-    """Return the preview of an undo; an undo that drops data has a plan."""
+    """Return the preview of an undo, with a plan if the undo drops data."""
     located = locate.locate_store(tools.served, restore.SPEC, {"batch": batch})["store"]
     store = tools.served.get_store(located)
     if not isinstance(store, ServedHome):

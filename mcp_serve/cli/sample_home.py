@@ -199,7 +199,7 @@ def _add_compressed_lineage(db: SessionDB, clock: SampleClock, at: float) -> Non
 
 
 def _add_compacted_session(db: SessionDB, at: float) -> None:
-    """Add a session whose beginning was replaced by a summary; search still finds it."""
+    """Add a session whose beginning was replaced by a summary, but is still found by a search."""
     turns = [
         ("user", "The pager went off at 3 am, what happened?"),
         ("assistant", "The certificate of api.example.org had expired; I renewed it by hand."),
@@ -263,7 +263,7 @@ class SampleHome:
         return [sys.executable, "-m", "mcp_serve.cli.main", *self.serve_arguments]
 
     def fill(self) -> str:
-        """Fill the home; return its number of messages and its size."""
+        """Fill the home, and return its number of messages and its size."""
         clock = SampleClock()
         self.path.mkdir()
         with SessionDB(self.path / "state.db", clock=clock) as db:
@@ -274,7 +274,7 @@ class SampleHome:
 
 @contextmanager
 def create_sample_home(*, keep: bool) -> Iterator[SampleHome]:
-    """Create a sample home; remove it at the end, also after SIGTERM, unless `keep`."""
+    """Create a sample home, and remove it at the end, also after SIGTERM, unless `keep` is True."""
     before = {each: signal.signal(each, _raise_interrupt) for each in _list_end_signals()}
     folder = Path(tempfile.mkdtemp(prefix="mcp-sessions-demo-"))
     try:

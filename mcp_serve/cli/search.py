@@ -145,7 +145,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def build_pattern(options: argparse.Namespace) -> re.Pattern[str] | None:
-    """Return the pattern of the words to highlight; short ones only if there is no longer one."""
+    """Return the pattern of the words to highlight.
+
+    Short words are included only if there is no longer word.
+    """
     query = " ".join(options.query)
     if options.substring:
         return re.compile(re.escape(query), re.IGNORECASE) if query else None
@@ -192,7 +195,7 @@ def _show_hit(out: Terminal, hit: Answer, marked: re.Pattern[str] | None) -> Non
 
 
 def _show_extent(out: Terminal, found: Answer) -> None:
-    """Show how far back a search looked that did not look at everything."""
+    """Show the time of the oldest message that a partial search has read."""
     if found["searched_back_to"] is not None:
         since = format_local_time(found["searched_back_to"])
         out.write_hint(f"Searched back to {since}; for older messages narrow it with --until.")

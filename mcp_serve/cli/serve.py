@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _explain_to_person(served: ServedStores) -> None:
-    """Print that the server waits for a client: a person has started it, not a client."""
+    """Print that the server waits for a client, if a person has started it at a terminal."""
     from mcp_serve.cli.terminal import Terminal  # noqa: PLC0415 -- not for a client
 
     out = Terminal(sys.stderr)
@@ -129,7 +129,10 @@ def _refuse_http_options(options: argparse.Namespace) -> None:
 
 
 def _exit_on_interrupt() -> None:
-    """Exit at once on Ctrl-C, as on SIGTERM; interrupted work can be continued."""
+    """Exit at once on Ctrl-C, as on SIGTERM.
+
+    Interrupted work can be continued.
+    """
 
     # A thread reads standard input and cannot be stopped before the next line.
     def end(*_: object) -> None:

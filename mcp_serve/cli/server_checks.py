@@ -20,7 +20,10 @@ _ADVICE: tuple[tuple[type[SessionError], str], ...] = (
 
 
 def check_server(home: ServedHome, label: str) -> Iterator[Check]:
-    """Yield the checks of a server; the first is a failure if the others are missing."""
+    """Yield the checks of a server.
+
+    The first check is a failure if the other checks are missing.
+    """
     about = f"server{label}"
     if not isinstance(home.place, DatabaseAddress):
         raise TypeError(f"{home.place} is not an address")

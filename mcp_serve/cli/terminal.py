@@ -38,7 +38,7 @@ _TIME_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table and its behaviour if the table is too wide."""
+    """A column of a table, and its behaviour if the table is too wide."""
 
     head: str
     yields: bool = False
@@ -61,7 +61,10 @@ class RaisingConsole(RichConsole):
 
 
 class Terminal:
-    """A writer of tables and text to a stream; `file_width` is the width without a terminal."""
+    """A writer of tables and text to a stream.
+
+    `file_width` is the width without a terminal.
+    """
 
     def __init__(self, stream: TextIO, *, file_width: int = _FILE_WIDTH) -> None:
         width = None if stream.isatty() else file_width
@@ -112,7 +115,7 @@ class Terminal:
             self._print(Text.assemble(before, line))
 
     def write_unwrapped(self, text: str, style: str = "") -> None:
-        """Write a line that the user copies; only the terminal wraps it."""
+        """Write a line that the user copies, and that only the terminal wraps."""
         self._print(Text(clean_text(text), style))
 
     def write_secret(self, text: str) -> None:
@@ -137,7 +140,7 @@ class Terminal:
         self.write_both_sides(text, right, style="bold")
 
     def write_both_sides(self, left: str, right: str, *, style: str = "") -> None:
-        """Write a wrapped text at the left and a short one at the right margin."""
+        """Write a wrapped text at the left and a short text at the right margin."""
         left, right = clean_text(left), clean_text(right)
         first, rest = split_first_line(left, self.width - measure_width(right) - _GAP_WIDTH)
         gap = " " * (self.width - measure_width(first) - measure_width(right))
@@ -154,7 +157,10 @@ class Terminal:
     def write_table(
         self, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, bare: bool = False
     ) -> None:
-        """Write a table, without heads if `bare`; copied columns get their own lines last."""
+        """Write a table, without heads if `bare`.
+
+        Copied columns get their own lines last.
+        """
         rows = [[escape_line(clean_text(cell)) for cell in row] for row in rows]
         kept = _choose_columns(columns, rows, self.width)
         widths = _measure_columns(columns, kept, rows, self.width)
@@ -217,7 +223,7 @@ def _align_cell(column: TableColumn, text: str, width: int) -> str:
 def _choose_columns(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], room: int
 ) -> list[int]:
-    """Return the columns to show: optional ones only if they are not empty and there is room."""
+    """Return the columns to show: optional columns only if they are not empty and fit."""
     kept = [
         at
         for at, column in enumerate(columns)
@@ -242,7 +248,10 @@ def _measure_columns(
     room: int,
     least: int = _LEAST,
 ) -> dict[int, int]:
-    """Return the width of each column; the widest flexible column shrinks first."""
+    """Return the width of each column.
+
+    The widest flexible column shrinks first.
+    """
     widths = {at: _measure_column(columns[at].head, rows, at) for at in kept}
     giving = [at for at in kept if columns[at].yields or columns[at].wraps]
     lowest = {at: least if columns[at].yields else _measure_longest_word(rows, at) for at in giving}
@@ -260,7 +269,7 @@ def _narrow_columns(widths: dict[int, int], least: Mapping[int, int], room: int)
 
 
 def _measure_longest_word(rows: Sequence[Sequence[str]], at: int) -> int:
-    """Return the least width of a wrapping column; an id usually stays on one line."""
+    """Return the least width of a wrapping column, in which most ids stay on one line."""
     longest = max((measure_width(word) for row in rows for word in row[at].split()), default=0)
     return min(max(longest, _LEAST), _LONG)
 
@@ -270,12 +279,12 @@ def _measure_column(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
 
 
 def format_bytes(size: int) -> str:
-    """Return a size in bytes, kB, MB or GB, each a thousand of the one before."""
+    """Return a size in bytes, kB, MB or GB, with decimal prefixes."""
     return decimal(size)
 
 
 def format_count(count: int) -> str:
-    """Return a number of tokens, large ones rounded to three digits."""
+    """Return a number of tokens, rounded to three digits if it is large."""
     for size, name in _COUNT_UNITS:
         if count >= size:
             return f"{count / size:.3g} {name}"

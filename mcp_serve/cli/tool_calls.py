@@ -34,11 +34,11 @@ Answer = dict[str, Any]
 
 
 class ToolCaller:
-    """The served homes and calls of tools on them; read-only unless `changes`.
+    """The served homes and calls of tools on them.
 
-    A change needs a home unless it also takes transcripts (`needs_home`).
-    With `new` the home may be missing, for an import or for `watch`. Without `transcripts` those of
-    other agents are left out.
+    Homes are read-only unless `changes` is True. A change needs a home unless it also takes
+    transcripts (`needs_home`). With `new` the home may be missing, for an import or for `watch`.
+    Without `transcripts`, sessions of other agents are left out.
 
     Raises:
         InvalidInput: A change names several homes; a plan covers one.
@@ -93,12 +93,14 @@ class ToolCaller:
         return self._served.get_home()
 
     def index_transcripts(self) -> None:
-        """Index what is new of the transcripts, so that one answer covers all of it."""
+        """Index the new parts of the transcripts, so that one answer covers all of them."""
         with ProgressBar("Indexing transcripts") as bar:
             self._served.index_transcripts(bar.report_progress)
 
     def call_tool(self, spec: ToolSpec, given: Answer, *work: TerminalProgress) -> Answer:
-        """Call a tool on its home; a changing tool also receives the progress.
+        """Call a tool on its home.
+
+        A changing tool also receives the progress.
 
         Raises:
             InvalidInput: The arguments are not valid.
@@ -167,7 +169,7 @@ def show_answer(
     ask: Callable[[ToolCaller], Answer],
     show: Callable[[Answer], None],
 ) -> int:
-    """Fetch an answer; print it as JSON or show it to a person."""
+    """Fetch an answer, and print it as JSON or show it to a person."""
     with ToolCaller(options) as tools:
         answer = ask(tools)
     if options.json:
@@ -183,7 +185,7 @@ def show_answer(
 def show_list(
     columns: Sequence[TableColumn], entries: Sequence[Answer], row: Callable[[Answer], list[str]]
 ) -> None:
-    """Write entries as a table, with a store column if their sources do not name the stores."""
+    """Write entries as a table, with a column of stores if their sources do not name the stores."""
     several = any("store" in entry and entry["store"] != entry.get("source") for entry in entries)
     rows = [[entry["store"], *row(entry)] if several else row(entry) for entry in entries]
     get_terminal().write_table(

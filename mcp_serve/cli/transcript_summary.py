@@ -15,7 +15,7 @@ _MAX_TITLE_CHARS = 60
 
 @dataclass(frozen=True, slots=True)
 class StoreSummary:
-    """One transcript store, as the first two minutes show it."""
+    """The number of sessions and the newest title of one transcript store."""
 
     name: str
     sessions: int

@@ -94,7 +94,7 @@ class _Watcher:
             self._write_events(answered)
 
     async def _poll_events(self, given: Answer) -> Answer:
-        """Wait for events; retry while another process holds the home exclusively."""
+        """Wait for events, and retry while another process holds the home exclusively."""
         read = events.SPEC.arguments.read({k: v for k, v in given.items() if v is not None})
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         while True:

@@ -85,7 +85,10 @@ def _show_home(out: Terminal, served: ServedStores) -> bool:
 
 
 def _list_next_commands(home: str | None, *, has_sessions: bool) -> Iterator[tuple[str, str]]:
-    """Yield commands with descriptions; those that need it repeat the named home."""
+    """Yield commands with descriptions.
+
+    Commands that need a home repeat the named home.
+    """
     where = "" if home is None else f" --home {shlex.quote(hide_password(home))}"
     for verb, words, does in _READING_COMMANDS if has_sessions else ():
         yield f"mcp-sessions {verb}{where}{words}", does

@@ -142,7 +142,9 @@ def create_app(server: MCPServer[Any], rules: AccessRules) -> Guard:
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one.
+    """Return a listening socket.
+
+    Port 0 takes a free port.
 
     Raises:
         Denied: the address cannot be bound.
@@ -174,7 +176,10 @@ def serve_app(
 
 
 class _StreamEndingServer(uvicorn.Server):
-    """A uvicorn server that closes its streams on shutdown; clients keep them open otherwise."""
+    """A uvicorn server that closes its streams on shutdown.
+
+    Clients would keep them open.
+    """
 
     def __init__(self, config: uvicorn.Config, ends: list[Callable[[], None]]) -> None:
         super().__init__(config)
@@ -191,7 +196,10 @@ class _StreamEndingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals without raising them again; the caller closes the homes."""
+        """Handle the signals without raising them again.
+
+        The caller closes the homes.
+        """
         self._loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, self.handle_exit) for number in signals}

@@ -52,7 +52,7 @@ def load_token(folder: TokenFolder) -> str:
 
 
 def find_token(folder: TokenFolder) -> str | None:
-    """Return the token of a home, or None; creates nothing.
+    """Return the token of a home, or None, and create nothing.
 
     Raises:
         Denied: the token is too short, or its file cannot be read.
@@ -94,7 +94,7 @@ def _read_token(path: Path) -> str | None:
 
 
 def _create_token(path: Path) -> str:
-    """Create the token file and return its token, or that of a faster process."""
+    """Create the token file and return its token, or the token of a faster process."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         write_new_file(path, [f"{token}\n".encode()], prefix=f".{_TOKEN_FILE}_", mode=_FILE_MODE)
@@ -172,7 +172,10 @@ class AccessRules:
 
 
 class Guard:
-    """Passes on requests that match the access rules; `/health` needs no token."""
+    """Forwards requests that match the access rules.
+
+    `/health` needs no token.
+    """
 
     def __init__(self, app: App, rules: AccessRules) -> None:
         self._app = app
@@ -181,7 +184,7 @@ class Guard:
         self._ended = False
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Pass a request on, or refuse it."""
+        """Forward a request, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif (refusal := self._get_refusal(scope)) is not None:
@@ -243,7 +246,7 @@ class Guard:
         return None
 
     def _is_public(self, scope: Scope) -> bool:
-        """Return True for requests without a token: `/health` and allowed CORS preflights."""
+        """Return True for requests that need no token: `/health` and allowed CORS preflights."""
         if scope["path"] == HEALTH:
             return True
         is_preflight = scope["method"] == "OPTIONS" and _get_headers(
@@ -259,7 +262,7 @@ def _get_headers(scope: Scope, name: str) -> list[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine gets there."""
+    """Return True if a host is a loopback address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -272,4 +275,4 @@ def _strip_port(host: str) -> str:
 
 
 def _ignore_connection() -> None:
-    """Stand where a server keeps nothing about its connections."""
+    """Do nothing, as the callback of a server that does not count its connections."""

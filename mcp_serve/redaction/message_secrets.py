@@ -1,4 +1,4 @@
-"""Find secrets in whole messages, and remove those from texts derived from messages.
+"""Find secrets in whole messages, and remove them from texts derived from messages.
 
 A value may be a secret only because of the name next to it. Searches and summaries quote such
 values without the name.
@@ -26,7 +26,7 @@ _MIN_PIECE_CHARS = 6
 
 
 def flatten_message(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
-    """Return a message as the one line that a search sees, and the spans of its secrets."""
+    """Return a message as the single line that a search sees, and the spans of its secrets."""
     values, ends = _split_values(_find_call_secrets(row))
     lines: list[str] = []
     spans: list[tuple[int, int]] = []
@@ -78,7 +78,7 @@ def _split_values(secrets: Iterable[str]) -> tuple[set[str], set[str]]:
 
 
 def list_secrets(row: MessageRow) -> set[str]:
-    """Return the secrets of a message as written there."""
+    """Return the secrets of a message as the message spells them."""
     flat, spans = flatten_message(row)
     return {flat[start:stop] for start, stop in spans} | _find_call_secrets(row)
 
@@ -180,7 +180,7 @@ def make_noop_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]:
 
 
 def _find_pieces(text: str, pieces: Collection[str]) -> list[tuple[int, int]]:
-    """Return the spans of pieces of values in a text, overlapping ones merged."""
+    """Return the spans of pieces of values in a text, with overlapping spans merged."""
     spans: list[tuple[int, int]] = []
     for position in range(len(text) - _PIECE_CHARS + 1):
         if text[position : position + _PIECE_CHARS] in pieces:
@@ -196,7 +196,7 @@ def _mark_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def _summary_values(messages: Iterable[MessageRow]) -> set[str]:
-    """Return the values of secrets without their names: last parts, and parts not words."""
+    """Return the values of secrets without their names: last parts, and parts other than words."""
     values = set()
     for secret in {secret for row in messages for secret in list_secrets(row)}:
         parts = [

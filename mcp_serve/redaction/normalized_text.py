@@ -41,7 +41,7 @@ _NO_ESCAPE_BEFORE = (
 
 
 def _compile_disguises(unseen: str) -> re.Pattern[str]:
-    """Return a pattern for anything that reads as something else, or as nothing.
+    """Return a pattern for characters that are read as other characters, or not at all.
 
     Every alternative begins with one character of one set, so that other text is skipped fast.
     """
@@ -97,7 +97,7 @@ _MAX_ROUNDS = 3
 
 
 class _Layer:
-    """One pass of replacements, and where each of them was."""
+    """One pass of replacements, with the positions of each."""
 
     def __init__(self) -> None:
         self._view_starts = array("q")
@@ -108,7 +108,10 @@ class _Layer:
         self._length = 0
 
     def replace(self, text: str, start: int, stop: int, new: str) -> None:
-        """Replace a span of the text; spans come in order."""
+        """Replace a span of the text.
+
+        Spans come in order.
+        """
         before = self._stops[-1] if self._stops else 0
         self._pieces += (text[before:start], new)
         self._length += start - before
@@ -147,7 +150,7 @@ class _Layer:
 
 
 class NormalizedText:
-    """The view of a text, with the way back from it."""
+    """The normalized view of a text, which maps spans back to the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -159,7 +162,7 @@ class NormalizedText:
                 break
 
     def join_lines(self) -> bool:
-        """Join lines that were wrapped within a token; return True if there are any."""
+        """Join lines that were wrapped within a token, and return True if there are any."""
         return "\n" in self.text and self._apply_change(_join_wraps)
 
     def _apply_change(self, change: Callable[[str, _Layer], None]) -> bool:

@@ -69,19 +69,22 @@ _PREFIXES = [
 
 
 def _build_token_pattern(prefix: _Prefix) -> str:
-    """Return the pattern of a token; it begins with plain text, which is fastest to find."""
+    """Return the pattern of a token.
+
+    It begins with plain text, which is fastest to find.
+    """
     plain = re.escape(prefix.text)
     return f"{plain}(?<![A-Za-z0-9]{plain}){prefix.body}"
 
 
 def _pick_sign(prefix: str) -> str:
-    """Return the character of a prefix to search for: the last if it is a sign."""
+    """Return the character of a prefix to search for, which is the last one if it is a sign."""
     last = prefix[-1]
     return last if last in "_-." else next(sign for sign in _SIGNS if sign in prefix)
 
 
 def _compile_gate(sign: str, prefixes: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for any prefix that contains a sign, before something as long as a token."""
+    """Return a pattern for any prefix that contains a sign and precedes enough characters."""
     split = [prefix.rpartition(sign) for prefix in prefixes]
     around: dict[str, dict[str, list[str]]] = {}
     for before, _, rest in split:
@@ -116,7 +119,10 @@ def _build_token_gates() -> list[tuple[str, re.Pattern[str], list[_Prefix]]]:
 
 
 def _group_by_common(*, folded: bool) -> list[tuple[str, list[tuple[str, SecretShape]]]]:
-    """Return hints and shapes grouped by a common substring, so that one test is mostly enough."""
+    """Return hints and shapes grouped by a common substring.
+
+    A text without the substring needs no further test of the group.
+    """
     by_common: dict[str, list[tuple[str, SecretShape]]] = {}
     for shape in SHAPES:
         for hint in shape.hints.split() if shape.is_folded == folded else ():
@@ -215,7 +221,7 @@ _redact_short = lru_cache(maxsize=1024)(_redact)
 
 
 def redact_cut(text: str) -> str:
-    """Return a cut text without secrets, including the beginning of one at its end."""
+    """Return a cut text without secrets and without the beginning of a secret at its end."""
     redacted = redact(text)
     if not redacted.endswith(("…", "...")):
         return redacted
@@ -273,7 +279,7 @@ _find_in_long = lru_cache(maxsize=4)(_find_uncached)
 
 
 def _search_text(text: str) -> list[Secret]:
-    """Return the secrets that one pass finds in a text and in its normalized views."""
+    """Return the secrets found in a text and in its normalized views in one pass."""
     hinted = _select_patterns(text)
     secrets = list(_find_matches(hinted)) if hinted else []
     if not (has_escapes(text) if hinted else is_disguised(text)):
@@ -339,7 +345,7 @@ def _fold_case(text: str) -> str:
 
 
 def _merge_overlaps(secrets: list[Secret]) -> list[Secret]:
-    """Return secrets in order with overlapping ones merged."""
+    """Return secrets in order, with overlapping secrets merged."""
     merged: list[Secret] = []
     for secret in sorted(secrets, key=lambda secret: (secret.start, -secret.stop)):
         if merged and secret.start < merged[-1].stop:

@@ -176,7 +176,7 @@ TOKENS: tuple[TokenKind, ...] = (
 
 
 class SecretShape(NamedTuple):
-    """A kind of secret without a prefix: a name or a sign precedes the value."""
+    """A kind of secret without a prefix, whose value follows a name or a sign."""
 
     kind: str
     # Words of which each match contains one; in lower case if the case is ignored.

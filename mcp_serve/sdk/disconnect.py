@@ -1,4 +1,4 @@
-"""End a call over HTTP when its client has left; the older protocol does not."""
+"""End a call over HTTP when its client has left, which the older protocol does not do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT_KEY = "mcp_sessions.left"
 
 
 async def run_while_connected(context: Context[Any, Any], work: Callable[[], Awaitable[T]]) -> T:
-    """Run work for a client while it is connected.
+    """Await a call while its client is connected.
 
     Raises:
         Busy: the client has left, or the server shuts down.

@@ -1,4 +1,7 @@
-"""Extensions of the protocol: skills (SEP-2640) and apps; contents load after the first answer."""
+"""Extensions of the protocol: skills (SEP-2640) and apps.
+
+Their contents are loaded after the first answer.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ class SkillSource(Protocol):
 
 
 class AppsExtension(Extension):
-    """Cards for hosts that show them; the tools name them, and the resources have them."""
+    """Cards for hosts that show them.
+
+    The tools name the cards, and the resources contain them.
+    """
 
     identifier = "io.modelcontextprotocol/ui"
 

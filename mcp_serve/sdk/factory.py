@@ -73,14 +73,17 @@ def create_lazy_server(
 
 
 def make_stream_closer(server: MCPServer[Any]) -> Callable[[], None]:
-    """Return a function that ends the streams of newer clients; they last until the client ends."""
+    """Return a function that ends the streams of newer clients.
+
+    Otherwise a stream lasts until its client ends.
+    """
     listen: Any = private.get_handler(server, "subscriptions/listen")
     close: Callable[[], None] = listen.close
     return close
 
 
 def _add_subscriptions(server: MCPServer[Any], subscriptions: Subscriptions) -> None:
-    """Serve subscriptions in both protocol versions; the SDK has none for the older one."""
+    """Serve subscriptions in both protocol versions, since the SDK has only the newer ones."""
     for method, params, handle in (
         ("resources/subscribe", SubscribeRequestParams, subscriptions.subscribe),
         ("resources/unsubscribe", UnsubscribeRequestParams, subscriptions.unsubscribe),
@@ -90,7 +93,7 @@ def _add_subscriptions(server: MCPServer[Any], subscriptions: Subscriptions) -> 
 
 
 def _add_resource_pages(server: MCPServer[Any], lazy: LazyFeatures) -> None:
-    """List resources in pages; the handler of the SDK returns all of them."""
+    """List resources in pages, since the handler of the SDK returns all of them."""
 
     async def list_resources(_: Any, params: PaginatedRequestParams | None) -> ListResourcesResult:
         features = lazy.features

@@ -44,7 +44,7 @@ _FIRST_CALL_S = 2.0
 
 
 class LateFeatures(Protocol):
-    """The resources, prompts and completions of a server."""
+    """The features of a server that are loaded late: resources, prompts and completions."""
 
     @property
     def skills(self) -> SkillSource:
@@ -66,7 +66,7 @@ class LateFeatures(Protocol):
         """Watch these addresses, however old their sessions are."""
 
     async def collect_changes(self) -> tuple[list[str], bool]:
-        """Return the addresses changed since the last call, and whether lists have changed."""
+        """Return the addresses changed since the last call, and True if lists have changed."""
 
 
 class LazyFeatures:
@@ -116,7 +116,7 @@ class LazyFeatures:
         return self.features.skills
 
     async def run_after_list(self) -> None:
-        """Prepare a call, then notify listening clients of changes; one task of the process."""
+        """Prepare a first call, then notify listening clients of changes until cancelled."""
         async with self._running:
             await self._started.wait()
             with anyio.move_on_after(_TOOL_LIST_TIMEOUT_S):
@@ -134,7 +134,10 @@ class LazyFeatures:
                     await self._publish_once(self.features)
 
     async def _publish_once(self, features: LateFeatures, follow: Sequence[str] = ()) -> None:
-        """Publish changes once; an error is logged and does not end the task."""
+        """Publish changes once.
+
+        An error is logged and does not end the task.
+        """
         try:
             async with self._publishing:
                 if follow:
@@ -147,7 +150,7 @@ class LazyFeatures:
                 _LOG.exception("cannot publish changes")
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
-        """Delay requests until what they need is loaded; refuse unknown tools and prompts."""
+        """Delay a request until its modules are loaded, and refuse unknown tools and prompts."""
         context = ctx
         self._started.set()  # a newer client may begin with any request
         if context.method in _HANDSHAKE_METHODS:

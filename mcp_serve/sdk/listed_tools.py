@@ -1,4 +1,4 @@
-"""Tools as clients see them; the first call of one loads the tool that runs."""
+"""Tools as clients see them, which load the tool that runs at their first call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp_serve.sdk.lazy import load_in_thread
 
 
 class ListedTool(Tool):
-    """A tool as clients see it; the first call loads the one that runs."""
+    """A tool as clients see it, which loads the tool that runs at its first call."""
 
     load: Callable[[], Tool] = Field(exclude=True)
     _loaded: Tool | None = None

@@ -46,7 +46,7 @@ def get_handler(server: MCPServer[Any], method: str) -> Any:
 
 
 def advertise_changes(server: MCPServer[Any]) -> None:
-    """Announce changing lists in the older handshake too; the SDK does so in the newer one only."""
+    """Announce changing lists in the older handshake too, which the SDK omits there."""
     lowlevel = server._lowlevel_server
     create = lowlevel.create_initialization_options
     all_changes = NotificationOptions(
@@ -66,7 +66,7 @@ def call_on_close(session: ServerSession, call: Callable[[], None]) -> None:
 
 @contextmanager
 def claim_stdin() -> Iterator[BinaryIO]:
-    """Yield the standard input of the process; other readers meanwhile find its end."""
+    """Yield the standard input of the process, while other readers see end of file."""
     file, release = stdio._claim_fd(0, sys.stdin, "rb", stdio._open_stdin_diversion)
     try:
         yield file

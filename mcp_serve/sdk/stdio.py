@@ -39,7 +39,7 @@ async def _serve_async(server: MCPServer[Any]) -> None:
 
 @asynccontextmanager
 async def _read_messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
-    """Yield a stream of valid messages; refused ones are answered."""
+    """Yield a stream of valid messages, and answer refused messages."""
     sending, receiving = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def read() -> None:

@@ -17,7 +17,7 @@ from mcp_serve.tools.spec import ToolSpec
 
 
 def describe_tool(spec: ToolSpec) -> dict[str, Any]:
-    """Return a tool as the tool list has it."""
+    """Return the entry of a tool in the tool list."""
     listed = mcp.types.Tool(
         name=spec.name,
         title=spec.title,
@@ -94,7 +94,7 @@ def _slim_part(schema: Any, definitions: Mapping[str, Any], *, is_input: bool) -
 
 
 def _is_checked_here(name: str, value: Any) -> bool:
-    """Return True for limits and defaults that a model need not see; errors report them."""
+    """Return True for limits and defaults that a model need not see, since errors report them."""
     if name in ("minLength", "maxLength", "maxItems"):
         return True
     return (name, value) in (("default", None), ("minimum", 0)) or (

@@ -63,9 +63,10 @@ def make_strict_tool(
     explain: Explain,
     check: Callable[[Any], None],
 ) -> Tool:
-    """Return a tool; `run` takes the context, and the arguments by name.
+    """Return a tool of the SDK.
 
-    `check` raises for arguments that do not go together, before the user is asked.
+    `run` takes the context, and the arguments by name. `check` raises for arguments that do not go
+    together, before the user is asked.
     """
     resolved = find_resolved_parameters(run)
     return StrictTool(
@@ -85,13 +86,13 @@ def make_strict_tool(
 
 
 class ToolMetadata(FuncMetadata):
-    """Validates arguments with the model alone, and makes results; the tests validate these."""
+    """Validates arguments with the model alone, and makes results that only tests validate."""
 
     arg_model: Any
     check: Callable[[Any], None] = Field(exclude=True)
 
     def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments for the function: those that were given, and None for the rest."""
+        """Return the given arguments for the function, and None for the other arguments."""
         model: type[ToolArguments] = self.arg_model
         validated = model.read(arguments_to_validate)
         self.check(validated)
@@ -102,9 +103,10 @@ class ToolMetadata(FuncMetadata):
         }
 
     def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
-        """Return the result of an answer; a question to the user is one already.
+        """Return the result of an answer.
 
-        Its text and its structured content hold the same data.
+        Its text and its structured content hold the same data. A question to the user is a result
+        already.
         """
         if isinstance(result, InputRequiredResult):
             return result

@@ -1,4 +1,4 @@
-"""Parse messages of clients strictly, answer each refused one, and remove secrets from errors.
+"""Parse messages of clients strictly, answer refused messages, and remove secrets from errors.
 
 The SDK drops a line that is not a message, and treats a request whose id has another type as a
 notification. `docs/upstream-mcp-sdk.md` describes both.
@@ -33,7 +33,10 @@ _ID_KEY = b'"id"'
 
 
 class InvalidMessage(Exception):
-    """A refused message with its answer; a malformed response has no answer."""
+    """A refused message with its answer.
+
+    A malformed response has no answer.
+    """
 
     def __init__(self, answer: JSONRPCError | None) -> None:
         super().__init__(answer.error.message if answer else "a malformed response")
@@ -61,7 +64,7 @@ def make_length_error() -> JSONRPCError:
 
 
 def _make_answer(data: bytes) -> JSONRPCError | None:
-    """Return the answer to invalid data; it repeats only the id."""
+    """Return the answer to invalid data, of which it repeats only the id."""
     try:
         loaded = json.loads(data)
     except (ValueError, RecursionError):
@@ -95,7 +98,7 @@ def _find_id(data: bytes) -> str | int | None:
 
 
 def _parse_id(value: Any) -> str | int | None:
-    """Return an id that can be sent back, or None."""
+    """Return a valid JSON-RPC id, which is text or an integer, or None."""
     if isinstance(value, str):
         return value if not any("\ud800" <= sign <= "\udfff" for sign in value) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -127,7 +130,7 @@ class CheckedBodies:
         self._paths = paths
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on, or answer the error of its message."""
+        """Forward a request, or send a JSON-RPC error if its body is invalid."""
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         if not is_post or scope["path"] not in self._paths:
             await self._app(scope, receive, send)
@@ -151,7 +154,10 @@ class CheckedBodies:
 
 
 async def _read_body(receive: Any) -> tuple[bytes | None, list[Any]]:
-    """Return the body and all received parts; the body is None if too long or incomplete."""
+    """Return the body and all received parts.
+
+    The body is None if it is too long or incomplete.
+    """
     parts: list[Any] = []
     length = 0
     while length <= MOST_BYTES:

@@ -37,7 +37,7 @@ class EditArguments(arguments.StoreArguments):
     reopen: Annotated[bool, Field(description="Mark as not ended.")] = False
 
     def get_values(self) -> EditValues:
-        """Return the values that the edit sets."""
+        """Return the values that an edit sets."""
         return EditValues(
             title=self.title, archived=self.archived, pinned=self.pinned, reopen=self.reopen
         )
@@ -60,7 +60,7 @@ def edit_sessions(
 
 
 def find_edited_ids(store: ServedStore, references: Sequence[str]) -> list[str]:
-    """Return the ids of sessions, each once.
+    """Return the ids of the referenced sessions, each once.
 
     Raises:
         InvalidInput: several sessions match a reference.

@@ -1,4 +1,4 @@
-"""`events_wait`: return the events since a cursor; the wait occupies no thread."""
+"""`events_wait`: return the events since a cursor, waiting without a thread."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MergedEvents:
 def _find_start(
     stores: Sequence[ServedStore], arguments: EventsArguments, page_query: PagedQuery
 ) -> Positions:
-    """Return the positions of a cursor, or the current ones."""
+    """Return the positions of a cursor, or the current positions."""
     if page_query.place is not None:
         if page_query.place.keys().isdisjoint(home.store_name or "" for home in stores):
             raise make_malformed_error()
@@ -86,7 +86,10 @@ def _find_start(
 
 
 def _read_events(stores: Sequence[ServedStore], positions: Positions, limit: int) -> MergedEvents:
-    """Return up to `limit` events, with room for each store; a new store begins now."""
+    """Return up to `limit` events, with a share for each store.
+
+    A store without a position begins now.
+    """
     streams: list[list[dict[str, Any]]] = []
     reached: Positions = {}
     failures: list[tuple[ServedStore, SessionError]] = []
@@ -133,7 +136,7 @@ def _fit_events(
     positions: Positions,
     result: MergedEvents,
 ) -> dict[str, Any]:
-    """Return as many events as fit; the cursor leads to the rest."""
+    """Return as many events as fit, with a cursor for the rest."""
 
     def fetch(count: int) -> dict[str, Any]:
         page = result if count == limit else _read_events(stores, positions, count)

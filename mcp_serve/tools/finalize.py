@@ -1,4 +1,4 @@
-"""`sessions_finalize`: plan which sessions to end, then apply the plan by its handle."""
+"""`sessions_finalize`: plan to end sessions, then apply the plan by its handle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FinalizeArguments(arguments.StoreArguments):
 def finalize_sessions(
     home: ServedHome, arguments: FinalizeArguments, page_query: PagedQuery, work: CallContext
 ) -> dict[str, Any]:
-    """Make a plan, or apply one."""
+    """Make a plan, or apply a plan."""
     del page_query
     if arguments.plan is not None:
         return plan_answers.apply_and_render(home, arguments.plan, "finalize", "finalized", work)

@@ -102,7 +102,7 @@ def list_sessions(
 def _explain_empty(
     stores: Sequence[ServedStore], arguments: ListArguments, now: float
 ) -> str | None:
-    """Return why no conversation was found, and the next call."""
+    """Return a note with the reason for an empty list, and the next call."""
     where = arguments.build_filter(now)
     if arguments.project is not None and _is_empty(stores, SessionFilter(project=where.project)):
         folders = known_values.collect_values(stores, lambda store: store.list_folders())
@@ -125,7 +125,7 @@ def _is_empty(stores: Sequence[ServedStore], where: SessionFilter) -> bool:
 def _read_rows(
     arguments: ListArguments, page_query: PagedQuery, home: ServedStore
 ) -> tuple[list[tuple[Position, dict[str, Any]]], bool]:
-    """Return the rows of one store with their positions, and whether there are more."""
+    """Return the rows of one store with their positions, and True if there are more."""
     page = home.list_sessions(
         arguments.build_filter(page_query.now),
         order=arguments.order,

@@ -55,7 +55,10 @@ class PageBuilder:
     cut_inside: int | None = None
 
     def add_message(self, row: MessageRow, inside: int = 0) -> bool:
-        """Add a message, or its fitting part to an empty page; return True if it is complete."""
+        """Add a message, or its fitting part to an empty page.
+
+        Return True if the message is complete.
+        """
         text, hidden = render.render_text(self.home, row, whole=self.arguments.detail == "detailed")
         session_id = row["session_id"] if row["session_id"] != self.read_id else None
         rest = text[inside:]
@@ -153,7 +156,10 @@ def _get_parent_position(
 def _fill_around_message(
     home: ServedStore, arguments: ReadArguments, position: ReadPosition, builder: PageBuilder
 ) -> tuple[ReadPosition | None, ReadPosition | None]:
-    """Fill a page from its centre outwards; the next page is newer."""
+    """Fill a page from its centre outwards.
+
+    The next page is newer.
+    """
     _check_centre(home, position.session, arguments.around)
     window = home.read_window(
         position.session,
@@ -248,7 +254,9 @@ class ReadArguments(arguments.PageArguments):
 def read_session(
     home: ServedStore, arguments: ReadArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
-    """Return a window of messages that fits; without any it has a note with the reason.
+    """Return a window of messages that fits.
+
+    A window without messages has a note with the reason.
 
     Raises:
         InvalidInput: there is no room for a message next to the session row.
@@ -262,7 +270,7 @@ def read_session(
 
 
 def _explain_empty(home: ServedStore, arguments: ReadArguments) -> str:
-    """Return why a page has no messages, and the next call."""
+    """Return a note with the reason for a page without messages, and the next call."""
     if arguments.roles is not None:
         shown = render.render_line(home, ", ".join(arguments.roles), 100)
         usual = ", ".join(known_values.USUAL_ROLES)

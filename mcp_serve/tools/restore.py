@@ -1,4 +1,4 @@
-"""`sessions_restore`: list undoable changes, or undo one."""
+"""`sessions_restore`: list undoable changes, or undo a change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def restore_changes(
     page_query: PagedQuery,
     work: CallContext,
 ) -> dict[str, Any]:
-    """List the undoable changes of the stores, or undo one of the first store."""
+    """List the undoable changes of the stores, or undo a change of the first store."""
     if arguments.plan is None and arguments.batch is None:
         return list_batches(stores, arguments, page_query)
     if arguments.cursor is not None:
@@ -60,7 +60,7 @@ def _restore_in_home(
 
 
 def _restore_labels(store: ServedStore, batch: str, work: CallContext) -> dict[str, Any]:
-    """Undo an edit of labels; it is done at once."""
+    """Undo an edit of labels at once."""
     labels = get_labels(store)
     restored = labels.restore(batch, client=work.client)
     reason = "was edited again since"
@@ -84,7 +84,10 @@ def get_labels(store: ServedStore) -> Labels:
 
 
 def _apply_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> dict[str, Any]:
-    """Apply an undo plan; undoing an import removes sessions and has a batch of its own."""
+    """Apply an undo plan.
+
+    Undoing an import removes sessions and has a batch of its own.
+    """
     result = plan_answers.run_plan(home, plan, work)
     if isinstance(result, ApplyResult):
         return plan_answers.render_applied(home, plan, result, "restored", count=result.removed)
@@ -125,7 +128,10 @@ def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str,
 def list_batches(
     stores: Sequence[ServedStore], arguments: RestoreArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
-    """Return the newest batches of the stores; each store has a position in the cursor."""
+    """Return the newest batches of the stores.
+
+    Each store has a position in the cursor.
+    """
 
     def fetch(limit: int) -> dict[str, Any]:
         page = merge_newest(stores, _read_batches, limit, page_query.place)

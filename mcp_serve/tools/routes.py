@@ -1,4 +1,4 @@
-"""`routes_list`: list which chat is in which session."""
+"""`routes_list`: list chats and their current sessions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def list_routes(
 
 
 def _check_platform(homes: Sequence[ServedHome], platform: str | None) -> list[str]:
-    """Return the note about a platform that no route has."""
+    """Return a note about a platform that no route has."""
     if platform is None:
         return []
     existing = known_values.collect_values(homes, _list_platforms)

@@ -127,7 +127,7 @@ def search_messages(
 
 
 def _shorten_later_hits(rows: list[dict[str, Any]], detail: str) -> list[dict[str, Any]]:
-    """Return concise hits of which only the first ones have long texts: these mostly answer."""
+    """Shorten the texts of all concise hits but the first, which mostly contain the answer."""
     if detail == "detailed":
         return rows
     return rows[:_LONG_HITS] + [
@@ -142,7 +142,7 @@ def _shorten_later_hits(rows: list[dict[str, Any]], detail: str) -> list[dict[st
 
 
 def _explain_share(share: float) -> str | None:
-    """Return why hits may be missing, or None."""
+    """Return a note with the reason why hits may be missing, or None."""
     if share == 1.0:
         return None
     return f"Only {share:.0%} of the transcripts are indexed yet; repeat the call in a few seconds."
@@ -229,7 +229,7 @@ def _render_snippet(
 
 
 def _drop_partial_words(snippet: str) -> str:
-    """Return a cut snippet without its outer words, which may be parts of secrets."""
+    """Return a cut snippet without its first and last word, which may be parts of secrets."""
     words = snippet.split(" ")
     first = 1 if snippet.startswith(_ELLIPSIS) else 0
     last = len(words) - (1 if snippet.endswith(_ELLIPSIS) else 0)

@@ -34,7 +34,7 @@ def report_stats(
     page_query: PagedQuery,
     work: CallContext | None = None,
 ) -> dict[str, Any]:
-    """Return the report on the stores, added up."""
+    """Return one report on all stores."""
     del page_query
     reports = []
     for store in stores:
@@ -46,7 +46,7 @@ def report_stats(
 
 
 def merge_reports(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sum of reports; the home is that of the first."""
+    """Return the sum of reports, with the home of the first report."""
     first = reports[0]
     merged = {
         "stores": [row for report in reports for row in report["stores"]],
@@ -65,7 +65,10 @@ def merge_reports(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _add_counts(counts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sums by name; a value may itself have counts by name."""
+    """Return the sums by name.
+
+    A value may itself have counts by name.
+    """
     merged: dict[str, Any] = {}
     for by_name in counts:
         for name, value in by_name.items():
@@ -105,7 +108,7 @@ def examine_transcripts(store: ServedStore) -> list[dict[str, Any]]:
 
 
 def _render_keep(status: KeepStatus, store: str) -> dict[str, Any]:
-    """Return the kept copies of a store; nothing unless the user has decided to keep."""
+    """Return the kept copies of a store, if the user has decided to keep any."""
     counts = status.stores.get(store)
     if status.mode is None and counts is None:
         return {}
@@ -170,7 +173,7 @@ def _render_report(home: ServedHome, health: HealthReport) -> dict[str, Any]:
 
 
 def _render_unreadable(home: ServedHome, error: SessionError) -> dict[str, Any]:
-    """Return the report on a home that cannot be read: its fault and no figures."""
+    """Return the report on a home that cannot be read, with its fault and without figures."""
     zeros: dict[str, Any] = dict.fromkeys(("total", "open", "ended", "archived"), 0)
     return {
         "home": str(home.place),
@@ -193,7 +196,7 @@ def _render_store(home: ServedHome, sessions: int, messages: int, size: int) -> 
 
 
 def _count_by_source(home: ServedHome, health: HealthReport) -> dict[str, int]:
-    """Return the number of sessions of each source; the smallest sources are added up."""
+    """Return the number of sessions of each source, with the smallest sources added up."""
     counts: Counter[str] = Counter()
     for source, count in health.sessions.by_source.items():
         counts[render.render_line(home, source, 80) or ""] += count

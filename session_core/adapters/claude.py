@@ -102,7 +102,7 @@ class ClaudeSessionStore(HomeAdapter):
             self.home.db.create_session(build_session_id(main), **fields)
 
     def _skip_stored(self, session_id: str, entries: list[Entry]) -> list[Entry]:
-        """Return the entries whose uuid is not stored yet, and all entries without a uuid."""
+        """Return the entries with a uuid that is not stored yet, and all entries without a uuid."""
         uuids = [uuid for entry in entries if (uuid := _get_uuid(entry)) is not None]
         stored = set(self.home.db.sdk.find_platform_messages(session_id, uuids)) if uuids else set()
         new = []

@@ -345,7 +345,7 @@ class Maintenance:
         )
 
     def preview_restore(self, batch: str) -> RestorePreview | UndoPlan | PlanPreview:
-        """Return what a restore of a batch would bring back, or a plan if it would drop messages.
+        """Return the items that a restore would bring back, or a plan if it would drop messages.
 
         Raises:
             NotFound: the batch does not exist.

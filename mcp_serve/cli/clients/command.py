@@ -53,7 +53,7 @@ def find_client_file(options: argparse.Namespace) -> tuple[ClientProgram, Path]:
 
 
 def confirm_and_apply(options: argparse.Namespace, change: ConfigurationChange) -> int:
-    """Show a change, ask, and apply it; return the exit code."""
+    """Show a change, ask, apply it, and return the exit code."""
     out, file = Terminal(sys.stderr if options.json else sys.stdout), change.file
     difference = list(file.list_differences(change.text))
     if not (options.json and (options.yes or options.plan_only)):
@@ -85,7 +85,10 @@ def print_outcome(
     difference: Sequence[str] = (),
     copy: str | None = None,
 ) -> None:
-    """Print the outcome as JSON; `copy` is the path of the original."""
+    """Print the outcome as JSON.
+
+    `copy` is the path of the original.
+    """
     if options.json:
         answer = {"outcome": outcome, "client": options.client, "path": str(path)}
         print_json(answer | {"difference": list(difference), "copy": copy})

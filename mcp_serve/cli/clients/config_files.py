@@ -38,7 +38,7 @@ _MAX_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFile:
-    """A file with the bytes that were read, None for a missing file."""
+    """A file with the bytes that were read, or None for a missing file."""
 
     path: Path
     data: bytes | None
@@ -59,7 +59,7 @@ class ConfigurationFile:
 
     @property
     def has_bom(self) -> bool:
-        """Whether the file begins with a byte order mark."""
+        """True if the file begins with a byte order mark."""
         return (self.data or b"").startswith(codecs.BOM_UTF8)
 
     @property
@@ -85,7 +85,9 @@ class ConfigurationFile:
         return list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=2))[2:]
 
     def replace(self, text: str, *, keep: bool) -> None:
-        """Replace the file atomically; with `keep`, copy the original first unless a copy exists.
+        """Replace the file atomically.
+
+        With `keep`, copy the original first unless a copy exists.
 
         Raises:
             Conflict: Another program changed the file after it was read.
@@ -121,7 +123,9 @@ class ConfigurationFile:
             raise Denied(f"cannot remove {self.copy_path}: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Remove a file that this program created; a link to it stays.
+        """Remove a file that this program created.
+
+        A link to it stays.
 
         Raises:
             Denied: It cannot be removed.
@@ -139,7 +143,7 @@ def _write_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def _choose_mode(place: Path) -> int:
-    """Return the mode of an existing file, or the mode for a new one."""
+    """Return the mode of an existing file, or the mode for a new file."""
     try:
         mode = stat.S_IMODE(place.stat().st_mode)
     except FileNotFoundError:
@@ -163,12 +167,12 @@ class ConfigurationChange:
 
     @property
     def is_unneeded(self) -> bool:
-        """Whether the file has this text already."""
+        """True if the file has this text already."""
         return self.text == self.file.text
 
     @property
     def is_removal(self) -> bool:
-        """Whether the change leaves an empty file that this program created."""
+        """True if the change leaves an empty file that this program created."""
         return not self.file.copy_path.exists() and _is_blank(self.text)
 
     def apply(self) -> None:
@@ -202,7 +206,7 @@ def build_addition(
 
 
 def build_removal(client: ClientProgram, path: Path, name: str) -> ConfigurationChange | None:
-    """Return the change that removes a server, None if it is not in the configuration."""
+    """Return the change that removes a server, or None if it is not in the configuration."""
     file, existing = _read_entry(client, path, name)
     if existing is None:
         return None
@@ -221,7 +225,7 @@ def build_removal(client: ClientProgram, path: Path, name: str) -> Configuration
 def _find_original_text(
     client: ClientProgram, file: ConfigurationFile, name: str, entry: dict[str, Any]
 ) -> str | None:
-    """Return the text of the copy if only this entry was added since, else None.
+    """Return the text of the copy if only our entry was added since, else None.
 
     Restoring the copy brings back empty tables and trailing commas byte for byte.
     """
@@ -250,7 +254,7 @@ def _is_blank(text: str) -> bool:
 
 
 def find_entry(client: ClientProgram, path: Path, name: str) -> Any:
-    """Return the entry of a server name, None if there is none."""
+    """Return the entry of a server name, or None."""
     return _read_entry(client, path, name)[1]
 
 
@@ -286,7 +290,9 @@ HOME_VARIABLES = ("MCP_SESSIONS_HOME", "HERMES_HOME")
 
 
 def find_command(*, shared: bool) -> list[str]:
-    """Return the command that starts this program; if `shared`, the name that others have too.
+    """Return the command that starts this program.
+
+    If `shared` is True, return the name by which other users can start it too.
 
     Raises:
         Unsupported: The program runs from an environment that is deleted some day.
@@ -310,7 +316,7 @@ def find_command(*, shared: bool) -> list[str]:
 
 
 def build_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of the command: the verb, the home and the given limits."""
+    """Return the arguments of the command: its verb, the home and the given limits."""
     # Clients do not inherit the variables of this shell, so a home that a variable names becomes an
     # argument. Other users of a project configuration have other homes.
     arguments = ["serve"]

@@ -1,4 +1,4 @@
-"""Reading and editing the servers in a configuration text; the rest of the text is kept."""
+"""Read and edit the servers in a configuration text, and keep the rest of the text."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ConfigurationFormat(Protocol):
         """Return the parsed document."""
 
     def set_server(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
-        """Return the text with a server added or updated; other keys of its entry are kept."""
+        """Return the text with a server added or updated, and with other keys of its entry kept."""
 
     def delete_server(self, text: str, table: str, name: str) -> str:
-        """Return the text without a server, and without its table if that becomes blank."""
+        """Return the text without a server, and without its table if the table becomes blank."""
 
 
 def choose_format(path: Path) -> ConfigurationFormat:
@@ -32,7 +32,7 @@ def choose_format(path: Path) -> ConfigurationFormat:
 
 
 def find_server(form: ConfigurationFormat, text: str, table: str, name: str) -> Any:
-    """Return the entry of a server, None if there is none."""
+    """Return the entry of a server, or None."""
     return list_servers(form, text, table).get(name)
 
 

@@ -25,7 +25,7 @@ class MalformedConfiguration(ValueError):
 
 @dataclass(slots=True)
 class JsonNode:
-    """A value with its position; an object has members."""
+    """A value with its position, and the members of an object."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class JsonNode:
     members: list[JsonMember] | None = None
 
     def find_member(self, key: str) -> JsonMember | None:
-        """Return the last member with a key, which is the one that counts."""
+        """Return the last member with a key, which is the member that counts."""
         matches = [member for member in self.members or () if member.key == key]
         return matches[-1] if matches else None
 
@@ -48,7 +48,7 @@ class JsonMember:
 
 
 def parse_text(text: str) -> Any:
-    """Return the parsed value; a blank text is an empty object.
+    """Return the parsed value, which is an empty object for a blank text.
 
     Raises:
         MalformedConfiguration: The text is not valid.
@@ -57,7 +57,7 @@ def parse_text(text: str) -> Any:
 
 
 def set_value(text: str, path: Sequence[str], new: Any) -> str:
-    """Return the text with a value set at a path; create missing objects."""
+    """Return the text with a value set at a path, and with missing objects created."""
     if not _BLANK_PATTERN.sub("", text, count=1):
         # After a line comment, the braces need a new line.
         text += ("" if text.endswith("\n") or not text.strip() else _detect_newline(text)) + "{}"
@@ -88,7 +88,7 @@ def is_blank(text: str, key: str) -> bool:
 
 
 def delete_value(text: str, path: Sequence[str]) -> str:
-    """Return the text without the value at a path; unchanged if there is none."""
+    """Return the text without the value at a path, or the same text if there is none."""
     node = _scan_text(text)
     for key in path[:-1]:
         member = node.find_member(key)
@@ -143,7 +143,7 @@ def _remove_member(text: str, node: JsonNode, member: JsonMember) -> str:
 
 
 def _find_comma(text: str, at: int) -> int | None:
-    """Return the position of the comma after a value, None if there is none."""
+    """Return the position of the comma after a value, or None."""
     at = _skip_blank(text, at)
     return at if text[at : at + 1] == "," else None
 

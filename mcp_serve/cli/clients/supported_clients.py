@@ -46,7 +46,7 @@ class UserEnvironment:
 
 
 def is_present(path: Path) -> bool:
-    """Return True if a path exists; False if access is denied, where `Path.exists` raises."""
+    """Return True if a path exists, and False if access is denied."""
     return os.path.exists(path)  # noqa: PTH110 -- see above
 
 
@@ -70,7 +70,7 @@ class ClientProgram:
     }
 
     def find_file(self, machine: UserEnvironment, project: Path | None) -> Path | None:
-        """Return the file of the user or of a project; None if it has no project file."""
+        """Return the file of the user or of a project, or None if there is no project file."""
         if project is None:
             return self.user(machine)
         return None if self.project is None else project / self.project

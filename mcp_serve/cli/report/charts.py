@@ -79,7 +79,7 @@ def draw_columns(
 
 
 def _fill_bar(value: int, most: int, room: int, signs: str) -> str:
-    """Return a bar proportional to a value; a positive value has at least one block."""
+    """Return a bar proportional to a value, of at least one block for a positive value."""
     if value <= 0 or most <= 0:
         return ""
     parts = max(round(value / most * room * len(signs)), 1)

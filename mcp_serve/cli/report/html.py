@@ -1,4 +1,4 @@
-"""The report as a self-contained HTML page without scripts, and the file it is written to."""
+"""The report as a self-contained HTML page without scripts, and the file of the page."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _render_top(top: Sequence[TopSession]) -> Element:
 
 
 def _shorten_folders(amounts: Mapping[str, Amount]) -> dict[str, Amount]:
-    """Return the amounts by the last two parts of their folders, if these tell them apart."""
+    """Return the amounts by the last two parts of their folders, if these are distinct."""
     short = {name: "/".join(PurePath(name).parts[-2:]) for name in amounts}
     counts = Counter(short.values())
     return {
@@ -144,7 +144,7 @@ def _shorten_folders(amounts: Mapping[str, Amount]) -> dict[str, Amount]:
 
 
 def _name_week(now: float, number: int) -> str:
-    """Return the name of a week, 0 for the one that ends now."""
+    """Return the name of a week, 0 for the week that ends now."""
     if number == 0:
         return _LAST_WEEK
     begins = datetime.fromtimestamp(now - (number + 1) * WEEK_S).astimezone()

@@ -16,7 +16,10 @@ _SCALE_STEPS = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
 
 def make_element(tag: str, /, *children: Child, **attributes: str | float) -> Element:
-    """Return an element; a trailing underscore of a name is dropped, others become hyphens."""
+    """Return an element.
+
+    A trailing underscore of an attribute name is dropped, and others become hyphens.
+    """
     escaped = {
         key.rstrip("_").replace("_", "-"): _format_attribute(value)
         for key, value in attributes.items()
@@ -123,9 +126,10 @@ def draw_table(
     texts: int = 1,
     wide: Collection[int] = (),
 ) -> Element:
-    """Return a table with heads; the columns after the first `texts` are numbers.
+    """Return a table with heads.
 
-    The columns `wide` are left out of a narrow window.
+    The columns after the first `texts` columns are numbers. The columns `wide` are left out of a
+    narrow window.
     """
     kinds = [
         " ".join(["number"] * (number >= texts) + ["wide"] * (number in wide))

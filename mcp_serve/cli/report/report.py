@@ -81,7 +81,10 @@ class HomeReport:
 def build_report(
     options: argparse.Namespace, found: Mapping[str, Any], store: str | None
 ) -> HomeReport:
-    """Return the report for an answer of `sessions_stats`; `store` labels one of several."""
+    """Return the report for an answer of `sessions_stats`.
+
+    `store` labels the report if there are several stores.
+    """
     sources = {} if found["is_transcripts"] else found["sessions"]["by_source"]
     return HomeReport(
         home=to_plain_line(found["home"]) + (f" ({to_plain_line(store)})" if store else ""),

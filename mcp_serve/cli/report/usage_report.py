@@ -1,4 +1,4 @@
-"""Cost and tokens of the conversations: by week, by model, by project, and the greatest ones."""
+"""Cost and tokens of conversations by week, model and project, and the greatest conversations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Amount:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """The place in an order: cost first, since tokens of models differ in price."""
+        """The sort key of an amount: cost first, since tokens of models differ in price."""
         return self.cost, self.tokens
 
 
@@ -66,7 +66,10 @@ def collect_usage(
     count: int,
     report_progress: Callable[[int, int], None],
 ) -> UsageReport:
-    """Return the usage of all conversations; `count` is about how many there are."""
+    """Return the usage of all conversations.
+
+    `count` is about the number of conversations.
+    """
     usage = UsageReport()
     greatest: list[tuple[tuple[float, int], int, ServedStore, Summary]] = []
     done = 0
