@@ -268,7 +268,7 @@ def drop_continuation(
     Raises:
         Changed: the continuation has changed since it was checked.
     """
-    # In the transaction: what is deleted is exactly what the trash holds.
+    # In the transaction, so that the deleted rows are exactly the rows in the trash.
     if find_dropped_sessions(db, past) != planned_drop:
         raise Changed("the conversation has changed during the undo; undo again")
     # Moving the routes below writes their chat into this row, so it is read first.

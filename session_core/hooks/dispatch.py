@@ -179,7 +179,7 @@ class Hooks(HookRegistry):
                 if is_first:
                     return self._call_all(hook, arguments, begins)
             if session_id is not None and begins is not None and begins(hook):
-                # The store says that it is still to be called: the memory is out of date.
+                # The store has recorded that the call is still pending: the memory is out of date.
                 self.mark_reopened(session_id)
                 with self._boundaries.enter_boundary(session_id, hook, wait_s=0):
                     return self._call_all(hook, arguments)

@@ -66,7 +66,7 @@ class AgentTable:
         with self._lock:
             before = self._slots.get(key)
             self._store(key, slot)
-            # Threads that wait for the replaced build look again.
+            # Threads that wait for the replaced build try again.
             if before is not None:
                 before.settled.set()
 

@@ -42,7 +42,7 @@ class JsonBackend:
 
     @property
     def problems(self) -> list[str]:
-        """The entries and files that could not be read or were set aside."""
+        """Descriptions of entries and files that could not be read or were moved away."""
         return [*self._mirror.problems, *self._problems]
 
     def get(self, key: str) -> SessionEntry | None:

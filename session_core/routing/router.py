@@ -197,8 +197,7 @@ class SessionRouter:
         row = self._follow_compression(entry)
         if force_new:
             return RoutedMessage(self._reset_on_request(decision, entry, source))
-        # Before its end is looked at: a suspended or expired chat resets even if the session has
-        # ended.
+        # First, because a suspended or expired chat resets even if its session has ended.
         reason = self._policies.find_message_reset(entry)
         if reason is not None:
             return RoutedMessage(self._reset_by_policy(decision, entry, reason, source))

@@ -330,7 +330,7 @@ class SessionStore:
             )
         decision = self.decisions.begin_unlocked(entry.key)
         current = decision.entry
-        # A hook delivered since then changed only the pending boundaries, which is no conflict.
+        # A hook delivered since then changed only the pending boundaries, which is not a conflict.
         if current is not None and current.stored != entry.stored:
             merge_pending_boundaries(entry, current)
         decision.store_entry(entry, urgent=urgent or entry.has_new_session)

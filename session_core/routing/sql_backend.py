@@ -72,7 +72,7 @@ class SqlBackend:
         self._changes = self._mirrored_changes = self._failures = 0
         self._later = Debouncer(self._update_mirror)
         self._retry = Backoff(self._update_mirror)
-        # Without a folder there is no file with entries, and none that could have moved.
+        # Without a folder there is no file with entries, and no entry can have moved.
         self._adopted = folder is None
         self._read_signature: Signature | str | None = "nothing yet"
         self._strays = StrayEntries()
@@ -81,7 +81,7 @@ class SqlBackend:
 
     @property
     def problems(self) -> list[str]:
-        """The entries and files that could not be read or were set aside."""
+        """Descriptions of entries and files that could not be read or were moved away."""
         return [*self._mirror.problems, *self._problems]
 
     def get(self, key: str) -> SessionEntry | None:

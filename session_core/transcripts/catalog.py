@@ -244,7 +244,7 @@ class Catalog:
     def list_pending_files(self) -> Iterator[PendingFile]:
         """Yield the pending files: grown files first, then the newest."""
         pending = sorted(self.iter_pending(), key=_GET_TIME, reverse=True)
-        # A stable sort. What an agent appends just now is asked for next; history can wait.
+        # The sort is stable. Grown files are likely to be requested next; history can wait.
         pending.sort(key=_IS_GROWN, reverse=True)
         return iter(pending)
 

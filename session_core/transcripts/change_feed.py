@@ -42,8 +42,8 @@ class ChangeFeed:
         Without a cursor, return only a new cursor.
         """
         with self._index.open_snapshot():
-            # Of the same snapshot as the rows: what is appended in between would otherwise be
-            # skipped.
+            # From the same snapshot as the rows: messages that are appended in between would
+            # otherwise be skipped.
             epoch, end = self._get_number("epoch", 0), self._get_number("next_id", FIRST_ID)
             if cursor is None:
                 return EventPage([], encode_cursor(_KIND, session, [epoch, end]))

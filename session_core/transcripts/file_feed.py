@@ -66,7 +66,7 @@ class FileFeed:
         except OSError:
             return None
         if time.time_ns() - part.after.identity.mtime_ns < SETTLED_NS:
-            # A time that no file has, so that the next look reads it again.
+            # A time that no file has, so that the next scan reads it again.
             part.after.identity = part.after.identity._replace(mtime_ns=-1)
         return part
 
@@ -133,7 +133,7 @@ class FileFeed:
         inode, scanned = self._scanned.pop(after.path, (None, None))
         if inode != source.identity[:2]:
             scanned = None
-        # No further than the identity that is stored: what is written meanwhile is the next part.
+        # Only up to the stored size: bytes that are written meanwhile belong to the next part.
         end = None if file.is_zstd else source.identity.size
         reader = LineReader(source, after.offset, after.checksum, end, scanned)
         begin = reader.offset

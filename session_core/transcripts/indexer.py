@@ -92,7 +92,7 @@ class Indexer:
             StorageError: the list of forgotten sessions cannot be read.
         """
         with self._index.writing:
-            # A look at many files costs more than a slice: history is read on from the last one.
+            # A scan of many files costs more than a slice, so reading continues from the last scan.
             is_recent = time.monotonic() - self._scanned_at < _SCAN_INTERVAL_S
             if not (is_recent and self._has_unread()):
                 self._scan_files()
@@ -164,7 +164,7 @@ class Indexer:
                 if time.monotonic() >= until:
                     is_left = True
                     break
-                # A file that is longer than the budget is looked at once, as far as that goes.
+                # A file that is longer than the budget is searched once, as far as the budget allows.
                 offset = 0 if pending.stored is None else pending.stored.offset
                 found = self._find_text(path, needle, offset, until, is_zstd=file.is_zstd)
                 looked[path] = found is False
@@ -224,7 +224,7 @@ class Indexer:
             part = self._database_feeds[id(root)].reread_session(
                 entry, session_id, open_rows(lines)
             )
-            # What was committed meanwhile may be in the part, and is behind the watermark.
+            # Rows that were committed meanwhile may be in the part, but come after the watermark.
             if part is None or find_database_identity(full_path) != entry.identity:
                 return False
             written = self._writer.apply_parts([part], is_history=False)
@@ -313,7 +313,7 @@ class Indexer:
             batch.write()
             self.catalog.load_changes()
             stored = pending.root.entries.get(entry.path)
-            # Another process was faster: the next look continues from what it has stored.
+            # Another process was faster: the next scan continues from the entry that it stored.
             if stored is None or stored.offset != part.after.offset or time.monotonic() >= until:
                 return
             entry = stored

@@ -49,7 +49,7 @@ class LabelView:
         Return False if it cannot be read or has no tables yet.
         """
         library = _sqlite3.load_library()
-        # A damaged file leaves the labels out; an edit reports what is wrong with it.
+        # A damaged file hides the labels. An edit reports the error.
         with suppress(library.DatabaseError):
             self._connection.execute(
                 "ATTACH ? AS labels", (f"{self._path.absolute().as_uri()}?mode=ro",)

@@ -73,7 +73,7 @@ NO_DELEGATES = Condition("s.link IS NOT 'delegate'")
 
 def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
     """Return the SQL conditions of a filter, for a session `s`."""
-    # A file without messages is no session, but one that was not read to its end may have some.
+    # A file without messages is not a session, but a file that is partly read may have some.
     conditions = [Condition("(s.messages > 0 OR NOT s.is_read)")]
     if any(getattr(where, name) is not None for name in _UNSUPPORTED):
         conditions.append(Condition("0"))

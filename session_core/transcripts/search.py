@@ -230,7 +230,7 @@ class TranscriptSearch(CandidateReader):
         """Return True if hits are requested in order of time, which SQL applies."""
         return self._request.order != "relevance"
 
-    # Words: the newest blocks of ids first, until what was found is certainly the newest.
+    # Words: the newest blocks of ids first, until the matches are certainly the newest.
 
     def _find_words(self, block: SearchBlock, node: Node, end: SearchEdge | None) -> None:
         expression = build_step_expression(node, block.step)

@@ -240,7 +240,7 @@ class TranscriptStore:
                 border = self._unindexed.read_new_files(new, self._indexer.feeds, _READ_ENDS_S)
                 found = (*self._index.read(*index_sql), *self._unindexed.read(*glance_sql))
                 rows = [listing.make_row(row) for row in found]
-                # A page ends above all that was not looked at, so that the next one misses nothing.
+                # A page ends before all unread files, so that the next page misses nothing.
                 is_full = (
                     order == "recent" and sum(r["value"] >= (border or 0) for r in rows) >= limit
                 )

@@ -120,7 +120,7 @@ def _make_row(part: SourcePart, pending: PendingFile) -> dict[str, Any]:
         "link": facts.get("link") or (file and file.link),
         "archived": int(facts.get("archived", bool(file and file.archived))),
         "cost_usd": 0.0,
-        # A file without a message is no session, but its middle is not known.
+        # A file without a message is not a session, but its middle was not read.
         "is_read": int(part.after.is_read and not messages),
         "messages": len(messages),
     }

@@ -59,7 +59,7 @@ class Fact(NamedTuple):
 
 def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
     """Return the facts of a text by position. With `prose`, an error ends with its sentence."""
-    # A compression reads its range again to measure what the summary keeps.
+    # A compression reads its range again to measure the retention of the summary.
     find = _find_cached_facts if len(text) <= _MAX_KEPT_CHARS else _find_text_facts
     return list(find(text, prose))
 

@@ -285,7 +285,7 @@ def _make_statement(
 
 def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Statement:
     traits = classify_passage(scored.passage)
-    # A line that a model has written is no filler.
+    # A line that a model has written is not filler.
     kind = line.kind or classify_title(line.heading) or traits.kind or "remark"
     if kind == "detail":
         kind = written_form.get_detail_kind(traits.kind)
@@ -310,10 +310,10 @@ def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
     numbers = [number for row in messages if isinstance(number := row.get("id"), int)]
     if len(numbers) < 2:  # noqa: PLR2004 -- one id has no distance
         return
-    # The first may be the summary itself, whose id is larger than those of what it summarizes.
+    # The first may be the summary itself, whose id is larger than the ids that it summarizes.
     first, span = min(numbers), max(max(numbers) - min(numbers), 1)
     for statement in found:
-        # An id that is not smaller comes from another home and says nothing about the age.
+        # An id that is not smaller comes from another home and does not show the age.
         if statement.age and statement.message_id is not None and statement.message_id < first:
             statement.age = min(1 + (first - statement.message_id) / span, _MAX_AGE)
 

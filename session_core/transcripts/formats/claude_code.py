@@ -387,7 +387,7 @@ def _read_facts(line: dict[str, Any], at: float | None, state: ReaderState) -> S
         # The first folder is the one whose name the file is under: resuming works there only.
         state["folder"] = facts["folder"] = line["cwd"]
     branch = get_name(line, "gitBranch")
-    # Outside of a repository it is `HEAD`, which is no branch.
+    # Outside of a repository it is `HEAD`, which is not a branch.
     if branch and branch not in ("HEAD", state.get("branch")):
         state["branch"] = facts["branch"] = branch
     release = get_name(line, "version")

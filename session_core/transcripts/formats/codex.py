@@ -502,7 +502,7 @@ class _LineParser:
         uncached, output, cached, written, reasoning = (
             max(0, after - earlier) for after, earlier in zip(total, before, strict=True)
         )
-        # Codex counts what was read from the cache as input too.
+        # Codex counts tokens read from the cache as input too.
         usage = Usage(max(0, uncached - cached - written), output, cached, written, reasoning)
         return usage if any(usage) else None
 

@@ -284,7 +284,7 @@ def _state_model(model: str | None, state: ReaderState) -> SessionFacts:
 def _read_usage(usage: dict[str, Any], state: ReaderState) -> SessionFacts:
     cached, written = get_count(usage, "cacheReadTokens"), get_count(usage, "cacheWriteTokens")
     state["counts"] = True
-    # Copilot CLI counts what was read from and written to the cache as input too.
+    # Copilot CLI counts tokens read from or written to the cache as input too.
     total = Usage(
         max(0, get_count(usage, "inputTokens") - cached - written),
         get_count(usage, "outputTokens"),

@@ -190,7 +190,7 @@ def _read_metadata(record: Record, changes: dict[str, Any], state: ReaderState) 
     is_compaction = _is_replaced_history(history, state)
     messages: list[Message] = []
     for item in history:
-        # Copies must not take the place of what was recorded first: results of tools are cut here.
+        # Copies must not replace the first recording, because their tool results are shortened.
         messages += [m._replace(replaces=False) for m in _read_message(item, state, facts)]
         if record.type == "metadata":
             _record_usage(item, state, facts)
@@ -322,7 +322,7 @@ def _record_usage(line: dict[str, Any], state: ReaderState, facts: SessionFacts)
         return
     state["counted"] = key
     cached, thoughts = get_count(tokens, "cached"), get_count(tokens, "thoughts")
-    # Gemini counts what was read from the cache as input too.
+    # Gemini counts tokens read from the cache as input too.
     usage = Usage(
         max(0, get_count(tokens, "input") - cached),
         get_count(tokens, "output") + thoughts,

@@ -278,7 +278,7 @@ class _Changes:
             records.append(read.record)
         add_marks(self._state["marks"], [(row.rowid, row.id) for row in rows])
         unfinished = self._state["open"]
-        # The answer of a killed client never ends, so only the newest are looked at again.
+        # The answer of a killed client never ends, so only the newest are checked again.
         for message_id in list(unfinished)[: max(0, len(unfinished) - _OPEN_KEPT)]:
             del unfinished[message_id]
         return records

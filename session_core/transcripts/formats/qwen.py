@@ -262,7 +262,7 @@ def _read_facts(line: dict[str, Any], state: ReaderState) -> SessionFacts:
 def _record_usage(line: dict[str, Any], facts: SessionFacts) -> None:
     tokens = get_dict(line, "usageMetadata")
     cached = get_count(tokens, "cachedContentTokenCount")
-    # Qwen Code counts what was read from the cache as input too.
+    # Qwen Code counts tokens read from the cache as input too.
     usage = Usage(
         max(0, get_count(tokens, "promptTokenCount") - cached),
         get_count(tokens, "candidatesTokenCount"),

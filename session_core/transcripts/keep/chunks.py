@@ -24,7 +24,7 @@ _DIGEST_BYTES = 32
 def find_chunk_end(data: bytes, start: int) -> int:
     """Return the end of the chunk that begins at `start`."""
     limit = min(len(data), start + MAX_CHUNK_BYTES)
-    # The line in which the smallest chunk ends is not looked at: its beginning may be cut off.
+    # The line in which the smallest chunk ends is skipped: its beginning may be cut off.
     at = data.find(b"\n", start + MIN_CHUNK_BYTES - 1, limit)
     while at >= 0:
         end = data.find(b"\n", at + 1, limit)

@@ -284,7 +284,7 @@ class KeptCopies:
             try:
                 return open_plain_source(path, is_zstd=is_zstd)
             except FileNotFoundError:
-                # Deleted since the last look: the copy is as good as the file was.
+                # Deleted since the last scan: the copy is as good as the file was.
                 copy = self._copies.get(path)
                 if copy is None:
                     raise

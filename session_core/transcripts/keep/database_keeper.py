@@ -66,7 +66,7 @@ class DatabaseKeeper:
                     root, path, until, store, is_anew=is_anew
                 )
             except get_database_errors():
-                continue  # locked or damaged: the next look tries again
+                continue  # locked or damaged: the next call tries again
         self._comparison.renew_sessions(root)
         return is_left
 

@@ -207,9 +207,9 @@ class Keeper:
             is_unchecked=is_unchecked,
         )
         if not _read_chunks(source, change):
-            return None, True  # truncated since it was opened: the next look sees its size
+            return None, True  # truncated since it was opened: the next scan sees its size
         if time.time_ns() - identity.mtime_ns < _SETTLED_NS:
-            # A time that no file has, so that the next look compares it again.
+            # A time that no file has, so that the next scan compares it again.
             change.identity = identity._replace(mtime_ns=-1)
         return change, change.is_whole
 
