@@ -228,16 +228,16 @@ def _build_brief(
     clean: Callable[[str], str],
 ) -> SummaryBrief:
     max_chars = max(_MAX_BRIEF_CHARS - int(_CHARS_PER_MESSAGE * len(messages)), _MIN_BRIEF_CHARS)
-    found = statements.read_statements(messages[-_MAX_BRIEF_MESSAGES:], max_chars)
-    chosen = summarize.choose_items(found, target_chars)
+    statement_set = statements.read_statements(messages[-_MAX_BRIEF_MESSAGES:], max_chars)
+    chosen = summarize.choose_items(statement_set, target_chars)
     return SummaryBrief(
         from_id=messages[0]["id"],
         to_id=messages[-1]["id"],
         messages=len(messages),
         tokens=message_range.tokens,
-        must_survive=tuple(summarize.list_essential(chosen, clean, found.current)),
+        must_survive=tuple(summarize.list_essential(chosen, clean, statement_set.current)),
         target_chars=target_chars,
-        digest=clean(summarize.write_summary(found, chosen, target_chars))[:target_chars],
+        digest=clean(summarize.write_summary(statement_set, chosen, target_chars))[:target_chars],
     )
 
 

@@ -114,7 +114,7 @@ class AnyWordScores:
             {sessions[message_id] for message_id in posting.ids if message_id in sessions}
             for posting in self.postings
         ]
-        counted = Counter(session for found in having for session in found)
+        counted = Counter(session for session_ids in having for session in session_ids)
         most = [session for session, _ in counted.most_common(_MAX_TITLES)]
         marks = ", ".join("?" * len(most))
         titles = dict(index.read(f"SELECT id, title FROM sessions WHERE id IN ({marks})", most))  # noqa: S608 -- only question marks are inserted
@@ -122,8 +122,9 @@ class AnyWordScores:
             session
             for session in most
             if all(
-                session in found or posting.term.compute_match_weight(_fold_title(titles[session]))
-                for posting, found in zip(self.postings, having, strict=True)
+                session in session_ids
+                or posting.term.compute_match_weight(_fold_title(titles[session]))
+                for posting, session_ids in zip(self.postings, having, strict=True)
             )
         }
 

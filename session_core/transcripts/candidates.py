@@ -97,8 +97,8 @@ class SearchRequest:
             words = [word for word in self.literal.split() if word.isalnum()]
         else:
             leaves = queries.iter_leaves(self.query.node)
-            found = [word for leaf in leaves for word in leaf.words]
-            words = [word for word in found if not queries.is_stop_word(word)] or found
+            leaf_words = [word for leaf in leaves for word in leaf.words]
+            words = [word for word in leaf_words if not queries.is_stop_word(word)] or leaf_words
         needle = max((word for word in words if word.isascii()), key=len, default="")
         return needle.encode()
 
@@ -172,16 +172,16 @@ class CandidateReader:
 
     def _find_shared_keys(self, candidates: Sequence[Candidate]) -> set[int]:
         """Return the keys that several messages have."""
-        keys = sorted({one.key for one in candidates if one.key is not None})
-        found = set[int]()
+        keys = sorted({candidate.key for candidate in candidates if candidate.key is not None})
+        shared_keys = set[int]()
         for start in range(0, len(keys), _MAX_MARKS):
             part = keys[start : start + _MAX_MARKS]
             sql = (
                 f"SELECT key FROM messages WHERE key IN ({', '.join('?' * len(part))})"  # noqa: S608 -- only question marks are inserted
                 " GROUP BY key HAVING count(*) > 1"
             )
-            found.update(row[0] for row in self._index.read(sql, part))
-        return found
+            shared_keys.update(row[0] for row in self._index.read(sql, part))
+        return shared_keys
 
     def _is_match(self, expression: str | None, message_id: int) -> bool:
         """Return True if a message matches an FTS5 expression, or if there is none."""
@@ -190,19 +190,19 @@ class CandidateReader:
 
     def _find_sessions(self, request: SearchRequest, ids: Sequence[int]) -> dict[int, int]:
         """Return the sessions of messages by message id, for messages that pass the filters."""
-        found: dict[int, int] = {}
+        sessions_by_id: dict[int, int] = {}
         for start in range(0, len(ids), _MAX_MARKS):
             part = ids[start : start + _MAX_MARKS]
             sql = (
                 "SELECT m.id, m.session FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- only question marks are inserted
                 f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
             )
-            found |= dict(self._index.read(sql, (*part, *request.values)))
-        return found
+            sessions_by_id |= dict(self._index.read(sql, (*part, *request.values)))
+        return sessions_by_id
 
     def _load_candidates(self, request: SearchRequest, ids: Sequence[int]) -> list[Candidate]:
         """Return the candidates with these ids that pass the filters, in the given order."""
-        found: dict[int, Candidate] = {}
+        candidates_by_id: dict[int, Candidate] = {}
         for start in range(0, len(ids), _MAX_MARKS):
             part = ids[start : start + _MAX_MARKS]
             sql = (
@@ -210,8 +210,8 @@ class CandidateReader:
                 f" WHERE m.id IN ({', '.join('?' * len(part))}) AND {request.where}"
             )
             rows = self._index.read(sql, (*part, *request.values))
-            found |= {row[0]: Candidate(*row) for row in rows}
-        return [found[number] for number in ids if number in found]
+            candidates_by_id |= {row[0]: Candidate(*row) for row in rows}
+        return [candidates_by_id[number] for number in ids if number in candidates_by_id]
 
     def _read_texts(
         self, candidates: Sequence[Candidate]

@@ -284,8 +284,8 @@ def remove_earlier_files(folder: Path, layout: int) -> None:
 
 def _iterate_earlier(folder: Path, layout: int) -> Iterator[Path]:
     for path in folder.glob("index-*.db"):
-        found = _FILE_PATTERN.fullmatch(path.name)
-        if found and int(found[1]) < layout:
+        name_match = _FILE_PATTERN.fullmatch(path.name)
+        if name_match and int(name_match[1]) < layout:
             yield path
 
 

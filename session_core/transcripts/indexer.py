@@ -164,11 +164,11 @@ class Indexer:
                 if time.monotonic() >= until:
                     is_left = True
                     break
-                # A file that is longer than the budget is searched once, as far as the budget allows.
+                # A file that is longer than the budget is searched once, within the budget.
                 offset = 0 if pending.stored is None else pending.stored.offset
-                found = self._find_text(path, needle, offset, until, is_zstd=file.is_zstd)
-                looked[path] = found is False
-                if found:
+                has_text = self._find_text(path, needle, offset, until, is_zstd=file.is_zstd)
+                looked[path] = has_text is False
+                if has_text:
                     self._read_file(feed, pending, batch, until, is_history=not pending.is_grown)
             batch.write()
             self._refresh_outdated_roots()

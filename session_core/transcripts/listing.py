@@ -114,11 +114,11 @@ def _build_sets(where: SessionFilter) -> Iterator[Condition]:
 def _match_folders(project: str | Sequence[str]) -> Condition:
     """Return the condition that a session is in one of the folders or below."""
     values: list[str] = []
-    for given in parse_folders("project", project) or ():
-        folder = given.rstrip("/") or "/"
+    for path in parse_folders("project", project) or ():
+        folder = path.rstrip("/") or "/"
         values += [folder, _escape(folder if folder == "/" else folder + "/") + "%"]
-    each = ["(s.folder = ? OR s.folder LIKE ? ESCAPE '!')"] * (len(values) // 2)
-    return Condition(f"({' OR '.join(each) or '0'})", tuple(values))
+    clauses = ["(s.folder = ? OR s.folder LIKE ? ESCAPE '!')"] * (len(values) // 2)
+    return Condition(f"({' OR '.join(clauses) or '0'})", tuple(values))
 
 
 def build_message_conditions(

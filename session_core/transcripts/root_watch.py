@@ -107,12 +107,12 @@ class RootSweeper:
                 self.stop_watch()
 
     def _find_files(self) -> Sweep:
-        found = sweep_root(self.root, self._is_wanted, self._user_id, self._watch_folder)
+        sweep = sweep_root(self.root, self._is_wanted, self._user_id, self._watch_folder)
         if self._is_database:
-            for path, identity in found.files.items():
+            for path, identity in sweep.files.items():
                 full_path = f"{self.root.path}/{path}"
-                found.files[path] = get_database_identity(full_path, identity)
-        return found
+                sweep.files[path] = get_database_identity(full_path, identity)
+        return sweep
 
 
 class FolderWatch:

@@ -87,7 +87,7 @@ def sweep_root(
 
     `on_folder` is called with each folder before its files are listed.
     """
-    found = Sweep()
+    sweep = Sweep()
     folders = [("", root.path)]
     while folders:
         prefix, folder = folders.pop()
@@ -95,42 +95,42 @@ def sweep_root(
             on_folder(prefix.rstrip("/"))
         try:
             with os.scandir(folder) as entries:
-                found.folders.append(prefix.rstrip("/"))
+                sweep.folders.append(prefix.rstrip("/"))
                 for entry in entries:
                     path = prefix + entry.name
                     if entry.is_symlink():
-                        found.links += 1
+                        sweep.links += 1
                     elif entry.is_dir(follow_symlinks=False):
                         if prefix.count("/") < _MAX_DEPTH and root.format.match_folder(path):
                             folders.append((path + "/", entry.path))
                     elif is_wanted(path):
-                        _add_entry(found, path, entry, user_id)
+                        _add_entry(sweep, path, entry, user_id)
         except OSError:
             # A folder that vanished is not one that cannot be read.
-            found.unreadable += os.path.lexists(folder)
-    return found
+            sweep.unreadable += os.path.lexists(folder)
+    return sweep
 
 
-def _add_entry(found: Sweep, path: str, entry: os.DirEntry[str], user_id: int | None) -> None:
+def _add_entry(sweep: Sweep, path: str, entry: os.DirEntry[str], user_id: int | None) -> None:
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return
-    _add_file(found, path, status, user_id)
+    _add_file(sweep, path, status, user_id)
 
 
-def update_file(found: Sweep, root: Root, path: str, user_id: int | None) -> None:
+def update_file(sweep: Sweep, root: Root, path: str, user_id: int | None) -> None:
     """Update the identity of one wanted file in a sweep."""
-    found.files.pop(path, None)
+    sweep.files.pop(path, None)
     try:
         status = os.lstat(os.path.join(root.path, path))  # noqa: PTH118 -- os.path avoids building a Path
     except OSError:
         return
-    _add_file(found, path, status, user_id)
+    _add_file(sweep, path, status, user_id)
 
 
-def _add_file(found: Sweep, path: str, status: os.stat_result, user_id: int | None) -> None:
+def _add_file(sweep: Sweep, path: str, status: os.stat_result, user_id: int | None) -> None:
     if user_id is not None and status.st_uid != user_id:
-        found.foreign += 1
+        sweep.foreign += 1
     elif stat.S_ISREG(status.st_mode):
-        found.files[path] = get_identity(status)
+        sweep.files[path] = get_identity(status)

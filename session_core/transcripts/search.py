@@ -120,13 +120,13 @@ class TranscriptSearch(CandidateReader):
 
     def list_terms(self) -> Sequence[str]:
         """Return the words of the query."""
-        return [one.term.text for one in self._read_postings()]
+        return [posting.term.text for posting in self._read_postings()]
 
     def count_terms(self) -> Mapping[str, TermCount]:
         """Return how many messages contain each word of the query."""
         return {
-            one.term.text: TermCount(len(one.ids), one.looked_at, one.total)
-            for one in self._read_postings()
+            posting.term.text: TermCount(len(posting.ids), posting.looked_at, posting.total)
+            for posting in self._read_postings()
         }
 
     def set_weights(self, weights: Mapping[str, float]) -> None:
@@ -156,14 +156,18 @@ class TranscriptSearch(CandidateReader):
         request, is_ascending = self._request, self._request.order == "oldest"
         kept = block.candidates
         if end is not None and not block.is_whole:
-            kept = [one for one in kept if (self._get_place(one) < end) == is_ascending]
+            kept = [
+                candidate
+                for candidate in kept
+                if (self._get_place(candidate) < end) == is_ascending
+            ]
         kept = self._drop_copies(request, kept, block.build_expression)
         if block.step == "rest":
             best = self._list_best()
-            kept = [one for one in kept if self._get_identity(one) not in best]
+            kept = [candidate for candidate in kept if self._get_identity(candidate) not in best]
         if request.per_session and block.expression is not None and block.begin is not None:
             earlier = self._list_earlier(block.expression, block.begin, kept)
-            kept = [one for one in kept if one.session not in earlier]
+            kept = [candidate for candidate in kept if candidate.session not in earlier]
         return self._rank_candidates(block, kept)
 
     def _rank_candidates(
@@ -257,18 +261,18 @@ class TranscriptSearch(CandidateReader):
                 for row in self._index.read(statement, (expression, first, last, *values))
             ]
 
-        found: list[_Match] = []
+        matches: list[_Match] = []
         bound: int | None = None
         for ranges, bound in self._iter_ranges(block.begin, end):
-            found = self._limit_per_session([*found, *find(ranges, edges)])
-            certain = 0 if bound is None else sum(at > bound for at, _, _ in found)
+            matches = self._limit_per_session([*matches, *find(ranges, edges)])
+            certain = 0 if bound is None else sum(at > bound for at, _, _ in matches)
             if end is None and certain >= WINDOW:
                 break
         else:
             # The blocks that begin after the edge may have messages without a time.
             skipped = self._list_skipped(block.begin)
-            found += find(skipped, edges.add_clause("m.at IS NULL"))
-        self._limit_candidates(block, found, bound, end)
+            matches += find(skipped, edges.add_clause("m.at IS NULL"))
+        self._limit_candidates(block, matches, bound, end)
 
     def _limit_per_session(self, matches: list[_Match]) -> list[_Match]:
         """Return the newest matches, only a few of each session for hits per conversation."""
@@ -284,18 +288,18 @@ class TranscriptSearch(CandidateReader):
         return kept
 
     def _limit_candidates(
-        self, block: SearchBlock, found: list[_Match], bound: int | None, end: SearchEdge | None
+        self, block: SearchBlock, matches: list[_Match], bound: int | None, end: SearchEdge | None
     ) -> None:
         """Load the candidates that are certainly the newest, and set the end of the block."""
-        found = self._limit_per_session(found)
+        matches = self._limit_per_session(matches)
         if end is None:
             if bound is not None:
                 block.end = SearchEdge(bound, ALL_TIES)
-            if len(found) > WINDOW:
-                last = SearchEdge(*found[WINDOW - 1][:2])
+            if len(matches) > WINDOW:
+                last = SearchEdge(*matches[WINDOW - 1][:2])
                 block.end = last if block.end is None else max(last, block.end)
-            found = found[:WINDOW]
-        block.candidates = self._load_candidates(self._request, [match[1] for match in found])
+            matches = matches[:WINDOW]
+        block.candidates = self._load_candidates(self._request, [match[1] for match in matches])
 
     def _iter_ranges(
         self, begin: SearchEdge | None, end: SearchEdge | None
@@ -303,12 +307,12 @@ class TranscriptSearch(CandidateReader):
         """Yield ranges of ids, newest first, each with the newest time of the rest."""
         wanted = sorted(
             (
-                one
-                for one in self._list_blocks()
-                if (begin is None or one.oldest <= begin.at_ms)
-                and (end is None or one.newest >= end.at_ms)
+                block
+                for block in self._list_blocks()
+                if (begin is None or block.oldest <= begin.at_ms)
+                and (end is None or block.newest >= end.at_ms)
             ),
-            key=lambda one: (-one.newest, -one.first),
+            key=lambda block: (-block.newest, -block.first),
         )
         number, rows, total = 0, _FIRST_ROWS, 0
         while number < len(wanted):
@@ -332,7 +336,7 @@ class TranscriptSearch(CandidateReader):
     def _list_skipped(self, begin: SearchEdge | None) -> list[tuple[int, int]]:
         if begin is None:
             return []
-        return _join_ranges([one for one in self._list_blocks() if one.oldest > begin.at_ms])
+        return _join_ranges([block for block in self._list_blocks() if block.oldest > begin.at_ms])
 
     def _build_edges(
         self, begin: SearchEdge | None, end: SearchEdge | None, at: str = _AT
@@ -350,7 +354,7 @@ class TranscriptSearch(CandidateReader):
         self, expression: str, begin: SearchEdge, candidates: Sequence[Candidate]
     ) -> set[int]:
         """Return the sessions of candidates that have a match before the block."""
-        sessions = sorted({one.session for one in candidates})
+        sessions = sorted({item.session for item in candidates})
         if self._is_sorted_by_sql() or not sessions:
             return set()
         before = self._build_edges(None, begin)
@@ -361,7 +365,7 @@ class TranscriptSearch(CandidateReader):
             f" WHERE words MATCH ? AND w.rowid BETWEEN ? AND ? AND m.session IN ({marks})"
             f" AND {self._request.where} AND {before.sql}"
         )
-        newer = _join_ranges([one for one in self._list_blocks() if one.newest >= begin.at_ms])
+        newer = _join_ranges([item for item in self._list_blocks() if item.newest >= begin.at_ms])
         values = (*sessions, *self._request.values, *before.values)
         return {
             row[0]
@@ -408,8 +412,8 @@ class TranscriptSearch(CandidateReader):
         elif self._weights is not None:
             weights = self._weights
             self._postings = [
-                replace(one, weight=weights.get(one.term.text, one.weight))
-                for one in self._postings
+                replace(posting, weight=weights.get(posting.term.text, posting.weight))
+                for posting in self._postings
             ]
         return self._postings
 
@@ -418,7 +422,7 @@ class TranscriptSearch(CandidateReader):
         request = self._request
         excluded = [build_expression(leaf) for leaf in request.query.excluded]
         scores = AnyWordScores(self._read_postings(), self._index, excluded)
-        block.words = [one.term for one in scores.postings]
+        block.words = [item.term for item in scores.postings]
         block.build_expression = scores.build_expression
         if block.step == "conversation":
             if len(scores.postings) < _LEAST_TERMS:
@@ -431,9 +435,9 @@ class TranscriptSearch(CandidateReader):
             chosen = scores.list_best(MOST_LOADED)
         candidates = self._load_candidates(request, chosen[:MOST_LOADED])
         if block.step == "any":
-            sessions = {one.id: one.session for one in candidates}
+            sessions = {item.id: item.session for item in candidates}
             scores.add_near_terms(self._index, sessions, request.newest_ms)
-            candidates.sort(key=lambda one: -scores.score(one.id, one.length))
+            candidates.sort(key=lambda item: -scores.score(item.id, item.length))
         block.candidates = candidates[:_MAX_BEST]
 
         def score(candidate: Candidate, folded: str) -> float:
@@ -447,7 +451,7 @@ class TranscriptSearch(CandidateReader):
             block = SearchBlock(self, "any", [], None, None)
             self._find_best(block)
             kept = self._drop_copies(self._request, block.candidates, block.build_expression)
-            self._best = {self._get_identity(one) for one in kept}
+            self._best = {self._get_identity(candidate) for candidate in kept}
         return self._best
 
     def _get_identity(self, candidate: Candidate) -> int:
@@ -455,7 +459,7 @@ class TranscriptSearch(CandidateReader):
 
     def _build_rest(self) -> Node:
         """Return the node that matches messages with any of the words."""
-        terms = tuple(one.term.node for one in self._read_postings())
+        terms = tuple(posting.term.node for posting in self._read_postings())
         excluded = tuple(queries.Not(leaf) for leaf in self._request.query.excluded)
         any_term: Node = terms[0] if len(terms) == 1 else Or(terms)
         return And((any_term, *excluded)) if excluded else any_term
@@ -477,8 +481,10 @@ class TranscriptSearch(CandidateReader):
             "SELECT (SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session"  # noqa: S608 -- values are parameters
             f" WHERE m.session = ? AND {self._request.where} ORDER BY m.number LIMIT 1)"
         )
-        found = [self._index.read(first, (number, *self._request.values))[0][0] for number in ids]
-        chosen = [number for number in found if number is not None]
+        first_ids = [
+            self._index.read(first, (number, *self._request.values))[0][0] for number in ids
+        ]
+        chosen = [number for number in first_ids if number is not None]
         block.candidates = self._load_candidates(self._request, chosen)
 
     # Substrings: the texts of the newest blocks of ids, within a time.
@@ -495,7 +501,7 @@ class TranscriptSearch(CandidateReader):
                 part = rows[start : start + _SCAN_ROWS]
                 block.candidates += self._filter_by_text(part)
                 rest = rows[start + _SCAN_ROWS :][:1]
-                work += sum(min(one.length, _MAX_ROW_WORK) + _ROW_WORK for one in part)
+                work += sum(min(candidate.length, _MAX_ROW_WORK) + _ROW_WORK for candidate in part)
                 is_over = work >= _SCAN_WORK or time.monotonic() >= until
                 block.is_costly = can_stop and is_over
                 if block.is_costly and rest:
@@ -512,22 +518,25 @@ class TranscriptSearch(CandidateReader):
         """Yield the messages of blocks in order of time, each with the next block's time."""
         low, high = (begin, end) if is_ascending else (end, begin)
         wanted = [
-            one
-            for one in self._list_blocks()
-            if (high is None or one.oldest <= high.at_ms)
-            and (low is None or one.newest >= low.at_ms)
+            block
+            for block in self._list_blocks()
+            if (high is None or block.oldest <= high.at_ms)
+            and (low is None or block.newest >= low.at_ms)
         ]
-        wanted.sort(key=lambda one: one.oldest if is_ascending else -one.newest)
+        wanted.sort(key=lambda block: block.oldest if is_ascending else -block.newest)
         edges = self._build_edges(begin, end)
         untimed, timed = edges.add_clause("m.at IS NULL"), edges
         if is_ascending and begin is None:
             # Messages without a time come before all others, wherever their block is.
             yield self._list_rows(_join_ranges(wanted), untimed, is_ascending=is_ascending), None
             timed = edges.add_clause("m.at IS NOT NULL")
-        for number, one in enumerate(wanted):
+        for number, block in enumerate(wanted):
             following = wanted[number + 1] if number + 1 < len(wanted) else None
             bound = following and (following.oldest if is_ascending else following.newest)
-            yield self._list_rows([(one.first, one.last)], timed, is_ascending=is_ascending), bound
+            yield (
+                self._list_rows([(block.first, block.last)], timed, is_ascending=is_ascending),
+                bound,
+            )
         if not is_ascending and begin is not None:
             yield (
                 self._list_rows(self._list_skipped(begin), untimed, is_ascending=is_ascending),
@@ -560,8 +569,12 @@ class TranscriptSearch(CandidateReader):
         return after if bound is None else max(after, SearchEdge(bound, ALL_TIES))
 
     def _filter_by_text(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        found = self._read_texts(candidates)
-        return [one for one, _, text in found if self._literal in search_text.fold_text(text)]
+        read_candidates = self._read_texts(candidates)
+        return [
+            candidate
+            for candidate, _, text in read_candidates
+            if self._literal in search_text.fold_text(text)
+        ]
 
     def _has_earlier_text(self, candidate: Candidate, begin: SearchEdge | None) -> bool:
         """Return True if the session of a match also has the text before the block."""

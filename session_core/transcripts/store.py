@@ -238,8 +238,8 @@ class TranscriptStore:
             new = self._unindexed.list_new(self._indexer.catalog)
             while True:
                 border = self._unindexed.read_new_files(new, self._indexer.feeds, _READ_ENDS_S)
-                found = (*self._index.read(*index_sql), *self._unindexed.read(*glance_sql))
-                rows = [listing.make_row(row) for row in found]
+                stored_rows = (*self._index.read(*index_sql), *self._unindexed.read(*glance_sql))
+                rows = [listing.make_row(row) for row in stored_rows]
                 # A page ends before all unread files, so that the next page misses nothing.
                 is_full = (
                     order == "recent" and sum(r["value"] >= (border or 0) for r in rows) >= limit
@@ -339,8 +339,8 @@ class TranscriptStore:
                 page = part.read_window(
                     before=None, after=message_id - 1, around=None, limit=1, roles=None
                 )
-            found = page.messages[0] if page and page.messages else None
-            message = found if found is not None and found["id"] == message_id else None
+            candidate = page.messages[0] if page and page.messages else None
+            message = candidate if candidate is not None and candidate["id"] == message_id else None
         return message
 
     def find_messages(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], MessageRow]:
@@ -351,12 +351,12 @@ class TranscriptStore:
         wanted: dict[str, list[int]] = {}
         for session_id, message_id in places:
             wanted.setdefault(session_id, []).append(message_id)
-        found: dict[tuple[str, int], MessageRow] = {}
+        messages: dict[tuple[str, int], MessageRow] = {}
         for row in self._select_rows([listing.match_any("s.session_id", list(wanted))]):
             session_id = row["session_id"]
             for message in self._windows.find_messages(row, wanted[session_id]):
-                found[session_id, message["id"]] = message
-        return found
+                messages[session_id, message["id"]] = message
+        return messages
 
     def open_raw_source(self, session_id: str) -> RawSource:
         """Open the bytes of a session as its agent has written them.

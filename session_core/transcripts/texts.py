@@ -37,7 +37,7 @@ def read_messages(
         return read_database_messages(
             reader, root.copies.open_snapshot, f"{root.root.path}/{path}", session_id, numbers
         )
-    found: dict[int, Message] = {}
+    messages: dict[int, Message] = {}
     try:
         with root.copies.open_source(f"{root.root.path}/{path}", is_zstd=file.is_zstd) as source:
             records = _RecordReader(
@@ -47,10 +47,10 @@ def read_messages(
             for place in sorted(places):
                 message = records.read_message(place)
                 if message is not None:
-                    found[place.number] = message
+                    messages[place.number] = message
     except OSError:
         return {}
-    return found
+    return messages
 
 
 class _RecordReader:

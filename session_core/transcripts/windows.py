@@ -99,8 +99,8 @@ class WindowReader:
         return {} if place is None else read_messages(*place, session_id, places)
 
     def _get_compacted_to(self, row: dict[str, Any]) -> int:
-        found = self._index.read("SELECT compacted_to FROM sessions WHERE id = ?", (row["id"],))
-        return int(found[0][0]) if found else 0
+        rows = self._index.read("SELECT compacted_to FROM sessions WHERE id = ?", (row["id"],))
+        return int(rows[0][0]) if rows else 0
 
     def _read_rows(
         self, sql: str, values: Sequence[Any], sign: str, number: int, limit: int
@@ -115,7 +115,9 @@ class WindowReader:
     def _read_texts(
         self, row: dict[str, Any], rows: Sequence[Any], compacted_to: int
     ) -> list[MessageRow]:
-        places = [Place(found[0], found[1], found[2], found[6]) for found in rows]
+        places = [
+            Place(place_row[0], place_row[1], place_row[2], place_row[6]) for place_row in rows
+        ]
         messages = self.read_texts(row["source_id"], row["native_id"], places)
         return [
             build_message_row(
@@ -168,7 +170,9 @@ class UnreadPart:
         Return None if the index has the page, or if the file cannot be read in place.
         """
         first = None if after is None else after + 1
-        position = next((one for one in (before, first, around) if one is not None), None)
+        position = next(
+            (candidate for candidate in (before, first, around) if candidate is not None), None
+        )
         if position is not None and position < self._offset:
             return None
         file = self._root.match_file(self._path)
@@ -272,9 +276,9 @@ def _find_line_end(source: Source, start: int, end: int) -> int:
     at = start
     while at < end:
         data = source.read(at, min(_BACK_BYTES, end - at))
-        found = data.find(b"\n")
-        if found >= 0:
-            return at + found + 1
+        newline_at = data.find(b"\n")
+        if newline_at >= 0:
+            return at + newline_at + 1
         if not data:
             break
         at += len(data)
@@ -287,8 +291,8 @@ def _find_line_begin(source: Source, position: int, low: int) -> int:
     while at > low and position - at < MAX_LINE_BYTES:
         start = max(low, at - _BACK_BYTES)
         data = source.read(start, at - start)
-        found = data.rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline_at = data.rfind(b"\n")
+        if newline_at >= 0:
+            return start + newline_at + 1
         at = start
     return at

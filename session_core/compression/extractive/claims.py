@@ -92,10 +92,10 @@ def read_claims(folded: str, is_strong: bool = False) -> Claims:
     if contrast and not denied:
         after = [value for value in claimed if value.start >= contrast.end()]
         denied = [
-            it
-            for it in claimed
-            if it.end <= contrast.start()
-            and any(is_alike(it, new) and it.amount != new.amount for new in after)
+            value
+            for value in claimed
+            if value.end <= contrast.start()
+            and any(is_alike(value, new) and value.amount != new.amount for new in after)
         ]
         claimed = [value for value in claimed if value not in denied]
     denied += [old for old, new in pairwise(claimed) if _is_change(folded, old, new)]

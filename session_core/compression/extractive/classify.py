@@ -138,9 +138,9 @@ def _find_lesser_kind(
         return "person", False
     if "task" in kinds and user:
         return "request", False
-    found = next((kind for name, kind in _FACT_KINDS.items() if name in kinds), None)
+    fact_kind = next((kind for name, kind in _FACT_KINDS.items() if name in kinds), None)
     remark: StatementKind = "note" if user else "remark"
-    return found or ("detail" if kinds else remark), False
+    return fact_kind or ("detail" if kinds else remark), False
 
 
 def _blank_names(passage: Passage, folded: str) -> str:

@@ -82,7 +82,7 @@ class CorrectionFinder:
         marked = _is_marked(statement)
         if not (marked or rejects or self._index.values[at] or claims.has_denial(folded)):
             return []
-        found: list[Correction] = []
+        corrections: list[Correction] = []
         if not marked and claims.has_denial(folded):
             marked = bool(self._get_claims(at).denied)
         for other, common in self._add_context(at, related) if marked else related:
@@ -92,21 +92,23 @@ class CorrectionFinder:
             if not _is_later(statement, before):
                 continue
             if rejects and self._is_rejected(at, other):
-                found.append(Correction(other, _SURE, is_whole=False))
+                corrections.append(Correction(other, _SURE, is_whole=False))
             elif marked:
-                found += self._compare_marked(at, other, common)
+                corrections += self._compare_marked(at, other, common)
             elif common & self._index.topics[at]:
-                found += self._compare_unmarked(at, other, common)
-        best = max((it.certainty for it in found), default=0.0)
-        return [it for it in found if it.certainty >= best * _BEST_SHARE]
+                corrections += self._compare_unmarked(at, other, common)
+        best = max((correction.certainty for correction in corrections), default=0.0)
+        return [
+            correction for correction in corrections if correction.certainty >= best * _BEST_SHARE
+        ]
 
     def _add_context(self, at: int, related: Related) -> Related:
         """Return the related statements, and statements related to the preceding statement."""
-        found = {other: set(common) for other, common in related}
+        related_words = {other: set(common) for other, common in related}
         before = self._speech[at - 1] if at else None
         statement = self._speech[at]
         if statement.is_narration:
-            return list(found.items())
+            return list(related_words.items())
         if (  # noqa: SIM102 -- two short conditions read better
             before
             and not before.age
@@ -115,8 +117,8 @@ class CorrectionFinder:
         ):
             if statement.passage.place - before.passage.place <= _NEAR_MESSAGES:
                 for other, common in self._index.find_related(at - 1):
-                    found.setdefault(other, set()).update(common)
-        return list(found.items())
+                    related_words.setdefault(other, set()).update(common)
+        return list(related_words.items())
 
     def _compare_marked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
         """Yield the correction by a statement whose words show a correction."""
@@ -235,26 +237,28 @@ class CorrectionFinder:
 
     def _is_person_replaced(self, at: int, other: int, overlap: float) -> bool:
         statement, before = self._speech[at], self._speech[other]
-        new, old = (frozenset(_NAME.findall(_get_text(it))) for it in (statement, before))
+        new, old = (frozenset(_NAME.findall(_get_text(item))) for item in (statement, before))
         if not new - old:
             return False
         if new & old and cues.REPLACED_PERSON.search(_get_folded_text(statement)):
             return True
         return overlap >= _MARKED_OVERLAP and _is_person(statement) and _is_person(before)
 
-    def _has_same_subject(self, at: int, other: int, found: tuple[Value, Value]) -> bool:
+    def _has_same_subject(self, at: int, other: int, values: tuple[Value, Value]) -> bool:
         """Return False if one word before the values differs, as in `staging`, `production`."""
         if self._get_claims(at).is_strong:
             return True
-        new = _list_subject(_get_folded_text(self._speech[at]), found[0].start)
-        old = _list_subject(_get_folded_text(self._speech[other]), found[1].start)
+        new = _list_subject(_get_folded_text(self._speech[at]), values[0].start)
+        old = _list_subject(_get_folded_text(self._speech[other]), values[1].start)
         codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         for place, (tag, begin, end, first, last) in enumerate(codes):
             if tag != "replace" or max(end - begin, last - first) > _MAX_SUBJECT_WORDS:
                 continue
             around = (*codes[max(place - 1, 0) : place], *codes[place + 1 : place + 2])
-            kept = any(_is_telling(old[it[1] : it[2]]) for it in around if it[0] == "equal")
-            if kept and _is_telling(old[begin:end]) and _is_telling(new[first:last]):
+            has_equal_neighbour = any(
+                _is_telling(old[code[1] : code[2]]) for code in around if code[0] == "equal"
+            )
+            if has_equal_neighbour and _is_telling(old[begin:end]) and _is_telling(new[first:last]):
                 return False
         return True
 
@@ -292,7 +296,7 @@ def _get_folded_text(statement: Statement) -> str:
 
 def _is_marked(statement: Statement) -> bool:
     parts = (part for label, part in statement.parts if label != "previously")
-    return any(it.traits.is_correction or it.kind == "changed" for it in (statement, *parts))
+    return any(item.traits.is_correction or item.kind == "changed" for item in (statement, *parts))
 
 
 def _is_strong(statement: Statement) -> bool:
@@ -316,10 +320,12 @@ def _find_conflict(new: Claims, old: Claims) -> tuple[Value, Value] | None:
     for value in new.claimed:
         if any(denied.kind in (value.kind, "number") for denied in new.denied):
             continue
-        alike = [it for it in old.claimed if claims.is_alike(value, it)]
+        alike = [candidate for candidate in old.claimed if claims.is_alike(value, candidate)]
         # What is repeated in the next clause is a reason: `on Sundays, she dances on Saturdays`.
-        repeated = {it.amount for it in new.claimed if it.clause == value.clause}
-        if alike and not any(it.amount in repeated for it in alike):
+        repeated = {
+            candidate.amount for candidate in new.claimed if candidate.clause == value.clause
+        }
+        if alike and not any(candidate.amount in repeated for candidate in alike):
             return value, alike[0]
     return None
 

@@ -38,8 +38,8 @@ def _compile_cue(phrases: str, unspaced: str) -> Cue:
 
 
 def _split_phrases(phrases: str) -> list[str]:
-    found = [part.strip() for line in phrases.splitlines() for part in line.split("|")]
-    return sorted(filter(None, found), key=len, reverse=True)
+    parts = [part.strip() for line in phrases.splitlines() for part in line.split("|")]
+    return sorted(filter(None, parts), key=len, reverse=True)
 
 
 _MONTHS = (

@@ -65,7 +65,7 @@ def find_facts(text: str, *, prose: bool = False) -> list[Fact]:
 
 
 def _find_text_facts(text: str, prose: bool) -> list[Fact]:
-    found: list[Fact] = []
+    facts: list[Fact] = []
     shell = fenced = False
     led: FactKind | None = None
     for begin, line in split_lines(text):
@@ -78,9 +78,9 @@ def _find_text_facts(text: str, prose: bool) -> list[Fact]:
         if prose and not fenced:
             led = _find_list_kind(line, led)
             inside += _find_list_item(line, begin, led, inside)
-        found += inside
-    found.sort(key=lambda fact: (fact.position, -len(fact.text)))
-    return found
+        facts += inside
+    facts.sort(key=lambda fact: (fact.position, -len(fact.text)))
+    return facts
 
 
 _find_cached_facts = lru_cache(maxsize=_MAX_KEPT_TEXTS)(_find_text_facts)
@@ -212,21 +212,21 @@ def _find_errors(line: str, lowered: str, first: int, last: int, begin: int) -> 
 
     An error is the quoted text around the failure word, or the rest of the part.
     """
-    told = p.JSON_ERROR.search(line, first, last)
-    if told:
-        at, end = told.span(told.lastindex or 0)
+    quoted = p.JSON_ERROR.search(line, first, last)
+    if quoted:
+        at, end = quoted.span(quoted.lastindex or 0)
         yield Fact("error", line[at:end], begin + at)
         return
     named = p.EXCEPTION.search(line, first, last) or p.RAISED_EXCEPTION.search(line, first, last)
     loud = p.FAILURE_WORD.search(line, first, last)
-    found = min(filter(None, (named, loud)), key=re.Match.start, default=None)
-    found = found or p.FOLDED_FAILURE_WORD.search(lowered, first, last)
-    if not found:
+    failure = min(filter(None, (named, loud)), key=re.Match.start, default=None)
+    failure = failure or p.FOLDED_FAILURE_WORD.search(lowered, first, last)
+    if not failure:
         return
-    inside = found.start() + 1
+    inside = failure.start() + 1
     cited = _find_citation(line, inside, first, last)
     if not cited and (named or loud):
-        cited = found.start(), last
+        cited = failure.start(), last
     yield _make_error_fact(line, *(cited or _find_sentence(line, inside, first, last)), begin)
 
 

@@ -27,9 +27,9 @@ _NAME_SIGNS = "_=@$"
 def find_names(line: str, start: int = 0) -> Iterator[FoundName]:
     """Yield the kind, start and end of each name after `start`."""
     taken = bytearray(len(line))
-    for found in chain(_find_settings(line, start), _find_addresses(line, start)):
-        _mark_taken(taken, found)
-        yield found
+    for name in chain(_find_settings(line, start), _find_addresses(line, start)):
+        _mark_taken(taken, name)
+        yield name
     for match in p.TOKEN.finditer(line, start):
         first, last = match.span()
         token = match.group()
@@ -96,8 +96,8 @@ def trim_name(text: str) -> str:
     return text
 
 
-def _mark_taken(taken: bytearray, found: FoundName) -> None:
-    _, first, last = found
+def _mark_taken(taken: bytearray, name: FoundName) -> None:
+    _, first, last = name
     taken[first:last] = b"\1" * (last - first)
 
 

@@ -30,9 +30,9 @@ _CAUSE_KINDS = frozenset(("problem", "note", "remark", "detail", "file", "comman
 _FIX_KINDS = frozenset(("done", "problem", "note", "remark", "detail", "file", "command"))
 
 
-def link_statements(found: Sequence[Statement]) -> None:
+def link_statements(statements: Sequence[Statement]) -> None:
     """Link the new statements in their order."""
-    new = [statement for statement in found if not statement.age]
+    new = [statement for statement in statements if not statement.age]
     speech = [statement for statement in new if statement.is_speech]
     _link_reasons(speech)
     _link_answers(speech)
@@ -57,7 +57,9 @@ def _link_reasons(speech: Sequence[Statement]) -> None:
 
 def _link_answers(speech: Sequence[Statement]) -> None:
     """Link a short question to the answer of the other side, or a question to a short answer."""
-    for question, answer in pairwise([it for it in speech if not it.is_narration]):
+    for question, answer in pairwise(
+        [statement for statement in speech if not statement.is_narration]
+    ):
         if not question.traits.is_question or "linked" in (question.state, answer.state):
             continue
         distance = answer.passage.place - question.passage.place

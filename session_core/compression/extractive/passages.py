@@ -66,9 +66,9 @@ def read_passages(messages: Iterable[Message], most: int = MAX_RANGE_CHARS) -> P
     for place, text in texts["call"]:
         reading.passages += split_arguments(text, place)
     _collect_names(reading)
-    told = {passage.text for passage in reading.passages if passage.speaker == "call"}
+    call_texts = {passage.text for passage in reading.passages if passage.speaker == "call"}
     for place, text in texts["result"]:
-        reading.passages += _read_result(text, place, reading.named, told)
+        reading.passages += _read_result(text, place, reading.named, call_texts)
     reading.passages.sort(key=lambda passage: passage.place)
     return reading
 
@@ -77,36 +77,38 @@ def _collect_texts(
     messages: list[Message], reading: PassageSet, room: int
 ) -> Mapping[Speaker, PlacedTexts]:
     """Return the texts of the messages, newest first, as far as the limit allows."""
-    said = _collect_speech(messages, reading)
+    speech = _collect_speech(messages, reading)
     newest = list(zip(range(len(messages)), messages, strict=True))[::-1]
     backwards: Mapping[Speaker, Iterator[tuple[int, str]]] = {
-        "user": reversed(said["user"]),
+        "user": reversed(speech["user"]),
         "call": (
-            (at, it.arguments) for at, row in newest for it in chat_messages.list_calls(row)[::-1]
+            (at, item.arguments)
+            for at, row in newest
+            for item in chat_messages.list_calls(row)[::-1]
         ),
-        "assistant": reversed(said["assistant"]),
+        "assistant": reversed(speech["assistant"]),
         "result": (
-            (at, it.text) for at, row in newest for it in chat_messages.list_results(row)[::-1]
+            (at, item.text) for at, row in newest for item in chat_messages.list_results(row)[::-1]
         ),
     }
     kept: dict[Speaker, PlacedTexts] = {}
     for speaker, texts in backwards.items():
-        found: PlacedTexts = []
+        collected: PlacedTexts = []
         while room > 0 and (text := next(texts, None)) is not None:
             room -= min(len(text[1]), facts.MAX_TEXT_CHARS)
-            found.append(text)
-        kept[speaker] = found[::-1]
+            collected.append(text)
+        kept[speaker] = collected[::-1]
     return kept
 
 
 def _collect_speech(messages: list[Message], reading: PassageSet) -> Mapping[Speaker, PlacedTexts]:
-    said: dict[Speaker, PlacedTexts] = {"user": [], "assistant": []}
+    speech: dict[Speaker, PlacedTexts] = {"user": [], "assistant": []}
     for place, message in enumerate(messages):
         turn = chat_messages.get_turn(message)
         if turn in ("user", "assistant", "other"):
             speaker: Speaker = "user" if turn == "user" else "assistant"
-            said[speaker].append((place, _get_speech(message, reading)))
-    return said
+            speech[speaker].append((place, _get_speech(message, reading)))
+    return speech
 
 
 def _get_speech(message: Message, reading: PassageSet) -> str:
@@ -117,11 +119,11 @@ def _get_speech(message: Message, reading: PassageSet) -> str:
     text = extract_plain_text(_strip_results(message.get("content")))
     if text == summary_message.SUMMARY_NOTE:
         return ""
-    found = summary_message.parse_summary(message) if "CONTEXT" in text else None
-    if found is None:
+    summary = summary_message.parse_summary(message) if "CONTEXT" in text else None
+    if summary is None:
         return text
-    split_earlier_summary(summary_message.clean_summary(found.text), reading)
-    return "\n".join(filter(None, (found.before, found.after)))
+    split_earlier_summary(summary_message.clean_summary(summary.text), reading)
+    return "\n".join(filter(None, (summary.before, summary.after)))
 
 
 def _strip_results(content: object) -> object:
@@ -155,22 +157,22 @@ def _read_result(text: str, place: int, named: set[str], called: set[str]) -> li
     """Return the passages of a result, without lines that repeat the call."""
     seen: Counter[str] = Counter()
     once: set[str] = set()
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for _, line in facts.split_lines(unpack_result(text)):
         stamp = LOG_TIMESTAMP.match(line)
-        told = line[stamp.end() :] if stamp else line
-        if told in once or told in called:
+        line_text = line[stamp.end() :] if stamp else line
+        if line_text in once or line_text in called:
             continue
-        once.add(told)
+        once.add(line_text)
         form = tokenize.make_template(line)
         seen[form] += 1
         if seen[form] <= MAX_LINES_PER_FORM or not named.isdisjoint(_STEM_SEPARATOR.split(line)):
             for passage in split_lines(line, "result", place):
                 passage.template = form
-                found.append(passage)
-    for passage in found:
+                passages.append(passage)
+    for passage in passages:
         passage.repeated = seen[passage.template]
-    return found
+    return passages
 
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
@@ -207,7 +209,7 @@ class Passage:
 
 def split_speech(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
     """Yield the sentences of a text. Code and pasted output are split by lines."""
-    found = facts.find_facts(text, prose=True)
+    text_facts = facts.find_facts(text, prose=True)
     pasted = _find_pasted_forms(text)
     at = 0
     fence: str | None = None
@@ -217,8 +219,8 @@ def split_speech(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
             fence = mark.group(1).lower() if fence is None else None
             continue
         inside: list[Fact] = []
-        while at < len(found) and found[at].position < begin + len(line):
-            inside.append(found[at]._replace(position=found[at].position - begin))
+        while at < len(text_facts) and text_facts[at].position < begin + len(line):
+            inside.append(text_facts[at]._replace(position=text_facts[at].position - begin))
             at += 1
         code = fence is not None and fence not in SHELLS
         who: Speaker = "result" if code or _get_line_form(line) in pasted else speaker
@@ -238,10 +240,10 @@ def split_lines(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 def split_arguments(arguments: str, place: int) -> Iterator[Passage]:
     """Yield the passages of the arguments of a tool call."""
     try:
-        given: Any = content.load_json(arguments)
+        decoded: Any = content.load_json(arguments)
     except ValueError:
-        given = arguments
-    for key, value in _list_leaves("", given, 0):
+        decoded = arguments
+    for key, value in _list_leaves("", decoded, 0):
         first, _, rest = facts.normalize_line_breaks(value).strip().partition("\n")
         if (
             key in _SCRIPT_KEYS
@@ -258,9 +260,9 @@ def split_arguments(arguments: str, place: int) -> Iterator[Passage]:
 
 
 def _split_argument_text(text: str, place: int) -> Iterator[Passage]:
-    for each in split_lines(text, "call", place):
-        if each.facts or _is_prose(each.text) or patterns.is_ticked(each.text):
-            yield each
+    for passage in split_lines(text, "call", place):
+        if passage.facts or _is_prose(passage.text) or patterns.is_ticked(passage.text):
+            yield passage
 
 
 def _is_prose(text: str) -> bool:
@@ -276,10 +278,10 @@ def unpack_result(text: str) -> str:
     if "\\" not in text and not ('"stat' in text and OPEN_JSON_ITEM.search(text)):
         return text
     try:
-        given = content.load_json(text)
+        decoded = content.load_json(text)
     except ValueError:
         return text
-    leaves = _list_leaves("", given, 0)
+    leaves = _list_leaves("", decoded, 0)
     return "\n".join(f"{key}: {leaf}" if key and "\n" not in leaf else leaf for key, leaf in leaves)
 
 
@@ -289,9 +291,9 @@ def split_earlier_summary(text: str, reading: PassageSet) -> None:
     reading.counted += summary.counted
     for line in summary.lines:
         if not _is_redacted(line.text):
-            found = facts.find_facts(line.text, prose=True)
+            line_facts = facts.find_facts(line.text, prose=True)
             template = make_template(line.text)
-            passage = Passage(line.text, found, "earlier", -1, template, 1, line)
+            passage = Passage(line.text, line_facts, "earlier", -1, template, 1, line)
             reading.earlier.append(passage)
 
 

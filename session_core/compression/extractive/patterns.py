@@ -21,8 +21,8 @@ SPACELESS_SIGN = re.compile(f"[{SPACELESS_CHARS}]")
 
 
 def _split_phrases(phrases: str) -> list[str]:
-    found = [part.strip() for line in phrases.splitlines() for part in line.split("|")]
-    return sorted(filter(None, found), key=len, reverse=True)
+    parts = [part.strip() for line in phrases.splitlines() for part in line.split("|")]
+    return sorted(filter(None, parts), key=len, reverse=True)
 
 
 def _compile_phrases(phrases: str) -> tuple[frozenset[str], re.Pattern[str]]:

@@ -81,14 +81,19 @@ _SENTENCE_COUNT_ODDS = -0.4
 
 def compute_chances(reading: PassageSet) -> dict[int, float]:
     """Return the probability that each passage is worth keeping, by the passage's `id`."""
-    of: dict[str, list[Passage]] = {"result": [], "call": [], "talk": []}
+    groups: dict[str, list[Passage]] = {"result": [], "call": [], "talk": []}
     for passage in (*filter(_is_earlier_talk, reading.earlier), *reading.passages):
-        of.get(passage.speaker, of["talk"]).append(passage)
-    named = {fact.text for each in (of["talk"], of["call"]) for p in each for fact in p.facts}
+        groups.get(passage.speaker, groups["talk"]).append(passage)
+    named = {
+        fact.text
+        for passages in (groups["talk"], groups["call"])
+        for p in passages
+        for fact in p.facts
+    }
     odds = (
-        *_score_results(of["result"], named),
-        *_score_talk(of["talk"]),
-        *_score_talk(of["call"]),
+        *_score_results(groups["result"], named),
+        *_score_talk(groups["talk"]),
+        *_score_talk(groups["call"]),
     )
     return {at: 1 / (1 + math.exp(-value)) for at, value in odds}
 
@@ -106,11 +111,11 @@ def _score_results(passages: Sequence[Passage], named: set[str]) -> Iterator[tup
         most = _LINE_ODDS * min(len(group), _MAX_LINES)
         values = [
             most
-            + often[id(it)]
-            + same[id(it)]
+            + often[id(passage)]
+            + same[id(passage)]
             + _COMMON_ODDS * common
-            + _score_line(it, bulk, named)
-            for it, common in zip(group, _measure_common_share(group), strict=True)
+            + _score_line(passage, bulk, named)
+            for passage, common in zip(group, _measure_common_share(group), strict=True)
         ]
         yield from zip(map(id, group), adjust_statement_odds(group, values), strict=True)
 
@@ -164,8 +169,14 @@ def _score_repetition(
         same[_normalize_text(passage)] += _count_lines(passage)
     pairs = list(zip(passages, shapes, strict=True))
     return (
-        {id(one): odds.form * math.log(max(often[own] / _MIN_BULK_COUNT, 1)) for one, own in pairs},
-        {id(one): odds.same * math.log(max(same[_normalize_text(one)], 1)) for one, _ in pairs},
+        {
+            id(passage): odds.form * math.log(max(often[own] / _MIN_BULK_COUNT, 1))
+            for passage, own in pairs
+        },
+        {
+            id(passage): odds.same * math.log(max(same[_normalize_text(passage)], 1))
+            for passage, _ in pairs
+        },
     )
 
 
@@ -206,7 +217,7 @@ def _count_name_forms(passages: Iterable[Passage]) -> Counter[str]:
         for fact in passage.facts
         if fact.kind in NAME_KINDS
     }
-    return Counter(each for each, _ in names)
+    return Counter(form for form, _ in names)
 
 
 def _group_by_place(passages: Iterable[Passage]) -> Iterable[list[Passage]]:

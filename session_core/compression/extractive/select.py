@@ -74,9 +74,13 @@ def select_items(
     current: Sequence[Statement], room: int, *, numbered: bool, brief: bool
 ) -> list[SelectedItem]:
     """Return the statements that fit, in order. With `brief`, they have no ornament."""
-    best = max((it.worth for it in current), default=0.0)
+    best = max((statement.worth for statement in current), default=0.0)
     selector = _Selector(current, room, numbered, brief, min(_MIN_WORTH, _MIN_WORTH_SHARE * best))
-    speech = [at for at, it in enumerate(current) if it.is_speech and it.worth >= _MIN_SPEECH_WORTH]
+    speech = [
+        at
+        for at, statement in enumerate(current)
+        if statement.is_speech and statement.worth >= _MIN_SPEECH_WORTH
+    ]
     tasks = [at for at in speech if _is_open(current[at])]
     selector.choose_from(tasks, int(room * _TASK_SHARE))
     selector.choose_from(speech, room, _MIN_SPEECH_RANK)
@@ -238,7 +242,10 @@ def _write_statement(statement: Statement, text: str, *, numbered: bool, lean: b
 
 def _has_replaced(statement: Statement) -> bool:
     """Return whether a statement is written with an earlier statement that it replaced."""
-    labels = (*(it.label for it in statement.old_parts), *(label for label, _ in statement.parts))
+    labels = (
+        *(line.label for line in statement.old_parts),
+        *(label for label, _ in statement.parts),
+    )
     return "previously" in labels
 
 

@@ -188,8 +188,8 @@ class StatementSet:
 
         If all are filler, filler is included.
         """
-        current = [it for it in self.statements if it.state == "current"]
-        return [it for it in current if not it.is_filler] or current
+        current = [statement for statement in self.statements if statement.state == "current"]
+        return [statement for statement in current if not statement.is_filler] or current
 
 
 def read_statements(
@@ -200,23 +200,25 @@ def read_statements(
     reading = passages.read_passages(listed, most)
     scored = scoring.score_passages(reading)
     # A range of greetings alone has a summary too.
-    found = _make_statements(scored, listed) or _make_statements(scored, listed, "remark")
-    speech = [statement for statement in found if statement.is_speech]
+    found_statements = _make_statements(scored, listed) or _make_statements(
+        scored, listed, "remark"
+    )
+    speech = [statement for statement in found_statements if statement.is_speech]
     index = topics.TopicIndex(statement.words for statement in speech)
     _count_alike(speech, index)
     _measure_novelty(speech)
-    links.link_statements(found)
+    links.link_statements(found_statements)
     resolve.resolve_states(speech, index)
-    _set_ages(found, listed)
+    _set_ages(found_statements, listed)
     _count_own_words(speech)
     for statement in speech:
         statement.weight = index.count_rare_words(statement.words)
-    for statement in found:
+    for statement in found_statements:
         _set_worth(statement)
-    for statement in found:
+    for statement in found_statements:
         statement.worth += _PART_SHARE * sum(part.worth for _, part in statement.parts)
-    _mark_essential(found)
-    return StatementSet(found, _count_essential(found, reading))
+    _mark_essential(found_statements)
+    return StatementSet(found_statements, _count_essential(found_statements, reading))
 
 
 def _count_own_words(speech: Sequence[Statement]) -> None:
@@ -224,11 +226,14 @@ def _count_own_words(speech: Sequence[Statement]) -> None:
 
     New statements are compared only with new messages.
     """
-    held = [it for it in speech if it.state in ("current", "linked")]
-    new = topics.SharedWords((it.passage.place, it.words) for it in held if not it.age)
+    held = [statement for statement in speech if statement.state in ("current", "linked")]
+    new = topics.SharedWords(
+        (statement.passage.place, statement.words) for statement in held if not statement.age
+    )
     # Each line of an earlier summary counts as a message.
     every = topics.SharedWords(
-        (-1 - at if it.age else it.passage.place, it.words) for at, it in enumerate(held)
+        (-1 - at if statement.age else statement.passage.place, statement.words)
+        for at, statement in enumerate(held)
     )
     for statement in held:
         statement.own_words = (every if statement.age else new).count_own(statement.words)
@@ -236,9 +241,11 @@ def _count_own_words(speech: Sequence[Statement]) -> None:
 
 def _measure_novelty(speech: Sequence[Statement]) -> None:
     """Set the share of each statement's message that no other message repeats."""
-    places = [-1 - at if it.age else it.passage.place for at, it in enumerate(speech)]
+    places = [
+        -1 - at if statement.age else statement.passage.place for at, statement in enumerate(speech)
+    ]
     phrases = topics.SharedPhrases(
-        (place, it.text) for place, it in zip(places, speech, strict=True)
+        (place, statement.text) for place, statement in zip(places, speech, strict=True)
     )
     novelty = phrases.measure_novelty()
     for place, statement in zip(places, speech, strict=True):
@@ -250,8 +257,8 @@ def _make_statements(
     messages: Sequence[Message],
     filler_kind: StatementKind | None = None,
 ) -> list[Statement]:
-    made = (_make_statement(item, messages, filler_kind) for item in scored)
-    return [statement for statement in made if statement is not None]
+    statements = (_make_statement(item, messages, filler_kind) for item in scored)
+    return [statement for statement in statements if statement is not None]
 
 
 def _make_statement(
@@ -302,7 +309,7 @@ def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Stateme
     )
 
 
-def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
+def _set_ages(statements: Sequence[Statement], messages: Sequence[Message]) -> None:
     """Set the ages of statements of earlier summaries.
 
     The unit is the length of the present range.
@@ -312,7 +319,7 @@ def _set_ages(found: Sequence[Statement], messages: Sequence[Message]) -> None:
         return
     # The first may be the summary itself, whose id is larger than the ids that it summarizes.
     first, span = min(numbers), max(max(numbers) - min(numbers), 1)
-    for statement in found:
+    for statement in statements:
         # An id that is not smaller comes from another home and does not show the age.
         if statement.age and statement.message_id is not None and statement.message_id < first:
             statement.age = min(1 + (first - statement.message_id) / span, _MAX_AGE)
@@ -389,27 +396,29 @@ def measure_replaced(statement: Statement) -> float:
     return _PART_SHARE * new + _REPLACED_SHARE * min(old, 1) * statement.worth
 
 
-def _count_essential(found: Sequence[Statement], reading: PassageSet) -> int:
+def _count_essential(statements: Sequence[Statement], reading: PassageSet) -> int:
     """Return the number of essential statements of the conversation.
 
     It includes the statements that earlier summaries have left out.
     """
-    new = sum(statement.is_essential and not statement.age for statement in found)
-    old = sum(statement.is_essential and statement.age > 0 for statement in found)
+    new = sum(statement.is_essential and not statement.age for statement in statements)
+    old = sum(statement.is_essential and statement.age > 0 for statement in statements)
     return new + max(reading.counted, old)
 
 
-def _mark_essential(found: Sequence[Statement]) -> None:
+def _mark_essential(statements: Sequence[Statement]) -> None:
     """Mark the statements that a summary has to keep.
 
     These are all statements that are worth enough.
     """
     spoken = [
-        it
-        for it in found
-        if it.is_speech and not it.is_narration and it.state in ("current", "linked")
+        statement
+        for statement in statements
+        if statement.is_speech
+        and not statement.is_narration
+        and statement.state in ("current", "linked")
     ]
-    best = max((it.full_worth for it in spoken), default=0.0)
+    best = max((statement.full_worth for statement in spoken), default=0.0)
     least = min(_MIN_ESSENTIAL_WORTH, _MIN_ESSENTIAL_SHARE * best)
     least *= len(spoken) > _FEW_STATEMENTS
     for statement in spoken:

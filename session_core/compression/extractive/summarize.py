@@ -35,29 +35,31 @@ def summarize(messages: Iterable[Message], budget_chars: int) -> str:
     return build_summary(statements.read_statements(messages), budget_chars)
 
 
-def build_summary(found: StatementSet, budget_chars: int) -> str:
+def build_summary(statement_set: StatementSet, budget_chars: int) -> str:
     """Return a summary of statements within a budget."""
-    return write_summary(found, choose_items(found, budget_chars), budget_chars)
+    return write_summary(statement_set, choose_items(statement_set, budget_chars), budget_chars)
 
 
-def choose_items(found: StatementSet, budget_chars: int) -> list[SelectedItem]:
+def choose_items(statement_set: StatementSet, budget_chars: int) -> list[SelectedItem]:
     """Return the statements that a summary within a budget contains."""
-    header = _write_header(found, budget_chars)
+    header = _write_header(statement_set, budget_chars)
     return select.select_items(
-        found.current,
+        statement_set.current,
         budget_chars - len(header),
         numbered=budget_chars >= _MIN_NUMBERED_BUDGET,
-        brief=_is_brief(found, budget_chars),
+        brief=_is_brief(statement_set, budget_chars),
     )
 
 
-def write_summary(found: StatementSet, chosen: Sequence[SelectedItem], budget_chars: int) -> str:
+def write_summary(
+    statement_set: StatementSet, chosen: Sequence[SelectedItem], budget_chars: int
+) -> str:
     """Return the text of a summary of chosen statements."""
     if not chosen:
-        text = NO_ROOM_SUMMARY if found.current else EMPTY_SUMMARY
+        text = NO_ROOM_SUMMARY if statement_set.current else EMPTY_SUMMARY
         return text[: max(budget_chars, 0)]
-    return _write_header(found, budget_chars) + "\n".join(
-        _render_sections(chosen, brief=_is_brief(found, budget_chars))
+    return _write_header(statement_set, budget_chars) + "\n".join(
+        _render_sections(chosen, brief=_is_brief(statement_set, budget_chars))
     )
 
 
@@ -72,9 +74,9 @@ def list_essential(
     best other statements follow: chosen statements, or `others` if `clean` changes all chosen
     statements.
     """
-    found = _sort_clean((item.statement for item in chosen), clean)
-    essential = [statement for statement in found if statement.is_essential]
-    best = essential or (found or _sort_clean(others, clean))[:_MAX_FALLBACK_ITEMS]
+    candidates = _sort_clean((item.statement for item in chosen), clean)
+    essential = [statement for statement in candidates if statement.is_essential]
+    best = essential or (candidates or _sort_clean(others, clean))[:_MAX_FALLBACK_ITEMS]
     texts = [text for statement in best for text in _list_texts(statement)]
     return [text for text in texts if clean(text) == text]
 
@@ -82,29 +84,32 @@ def list_essential(
 def _list_texts(statement: Statement) -> Iterator[str]:
     """Yield the text of a statement, and of its parts that still hold."""
     yield statement.text
-    yield from (it.text for it in statement.old_parts if it.label != "previously")
+    yield from (line.text for line in statement.old_parts if line.label != "previously")
     yield from (part.text for label, part in statement.parts if label != "previously")
 
 
-def _sort_clean(found: Iterable[Statement], clean: Callable[[str], str]) -> list[Statement]:
-    unchanged = [statement for statement in found if clean(statement.text) == statement.text]
+def _sort_clean(candidates: Iterable[Statement], clean: Callable[[str], str]) -> list[Statement]:
+    unchanged = [statement for statement in candidates if clean(statement.text) == statement.text]
     return sorted(unchanged, key=lambda statement: -statement.worth)
 
 
-def _is_brief(found: StatementSet, budget_chars: int) -> bool:
+def _is_brief(statement_set: StatementSet, budget_chars: int) -> bool:
     """Return whether a short summary cannot hold all statements, so that each character counts."""
     if budget_chars >= _MIN_NUMBERED_BUDGET:
         return False
-    return sum(len(it.text) for it in found.current) > _BRIEF_RATIO * budget_chars
+    return (
+        sum(len(statement.text) for statement in statement_set.current)
+        > _BRIEF_RATIO * budget_chars
+    )
 
 
-def _write_header(found: StatementSet, budget_chars: int) -> str:
+def _write_header(statement_set: StatementSet, budget_chars: int) -> str:
     """Return the first line of a summary, or an empty text for a very short summary."""
     if budget_chars < _MIN_HEADED_BUDGET:
         return ""
-    marked = any(it.message_id is not None for it in found.statements)
+    marked = any(statement.message_id is not None for statement in statement_set.statements)
     legend = marked and budget_chars >= _MIN_NUMBERED_BUDGET
-    return f"{written_form.write_header(found.counted, legend=legend)}\n"
+    return f"{written_form.write_header(statement_set.counted, legend=legend)}\n"
 
 
 def _render_sections(chosen: Iterable[SelectedItem], *, brief: bool) -> Iterator[str]:

@@ -94,7 +94,7 @@ _QUOTE_FOLLOWERS = "でとはがをにのもっへや"
 
 def find_sentence_spans(line: str) -> list[tuple[int, int]]:
     """Return the start and end of each sentence, without surrounding spaces."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     begin = ticked = 0
     in_code = False
     for match in _SENTENCE_END.finditer(line):
@@ -102,10 +102,10 @@ def find_sentence_spans(line: str) -> list[tuple[int, int]]:
         ticked = match.start()
         if in_code or not _is_sentence_end(line, match):
             continue
-        _add_span(found, line, begin, match.end())
+        _add_span(spans, line, begin, match.end())
         begin = match.end()
-    _add_span(found, line, begin, len(line))
-    return found
+    _add_span(spans, line, begin, len(line))
+    return spans
 
 
 def _is_sentence_end(line: str, match: re.Match[str]) -> bool:
@@ -171,9 +171,9 @@ def strip_ornament(sentence: str) -> str:
     return bare or sentence
 
 
-def _add_span(found: list[tuple[int, int]], line: str, begin: int, end: int) -> None:
+def _add_span(spans: list[tuple[int, int]], line: str, begin: int, end: int) -> None:
     text = line[begin:end]
     stripped = text.strip()
     if stripped:
         start = begin + len(text) - len(text.lstrip())
-        found.append((start, start + len(stripped)))
+        spans.append((start, start + len(stripped)))

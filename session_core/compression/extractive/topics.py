@@ -49,7 +49,7 @@ _MIN_NAME_CHARS = 3
 def extract_words(text: str) -> frozenset[str]:
     """Return the stems of the content words of a text, and its values as written."""
     folded = text.lower().replace("\u2019", "'")
-    found = {
+    words = {
         word[:_STEM_CHARS] if word.isalpha() else word
         for word in _WORD.findall(folded)
         if len(word) > 1 or word.isdigit()
@@ -58,8 +58,8 @@ def extract_words(text: str) -> frozenset[str]:
     if not folded.isascii():
         for run in _WIDE_RUN.findall(folded):
             pairs = (run[at : at + 2] for at in range(len(run) - 1))
-            found.update(pair for pair in pairs if not all(map(_KANA.match, pair)))
-    return frozenset(found)
+            words.update(pair for pair in pairs if not all(map(_KANA.match, pair)))
+    return frozenset(words)
 
 
 def is_value(word: str) -> bool:
@@ -165,7 +165,9 @@ class SharedPhrases:
     def measure_novelty(self) -> dict[int, float]:
         """Return the share of each message's phrases that is its own, from 0 to 1, by place."""
         return {
-            place: sum(1 / self._counts[it] for it in phrases) / len(phrases) if phrases else 1.0
+            place: sum(1 / self._counts[phrase] for phrase in phrases) / len(phrases)
+            if phrases
+            else 1.0
             for place, phrases in self._places.items()
         }
 

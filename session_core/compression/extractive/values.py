@@ -181,7 +181,7 @@ _GROUPED = re.compile(r"\d{1,3}(?:[., '\u00a0\u202f\u2019]\d{3})+")
 
 def read_values(folded: str) -> list[Value]:
     """Return the values of a text in lower case, by position."""
-    found: list[Value] = []
+    all_values: list[Value] = []
     free = folded
     for read in (
         _read_names,
@@ -195,10 +195,10 @@ def read_values(folded: str) -> list[Value]:
         for value in values:
             blank = " " * (value.end - value.start)
             free = f"{free[: value.start]}{blank}{free[value.end :]}"
-        found += values
+        all_values += values
     ends = [match.start() for match in _CLAUSE_END.finditer(folded)]
     return sorted(
-        (value._replace(clause=bisect_left(ends, value.start)) for value in found),
+        (value._replace(clause=bisect_left(ends, value.start)) for value in all_values),
         key=lambda value: value.start,
     )
 

@@ -158,8 +158,8 @@ class ClaudeCodeFormat:
 
     def read_cut_record(self, head: bytes, offset: int, length: int, state: ReaderState) -> Record:
         """Return a record without messages for a line above the cap."""
-        found = _TYPE.search(head)
-        kind = found[1].decode() if found else "cut"
+        type_match = _TYPE.search(head)
+        kind = type_match[1].decode() if type_match else "cut"
         return Record(offset, length, kind, is_known=kind.startswith("api-request"))
 
 
@@ -335,8 +335,8 @@ def _list_attachments(blocks: list[dict[str, Any]]) -> Iterator[Attachment]:
 def _split_editor_context(text: str) -> tuple[str, str]:
     """Return the context that an editor put before a prompt, and the prompt."""
     end = 0
-    while found := _EDITOR_CONTEXT.match(text, end):
-        end = found.end()
+    while context_match := _EDITOR_CONTEXT.match(text, end):
+        end = context_match.end()
     return text[:end].strip(), text[end:]
 
 

@@ -131,11 +131,11 @@ class CodexFormat:
 
     def match_file(self, path: str) -> SourceFile | None:
         """Return the thread of a rollout, which the file name contains."""
-        found = _FILE.fullmatch(path.rpartition("/")[2])
-        if not found:
+        file_match = _FILE.fullmatch(path.rpartition("/")[2])
+        if not file_match:
             return None
-        is_zstd = found["zstd"] is not None
-        return SourceFile(found["thread"], archived=self._archived, is_zstd=is_zstd)
+        is_zstd = file_match["zstd"] is not None
+        return SourceFile(file_match["thread"], archived=self._archived, is_zstd=is_zstd)
 
     def read_sidecar(self, path: str, data: bytes) -> SessionFacts:
         """Return no facts, because rollouts have no sidecars."""
@@ -149,8 +149,8 @@ class CodexFormat:
             return Record(offset, length, f"event_msg.{inner}")
         if kind == "compacted":
             # The history that replaces the messages before can be most of a file.
-            kept, found, _ = data.partition(b',"replacement_history":')
-            data = kept + b"}}" if found else data
+            head, separator, _ = data.partition(b',"replacement_history":')
+            data = head + b"}}" if separator else data
         line = decode_object(data)
         if line is None:
             is_compaction = kind == "compacted"
@@ -249,16 +249,16 @@ def _read_thread(row: tuple[Any, ...]) -> Record:
 
 def _read_head(data: bytes) -> tuple[str, str]:
     """Return the types of a line and of its payload without decoding the line."""
-    found = _HEAD.match(data)
-    return (found[1].decode(), (found[2] or b"").decode()) if found else ("", "")
+    head_match = _HEAD.match(data)
+    return (head_match[1].decode(), (head_match[2] or b"").decode()) if head_match else ("", "")
 
 
 def _is_repeated(data: bytes, event: str) -> bool:
     """Return True for an event that only repeats other lines. A plan is not repeated."""
     if event != "item_completed":
         return event in _REPEATED_EVENTS
-    found = _ITEM.search(data, 0, _HEAD_BYTES)
-    return found is not None and found[1] != b"Plan"
+    item_match = _ITEM.search(data, 0, _HEAD_BYTES)
+    return item_match is not None and item_match[1] != b"Plan"
 
 
 class _LineParser:

@@ -81,9 +81,9 @@ def join_texts(texts: Iterable[str | None]) -> str:
 
 def find_between(text: str, begin: str, end: str) -> str | None:
     """Return the text between the first `begin` and the next `end`, or None."""
-    _, found, rest = text.partition(begin)
-    inner, closed, _ = rest.partition(end)
-    return inner if found and closed else None
+    _, opening, rest = text.partition(begin)
+    inner, closing, _ = rest.partition(end)
+    return inner if opening and closing else None
 
 
 def remember_calls(state: ReaderState, calls: Iterable[ToolCall]) -> None:

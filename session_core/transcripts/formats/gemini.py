@@ -69,10 +69,10 @@ class GeminiFormat:
     def match_file(self, path: str) -> SourceFile | None:
         """Return the session of a recording. Subagents are in a folder of their parent."""
         match path.split("/"):
-            case (project, "chats", name) if found := _FILE.fullmatch(name):
+            case (project, "chats", name) if file_match := _FILE.fullmatch(name):
                 sidecars = (f"{project}/.project_root",)
                 is_document = name.endswith(".json")
-                return SourceFile(found["id"], is_document=is_document, sidecars=sidecars)
+                return SourceFile(file_match["id"], is_document=is_document, sidecars=sidecars)
             case (project, "chats", parent, name) if name.endswith(".jsonl") and name != ".jsonl":
                 sidecars = (f"{project}/.project_root",)
                 session_id = name.removesuffix(".jsonl")
@@ -358,7 +358,7 @@ def _read_step(line: dict[str, Any], source: str, kind: str) -> Iterator[Message
 
 def _remove_metadata(text: str) -> str:
     for tag in ("ADDITIONAL_METADATA", "USER_SETTINGS_CHANGE"):
-        before, found, rest = text.partition(f"<{tag}>")
-        if found:
+        before, tag_start, rest = text.partition(f"<{tag}>")
+        if tag_start:
             text = before + rest.partition(f"</{tag}>")[2]
     return text.strip()

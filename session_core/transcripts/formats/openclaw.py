@@ -87,11 +87,11 @@ class OpenClawFileFormat:
     def match_file(self, path: str) -> SourceFile | None:
         """Return the session of a file, or None for a checkpoint, which repeats it."""
         match path.split("/"):
-            case (_, "sessions", name) if found := _FILE.fullmatch(name):
+            case (_, "sessions", name) if file_match := _FILE.fullmatch(name):
                 if ".checkpoint." in name:
                     return None
-                archived, zstd = found["archived"] is not None, found["zstd"] is not None
-                return SourceFile(found["id"], archived=archived, is_zstd=zstd)
+                archived, zstd = file_match["archived"] is not None, file_match["zstd"] is not None
+                return SourceFile(file_match["id"], archived=archived, is_zstd=zstd)
         return None
 
     def read_sidecar(self, path: str, data: bytes) -> SessionFacts:

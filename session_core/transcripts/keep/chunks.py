@@ -53,9 +53,9 @@ def decompress_chunk(data: bytes, length: int) -> bytes:
         OSError: the chunk is damaged.
     """
     try:
-        found = zstandard.ZstdDecompressor().decompress(data, max_output_size=length)
+        chunk = zstandard.ZstdDecompressor().decompress(data, max_output_size=length)
     except zstandard.ZstdError as error:
         raise OSError(f"a kept chunk is damaged: {error}") from error
-    if len(found) != length:
+    if len(chunk) != length:
         raise OSError("a kept chunk is damaged: it is shorter than it was")
-    return found
+    return chunk

@@ -171,7 +171,7 @@ class KeptCopies:
         A folder of an agent may have been a link to another place, or named by a variable.
         """
         with self._lock:
-            found: dict[str, Copy] = {}
+            copies_by_path: dict[str, Copy] = {}
             for (other, name), copies in self._roots.items():
                 is_replaced = (
                     other not in self.served_roots
@@ -181,8 +181,10 @@ class KeptCopies:
                     and not os.path.isdir(other)  # noqa: PTH112 -- os.path avoids building a Path
                 )
                 if name == store and (other == root or is_replaced):
-                    found = copies | found if is_replaced else found | copies
-            return found
+                    copies_by_path = (
+                        copies | copies_by_path if is_replaced else copies_by_path | copies
+                    )
+            return copies_by_path
 
     def has_store(self, store: str) -> bool:
         """Return True if copies of a store exist."""

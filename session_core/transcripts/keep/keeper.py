@@ -191,10 +191,10 @@ class Keeper:
             return None, True
         offset, is_unchecked = 0, False
         if copy is not None:
-            found = self._find_difference(source, copy)
-            if found is None:
+            difference = self._find_difference(source, copy)
+            if difference is None:
                 return None, False  # compared for a while, and not to the end
-            offset, is_unchecked = found
+            offset, is_unchecked = difference
         change = CopyChange(
             copy,
             task.root.root.format.store,
@@ -257,10 +257,10 @@ class Keeper:
         if change != copy.change:
             offset = 0
         end = offset + 4 * SLICE_BYTES
-        found, is_equal = self._compare(source, copy, offset, end)
-        if not is_equal or found >= copy.identity.size:
-            return (found if not is_equal else self._find_last_piece(copy)), False
-        self._checked[copy.full_path] = (copy.change, found)
+        equal_end, is_equal = self._compare(source, copy, offset, end)
+        if not is_equal or equal_end >= copy.identity.size:
+            return (equal_end if not is_equal else self._find_last_piece(copy)), False
+        self._checked[copy.full_path] = (copy.change, equal_end)
         return None
 
     def _compare(self, source: Source, copy: Copy, begin: int, end: int) -> tuple[int, bool]:

@@ -60,10 +60,10 @@ def has_message_rows(path: str, reader: DatabaseFormat, session_id: str) -> bool
     """
     selections = [selection for selection in reader.row_selections if selection.has_messages]
     try:
-        found = [_list_rows(path, selection, session_id)[1] for selection in selections]
+        row_ids = [_list_rows(path, selection, session_id)[1] for selection in selections]
     except get_database_errors():
         return True
-    return not selections or any(found)
+    return not selections or any(row_ids)
 
 
 def _list_rows(path: str, selection: RowSelection, session_id: str) -> tuple[list[str], list[int]]:
@@ -98,10 +98,10 @@ def _read_page(
         connection.text_factory = _decode_text
         until, room, read = time.monotonic() + _READ_S, _PAGE_BYTES, 0
         for row_id in row_ids:
-            found = connection.execute(sql, (row_id, session_id)).fetchall()
-            rows += found
+            page_rows = connection.execute(sql, (row_id, session_id)).fetchall()
+            rows += page_rows
             read += 1
-            room -= sum(len(v) for row in found for v in row if isinstance(v, (str, bytes)))
+            room -= sum(len(v) for row in page_rows for v in row if isinstance(v, (str, bytes)))
             if room < 0 or time.monotonic() > until:
                 break
     return rows, read
