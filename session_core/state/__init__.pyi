@@ -8,8 +8,8 @@ from session_core.state.merged_search import MergedSearch as MergedSearch
 from session_core.state.protocol import MetaStorage as MetaStorage
 from session_core.state.protocol import RouteStorage as RouteStorage
 from session_core.state.protocol import RowStorage as RowStorage
-from session_core.state.protocol import SdkStorage as SdkStorage
 from session_core.state.protocol import StateAdmin as StateAdmin
 from session_core.state.protocol import StateStorage as StateStorage
+from session_core.state.sdk_storage import SdkStorage as SdkStorage
 from session_core.state.server_report import ServerReport as ServerReport
 from session_core.state.store_search import StoreSearch as StoreSearch

@@ -21,12 +21,12 @@ from session_core.state.protocol import (
     MetaStorage,
     RouteStorage,
     RowStorage,
-    SdkStorage,
     StateAdmin,
     StateDatabase,
     StateStorage,
     StopSignal,
 )
+from session_core.state.sdk_storage import SdkStorage
 from session_core.types import EventPage, HomeKind
 
 P = ParamSpec("P")
