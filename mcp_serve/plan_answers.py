@@ -13,7 +13,6 @@ from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import ServedStore
 from session_core import InvalidInput, SessionFilter
-from session_core.compression import UndoResult
 from session_core.ledger import StoredPlan
 from session_core.maintenance import (
     PLAN_KINDS,
@@ -145,12 +144,12 @@ def apply_and_render(
     """
     plan = load_plan(home, handle, tool)
     result = run_plan(home, plan, work)
-    if not isinstance(result, ApplyResult):
+    if result.undone is not None:
         raise InvalidInput(f"plan {handle} undoes a compression; apply it with sessions_restore")
     return render_applied(home, plan, result, counted, count=getattr(result, counted))
 
 
-def run_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> ApplyResult | UndoResult:
+def run_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> ApplyResult:
     """Apply or continue a plan and report progress."""
     count = PlanPreview.from_plan(plan).count
 
@@ -160,8 +159,7 @@ def run_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> ApplyResu
     result = home.maintenance.apply(
         plan, client=work.client, progress=report, stop=work.is_cancelled
     )
-    if isinstance(result, ApplyResult):
-        report(result)
+    report(result)
     return result
 
 

@@ -21,7 +21,6 @@ from mcp_serve.homes import ServedHome
 from mcp_serve.served_store import ServedStore
 from mcp_serve.tools import restore
 from session_core import InvalidInput
-from session_core.compression import UndoPlan
 from session_core.ledger import LabelChange
 from session_core.maintenance import PlanPreview
 
@@ -115,10 +114,8 @@ def _describe_label(change: LabelChange) -> str:
 
 def _preview_in_home(home: ServedHome, batch: str) -> Answer:
     preview = home.maintenance.preview_restore(batch)
-    if isinstance(preview, UndoPlan):
-        preview = home.maintenance.get_plan(preview.plan)
-    if isinstance(preview, PlanPreview):
-        return plan_answers.render_preview(home, preview)
+    if preview.plan is not None:
+        return plan_answers.render_preview(home, preview.plan)
     done = preview.batch
     planned = PlanPreview("planned", None, done.expires_at, preview.count, preview.items)
     what = render.render_line(home, done.what) or ""

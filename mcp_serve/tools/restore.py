@@ -18,9 +18,9 @@ from mcp_serve.render import drop_empty
 from mcp_serve.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
-from session_core.compression import UndoPlan, UndoResult
+from session_core.compression import UndoResult
 from session_core.ledger import Batch, Labels, StoredPlan
-from session_core.maintenance import ApplyResult, PlanPreview, RestoreResult
+from session_core.maintenance import RestoreResult
 from session_core.types import Page
 
 
@@ -89,9 +89,9 @@ def _apply_plan(home: ServedHome, plan: StoredPlan, work: CallContext) -> dict[s
     Undoing an import removes sessions and has a batch of its own.
     """
     result = plan_answers.run_plan(home, plan, work)
-    if isinstance(result, ApplyResult):
-        return plan_answers.render_applied(home, plan, result, "restored", count=result.removed)
-    return _render_undone(home, result, plan=plan.handle)
+    if result.undone is not None:
+        return _render_undone(home, result.undone, plan=plan.handle)
+    return plan_answers.render_applied(home, plan, result, "restored", count=result.removed)
 
 
 def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str, Any]:
@@ -107,12 +107,10 @@ def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str,
     result = home.maintenance.restore(
         batch, client=work.client, progress=report, stop=work.is_cancelled
     )
-    if isinstance(result, UndoPlan):
-        result = home.maintenance.get_plan(result.plan)
-    if isinstance(result, PlanPreview):
-        return plan_answers.render_preview(home, result)
-    if isinstance(result, UndoResult):
-        return _render_undone(home, result, batch=batch)
+    if result.plan is not None:
+        return plan_answers.render_preview(home, result.plan)
+    if result.undone is not None:
+        return _render_undone(home, result.undone, batch=batch)
     report(result)
     return _render_result(
         outcome=result.outcome,
@@ -160,7 +158,7 @@ def _render_batch(store: ServedStore, batch: Batch) -> dict[str, Any]:
     }
 
 
-def _render_undone(home: ServedHome, result: Any, **handle: str) -> dict[str, Any]:
+def _render_undone(home: ServedHome, result: UndoResult, **handle: str) -> dict[str, Any]:
     title = render.render_line(home, result.lost_title)
     return _render_result(
         outcome="applied",

@@ -16,7 +16,6 @@ from types import TracebackType
 
 from session_core._typing import Self
 from session_core.aio import AsyncWrapper, make_async
-from session_core.compression.types import UndoPlan, UndoResult
 from session_core.errors import Changed, Conflict, Corrupt, InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.hermes_delivery_marks import persist_marks
@@ -216,13 +215,13 @@ class Maintenance:
 
     def apply(
         self,
-        plan: str | StoredPlan,
+        plan: str | StoredPlan | None,
         for_s: float = DEFAULT_FOR_S,
         *,
         client: str = DEFAULT_CLIENT,
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
-    ) -> ApplyResult | UndoResult:
+    ) -> ApplyResult:
         """Apply a plan, or continue it.
 
         Items that have changed since the plan are skipped and reported.
@@ -237,11 +236,14 @@ class Maintenance:
             NotFound: the plan does not exist.
             Conflict: the plan has expired, was closed, or its batch was restored.
             Denied: a running gateway would overwrite route changes; stop it first.
-            InvalidInput: the plan is a compression, which its compressor applies.
+            InvalidInput: the plan is a compression, which its compressor applies, or None, because
+                nothing was planned.
             Busy: another process is applying it and takes long.
         """
         if for_s < 0:
             raise InvalidInput(f"for_s must be >= 0, got {for_s}")
+        if plan is None:
+            raise InvalidInput("plan is None, because its preview has nothing to change")
         home = self._require_home()
         stored = self._load_plan(plan)
         if "wanted" not in stored.about:  # plans with steps recover when they begin
@@ -252,9 +254,8 @@ class Maintenance:
                 f"plan {stored.handle} has the kind {stored.kind!r}; apply it where it was made"
             )
         apply_plan = kinds.load_function(kind.apply)
-        result: ApplyResult | UndoResult = apply_plan(
-            home, stored, ApplyRequest(client, for_s, progress, stop)
-        )
+        request = ApplyRequest(client, for_s, progress, stop)
+        result: ApplyResult = apply_plan(home, stored, request)
         return result
 
     def delete_session(
@@ -289,7 +290,7 @@ class Maintenance:
     def _apply_whole(self, plan: str, client: str) -> ApplyResult:
         while True:
             result = self.apply(plan, client=client)
-            if isinstance(result, ApplyResult) and result.outcome == "applied":
+            if result.outcome == "applied":
                 return result
 
     def settle(self) -> None:
@@ -301,19 +302,18 @@ class Maintenance:
 
     def restore(
         self,
-        batch: str,
+        batch: str | None,
         for_s: float = DEFAULT_FOR_S,
         *,
         client: str = DEFAULT_CLIENT,
         progress: RestoreProgressFn | None = None,
         stop: StopFn | None = None,
-    ) -> RestoreResult | UndoResult | UndoPlan | PlanPreview:
+    ) -> RestoreResult:
         """Restore a batch, or continue its restore.
 
-        If the restore would drop messages, it returns a plan instead.
-
-        An import always returns a plan: restoring it removes the imported sessions, in a batch of
-        its own.
+        If the restore would drop messages, it is only planned: the result has the outcome `planned`
+        and a `plan` for `apply`. The restore of an import is always planned, because it removes the
+        imported sessions, in a batch of its own.
 
         `stop` ends the restore between two steps. Items that do not fit are reported and stay in
         the trash, and the same call tries them again. Readable items of a partly damaged trash are
@@ -322,12 +322,14 @@ class Maintenance:
         Raises:
             NotFound: the batch does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
-            InvalidInput: the batch is itself a restore.
+            InvalidInput: the batch is itself a restore, or None, because the change has no undo.
             Conflict: the batch was restored already, or its trash is gone.
             Denied: a running gateway would overwrite the restored routes; stop it first.
             Corrupt: its trash is unreadable, or the home is damaged.
             Busy: another process is applying its plan and takes long.
         """
+        if batch is None:
+            raise InvalidInput("batch is None, because the change has no undo")
         home = self._require_home()
         if restore.is_compression(home, batch):
             return restore.undo_compression(home, batch, client)
@@ -335,7 +337,7 @@ class Maintenance:
             self._ledger.get_undoable_batch(batch)
             # An interrupted undo, or a prune, may have removed the imported sessions.
             import_undo.note_undone_steps(home, batch)
-            return import_undo.plan_undo(home, batch)
+            return restore.build_planned_result(batch, import_undo.plan_undo(home, batch))
         plan = self._ledger.get_batch(batch).plan
         crash_recovery.log_progress(home, plan)
         # Members of its own plan that are gone in part come back with the batch.
@@ -344,8 +346,8 @@ class Maintenance:
             home, batch, for_s, client=client, progress=progress, stop=stop
         )
 
-    def preview_restore(self, batch: str) -> RestorePreview | UndoPlan | PlanPreview:
-        """Return the items that a restore would bring back, or a plan if it would drop messages.
+    def preview_restore(self, batch: str) -> RestorePreview:
+        """Return the items that a restore would bring back, with a plan if it would drop messages.
 
         Raises:
             NotFound: the batch does not exist.
@@ -358,7 +360,7 @@ class Maintenance:
         if restore.is_compression(home, batch):
             return restore.preview_compression(home, batch)
         if import_undo.is_import(home, batch):
-            return import_undo.plan_undo(home, batch)
+            return restore.preview_plan(home, batch, import_undo.plan_undo(home, batch))
         crash_recovery.recover_from_crash(home, except_plan=self._ledger.get_batch(batch).plan)
         return restore.preview_batch(home, batch)
 

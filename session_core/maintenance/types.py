@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from session_core._typing import Self
-from session_core.compression.types import COMPRESS
+from session_core.compression.types import COMPRESS, UndoResult
 from session_core.ledger.types import Batch, StoredPlan
 from session_core.maintenance.kinds import PLAN_KINDS
 from session_core.routing.entries import SessionEntry
@@ -384,6 +384,8 @@ class ApplyResult:
     """The sizes measured since the plan was begun."""
     shrinks: bool = False
     """True if a plan to prune the index would now shrink the file."""
+    undone: UndoResult | None = None
+    """The result of the undo of a compression; None for other plans."""
 
     @property
     def done(self) -> int:
@@ -391,8 +393,10 @@ class ApplyResult:
         return self.removed + self.finalized + len(self.skipped)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON."""
-        return asdict(self)
+        """Return the result as JSON; the undo of a compression is stored as its own result."""
+        values = asdict(self)
+        del values["undone"]
+        return values
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
@@ -443,9 +447,11 @@ class RestoreResult:
     """The result of a restore.
 
     If steps remain, the same call continues.
+
+    With the outcome `planned` or `nothing` it has changed nothing yet, and `plan` is what to apply.
     """
 
-    outcome: Literal["applied", "partial"]
+    outcome: Literal["applied", "partial", "planned", "nothing"]
     batch: str
     restored: int
     """The number of changed items that are as they were before."""
@@ -455,17 +461,23 @@ class RestoreResult:
     """The number of steps that were not tried yet."""
     bytes: Bytes = field(default_factory=Bytes)
     """The measured growth of the database, and the bytes freed in the trash."""
+    plan: PlanPreview | None = None
+    """The plan of an undo that would drop messages or imported sessions."""
+    undone: UndoResult | None = None
+    """The result of the undo of a compression; None for other batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePreview:
-    """The items that the restore of a batch would bring back."""
+    """The items that the restore of a batch would bring back, or that its plan would remove."""
 
     batch: Batch
     count: int
     """The number of items; less than the batch has changed if some are restored already."""
     items: tuple[PlanItem, ...]
     """The first items, as far as their names are known."""
+    plan: PlanPreview | None = None
+    """The plan of an undo that would drop messages or imported sessions."""
 
 
 _PROGRESS_INTERVAL_S = 0.5

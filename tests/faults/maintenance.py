@@ -22,7 +22,7 @@ from session_core.maintenance.apply.results import NOT_RESET_WARNING
 from session_core.maintenance.kinds import UNDO_IMPORT
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.transfer.import_writer import IMPORT_KIND
-from session_core.maintenance.types import ApplyResult, PlanPreview, PlanRequest, RestoreResult
+from session_core.maintenance.types import ApplyResult, PlanRequest, RestoreResult
 from session_core.routing.session_store import SessionStore
 from session_core.state.sqlite.session_db import SessionDB
 from tests.faults import ledger, routes
@@ -253,8 +253,8 @@ def _prepare_imported_home(opened: MaintenanceHome) -> None:
 def _undo_import(opened: MaintenanceHome) -> None:
     for batch in opened.maintenance.batches(undone=False).items:
         if batch.what == IMPORT_KIND:
-            planned = opened.maintenance.restore(batch.id)
-            assert isinstance(planned, PlanPreview)
+            planned = opened.maintenance.restore(batch.id).plan
+            assert planned is not None
             if planned.plan is not None:
                 opened.maintenance.apply(planned.plan)
 

@@ -52,12 +52,15 @@ def open_maintenance(path: Path, **more: Any) -> Iterator[tuple[SessionDB, Maint
 
 def undo_import(maintenance: Maintenance, batch: str) -> ApplyResult:
     """Undo an import by its plan."""
-    plan = maintenance.restore(batch)
-    assert isinstance(plan, PlanPreview)
-    assert plan.plan is not None
-    result = maintenance.apply(plan.plan)
-    assert isinstance(result, ApplyResult)
-    return result
+    return maintenance.apply(plan_undo(maintenance, batch).plan)
+
+
+def plan_undo(maintenance: Maintenance, batch: str | None) -> PlanPreview:
+    """Return the plan of the undo of an import."""
+    result = maintenance.restore(batch)
+    assert result.plan is not None
+    assert (result.outcome, result.restored) == (result.plan.outcome, 0)
+    return result.plan
 
 
 def read_meta_keys(path: Path) -> list[str]:
@@ -102,7 +105,7 @@ def test_undo_restores_previous_home(home: Path, file: Path):
         result = maintenance.import_sessions(file)
         assert result.batch is not None
         preview = maintenance.preview_restore(result.batch)
-        assert isinstance(preview, PlanPreview)
+        assert preview.plan is not None
         assert {item.id for item in preview.items} <= set("abcd")
         assert preview.count == len(preview.items)
         assert db.message_count("a") == 2
@@ -146,15 +149,13 @@ def test_session_used_since_stays(home: Path, file: Path):
                 "UPDATE sessions SET end_reason = 'compression' WHERE id = 'continued'"
             )
             connection.execute("UPDATE sessions SET started_at = 3.0 WHERE id = 'next'")
-        plan = maintenance.restore(str(result.batch))
-        assert isinstance(plan, PlanPreview)
+        plan = plan_undo(maintenance, str(result.batch))
         assert [item.id for item in plan.items] == ["left"]
         assert plan.protected == {"used since": 4}
         assert all(name in plan.warnings[0] for name in used)
         assert undo_import(maintenance, str(result.batch)).removed == 1
         assert {item.id for item in db.admin.list_inventory()} == {"mine", "next", *used}
-        second = maintenance.restore(str(result.batch))
-        assert isinstance(second, PlanPreview)
+        second = plan_undo(maintenance, str(result.batch))
         assert (second.outcome, second.plan) == ("nothing", None)
 
 
@@ -163,12 +164,10 @@ def test_stopped_undo_resumes(home: Path, file: Path):
     write_several_sessions(file)
     with open_maintenance(home) as (_, maintenance):
         batch = str(maintenance.import_sessions(file).batch)
-        plan = maintenance.restore(batch)
-        assert isinstance(plan, PlanPreview)
+        plan = plan_undo(maintenance, batch)
         part = maintenance.apply(str(plan.plan), 0)
         assert part.outcome == "partial"
-        second = maintenance.restore(batch)
-        assert second == plan
+        assert plan_undo(maintenance, batch) == plan
         while maintenance.apply(str(plan.plan)).outcome == "partial":
             pass
         assert rows(home) == before
@@ -179,8 +178,7 @@ def test_stopped_undo_resumes(home: Path, file: Path):
 def test_session_used_after_plan_stays(home: Path, file: Path):
     write_lines(file, make_line("a"), make_line("b"))
     with open_maintenance(home) as (db, maintenance):
-        plan = maintenance.restore(str(maintenance.import_sessions(file).batch))
-        assert isinstance(plan, PlanPreview)
+        plan = plan_undo(maintenance, str(maintenance.import_sessions(file).batch))
         db.append_message("a", "user", "and then")
         result = maintenance.apply(str(plan.plan))
         assert isinstance(result, ApplyResult)
@@ -193,8 +191,8 @@ def test_pruned_import_counts_as_undone(home: Path, file: Path):
     with open_maintenance(home) as (db, maintenance):
         result = maintenance.import_sessions(write_lines(file, make_line("a")))
         db.delete_sessions(["a"])
-        nothing = maintenance.preview_restore(str(result.batch))
-        assert isinstance(nothing, PlanPreview)
+        nothing = maintenance.preview_restore(str(result.batch)).plan
+        assert nothing is not None
         assert nothing.outcome == "nothing"
         with pytest.raises(Conflict, match="undone already"):
             maintenance.restore(str(result.batch))

@@ -231,8 +231,16 @@ def test_restore_undoes_compression(changed: Changing) -> None:
     assert changed.read_everything()["rows"]["messages"] != before
     coming = changed.maintenance.preview_restore(result.batch)
     assert [item.id for item in coming.items] == ["s"]
-    changed.maintenance.restore(result.batch)
+    restored = changed.maintenance.restore(result.batch)
+    assert (restored.outcome, restored.restored, restored.undone.session_id) == ("applied", 1, "s")
     assert changed.read_everything()["rows"]["messages"] == before
+
+
+def test_missing_handles_are_refused(changed: Changing) -> None:
+    with pytest.raises(InvalidInput, match="its preview has nothing to change"):
+        changed.maintenance.apply(changed.plan().plan)
+    with pytest.raises(InvalidInput, match="the change has no undo"):
+        changed.maintenance.restore(None)
 
 
 def test_destructive_compression_undo_is_planned(
@@ -248,10 +256,18 @@ def test_destructive_compression_undo_is_planned(
         )
     home.clock.now = NOW + 2 * 3600
     home.db.append_message(result.session_id, "user", "since")
-    assert changed.maintenance.preview_restore(result.batch).messages == 1
+    preview = changed.maintenance.preview_restore(result.batch)
     planned = changed.maintenance.restore(result.batch)
-    assert planned.messages == 1
-    changed.maintenance.apply(planned.plan)
+    assert (planned.outcome, planned.restored) == ("planned", 0)
+    assert (preview.count, preview.items) == (planned.plan.count, planned.plan.items)
+    assert (
+        preview.plan.warnings
+        == planned.plan.warnings
+        == ("1 messages added since go to the trash",)
+    )
+    undone = changed.maintenance.apply(planned.plan.plan)
+    assert undone.undone.session_id == "s"
+    assert undone.undone.dropped > 1
     assert changed.sessions() == {"s"}
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from session_core.compression.compressor import Compressor
-from session_core.compression.types import CompressionResult, UndoPlan, UndoResult
+from session_core.compression.types import CompressionResult, UndoPlan
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.execute import (
     delete_content,
@@ -33,6 +33,7 @@ from session_core.maintenance.restore.rows import TrashContents
 from session_core.maintenance.restore.unrestored_items import UnrestoredItems, is_first_try
 from session_core.maintenance.types import (
     ApplyRequest,
+    ApplyResult,
     Bytes,
     PlanItem,
     PlanPreview,
@@ -316,12 +317,12 @@ def is_compression(home: HomeContext, batch: str) -> bool:
     return any(isinstance(step.result, dict) and "compressed" in step.result for step in steps)
 
 
-def preview_compression(home: HomeContext, batch: str) -> RestorePreview | UndoPlan:
-    """Return a preview of undoing a compression, or a plan if that would drop messages."""
+def preview_compression(home: HomeContext, batch: str) -> RestorePreview:
+    """Return a preview of undoing a compression, with a plan if that would drop messages."""
     with create_compressor(home) as compressor:
-        plan = compressor.plan_undo(batch)
-    if plan is not None:
-        return plan
+        undo = compressor.plan_undo(batch)
+    if undo is not None:
+        return preview_plan(home, batch, _preview_undo(home, undo))
     # A compression is a single step.
     (step,) = home.ledger.list_steps(batch)
     compression = CompressionResult.from_json(step.result["compressed"])
@@ -331,18 +332,36 @@ def preview_compression(home: HomeContext, batch: str) -> RestorePreview | UndoP
     )
 
 
-def undo_compression(home: HomeContext, batch: str, client: str) -> UndoResult | UndoPlan:
+def undo_compression(home: HomeContext, batch: str, client: str) -> RestoreResult:
     """Undo a compression, or plan it if that would drop messages."""
     with create_compressor(home) as compressor:
-        return compressor.undo(batch, client=client)
+        undone = compressor.undo(batch, client=client)
+    if isinstance(undone, UndoPlan):
+        return build_planned_result(batch, _preview_undo(home, undone))
+    return RestoreResult("applied", batch, 1, undone.restored, (), 0, undone=undone)
 
 
 def apply_compression_undo(
     home: HomeContext, plan: StoredPlan, request: ApplyRequest
-) -> UndoResult:
+) -> ApplyResult:
     """Undo a compression by its plan, in one step."""
     with create_compressor(home) as compressor:
-        return compressor.apply_undo(plan.handle, client=request.client)
+        undone = compressor.apply_undo(plan.handle, client=request.client)
+    return ApplyResult("applied", plan.handle, None, 0, 0, (), 0, undone=undone)
+
+
+def _preview_undo(home: HomeContext, undo: UndoPlan) -> PlanPreview:
+    return PlanPreview.from_plan(home.ledger.get_plan(undo.plan))
+
+
+def preview_plan(home: HomeContext, batch: str, plan: PlanPreview) -> RestorePreview:
+    """Return the preview of an undo that is done by a plan."""
+    return RestorePreview(home.ledger.get_batch(batch), plan.count, plan.items, plan)
+
+
+def build_planned_result(batch: str, plan: PlanPreview) -> RestoreResult:
+    """Return the result of a restore that has only planned an undo."""
+    return RestoreResult(plan.outcome, batch, 0, 0, (), 0, plan=plan)
 
 
 def create_compressor(home: HomeContext) -> Compressor:
