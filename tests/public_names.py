@@ -10,8 +10,11 @@ from typing import Any, get_type_hints
 MODULES = (
     "session_core",
     "session_core.compression",
+    "session_core.hooks",
     "session_core.ledger",
+    "session_core.lifecycle",
     "session_core.maintenance",
+    "session_core.routing",
     "session_core.state",
     "session_core.transcripts",
     "session_core.types",

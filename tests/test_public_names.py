@@ -7,9 +7,10 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints
 
 import pytest
 
@@ -19,7 +20,13 @@ from session_core.types import MessageColumns, SessionColumns
 from tests import homes
 from tests.public_names import MODULES, PARTS, find_member, list_public_names, list_values
 
-PACKAGES = [name for name in MODULES if hasattr(import_module(name), "__path__")]
+
+def find_stub(module: str) -> Path:
+    """Return the stub of a package whose names are imported on first use."""
+    return Path(str(import_module(module).__file__)).with_suffix(".pyi")
+
+
+PACKAGES = [name for name in MODULES if find_stub(name).exists()]
 
 HEAVY = (
     "asyncio",
@@ -75,7 +82,7 @@ def import_report() -> dict[str, Any]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_stub_has_every_public_name(package: str) -> None:
     module = import_module(package)
-    stub = ast.parse(Path(str(module.__file__)).with_suffix(".pyi").read_text())
+    stub = ast.parse(find_stub(package).read_text())
     typed = {
         alias.asname: getattr(import_module(str(node.module)), alias.name)
         for node in stub.body
@@ -158,7 +165,8 @@ def test_rows_have_their_required_keys(tmp_path: Path, schema: int | None) -> No
 def test_every_public_name_has_docstring() -> None:
     for values in list_values().values():
         for name, value in values.items():
-            assert not callable(value) or value.__doc__, name
+            is_documented = inspect.isclass(value) or inspect.isfunction(value)
+            assert not is_documented or value.__doc__, name
 
 
 def test_errors_share_base_class() -> None:
@@ -186,6 +194,44 @@ def test_import_opens_only_code_files(import_report: dict[str, Any]) -> None:
         assert event == "open", (event, target)
         assert target.endswith(allowed) or target.isdigit(), (event, target)
         assert "'r" in mode or mode == "(None,)", (target, mode)
+
+
+INTERNAL_TYPES = {
+    *("AgentSlot", "AgentTable", "Index", "Indexer"),
+    *("DatabaseLedgerLocation", "LedgerTables", "SessionAccess"),
+}
+"""Types that only the library makes and passes on."""
+
+
+def list_signature_types() -> dict[str, Any]:
+    """Return the classes, literals and callables of the library that public signatures name."""
+    types: dict[str, Any] = {}
+    for _, annotated in list_annotated():
+        hints = [hint for name, hint in annotated.__annotations__.items() if name[0] != "_"]
+        texts = [str(getattr(hint, "__forward_arg__", hint)) for hint in hints]
+        names = {name for text in texts for name in find_names(text)}
+        values = vars(import_module(annotated.__module__))
+        types |= {name: values[name] for name in names if is_own_type(values.get(name))}
+    return types
+
+
+def find_names(annotation: str) -> set[str]:
+    names = {node.id for node in ast.walk(ast.parse(annotation)) if isinstance(node, ast.Name)}
+    return {name for name in names if not name.startswith("_")} - INTERNAL_TYPES
+
+
+def is_own_type(value: Any) -> bool:
+    if inspect.isclass(value):
+        return value.__module__.startswith("session_core")
+    return get_origin(value) in (Literal, Callable)
+
+
+def test_types_of_signatures_are_public() -> None:
+    public = {id(value) for values in list_values().values() for value in values.values()}
+    public |= set(map(id, vars(import_module("session_core.types")).values()))
+    types = list_signature_types()
+    assert len(types) > 150
+    assert {name for name, value in types.items() if id(value) not in public} == set()
 
 
 def list_contract_methods() -> list[str]:

@@ -1,7 +1,14 @@
+from session_core.compression.chat_messages import TokenEstimator as TokenEstimator
+from session_core.compression.extractive.written_form import StatementKind as StatementKind
 from session_core.compression.ranges import CompressionLimits as CompressionLimits
+from session_core.compression.ranges import RequestedShape as RequestedShape
+from session_core.compression.ranges import Shape as Shape
 from session_core.compression.retention import RetentionReport as RetentionReport
+from session_core.compression.summarizers import Summarizer as Summarizer
+from session_core.compression.types import Clean as Clean
 from session_core.compression.types import CompressionPlan as CompressionPlan
 from session_core.compression.types import CompressionResult as CompressionResult
+from session_core.compression.types import Method as Method
 from session_core.compression.types import NotCompressed as NotCompressed
 from session_core.compression.types import SummaryBrief as SummaryBrief
 from session_core.compression.types import SummaryRequest as SummaryRequest

@@ -6,8 +6,19 @@ __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
         "home_tables": ("find_database_location",),
-        "labels": ("LabelChange", "LabelRestore", "Labels"),
+        "labels": ("Label", "LabelChange", "LabelRestore", "Labels"),
         "machine_folder": ("MachineFolder",),
-        "types": ("AuditEntry", "Batch", "StoredPlan"),
+        "types": (
+            "AuditEntry",
+            "Batch",
+            "EmptyResult",
+            "Member",
+            "PartialMember",
+            "PlanState",
+            "Step",
+            "StepState",
+            "StoredPlan",
+            "TrashItem",
+        ),
     },
 )

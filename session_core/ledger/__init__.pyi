@@ -1,8 +1,16 @@
 from session_core.ledger.home_tables import find_database_location as find_database_location
+from session_core.ledger.labels import Label as Label
 from session_core.ledger.labels import LabelChange as LabelChange
 from session_core.ledger.labels import LabelRestore as LabelRestore
 from session_core.ledger.labels import Labels as Labels
 from session_core.ledger.machine_folder import MachineFolder as MachineFolder
 from session_core.ledger.types import AuditEntry as AuditEntry
 from session_core.ledger.types import Batch as Batch
+from session_core.ledger.types import EmptyResult as EmptyResult
+from session_core.ledger.types import Member as Member
+from session_core.ledger.types import PartialMember as PartialMember
+from session_core.ledger.types import PlanState as PlanState
+from session_core.ledger.types import Step as Step
+from session_core.ledger.types import StepState as StepState
 from session_core.ledger.types import StoredPlan as StoredPlan
+from session_core.ledger.types import TrashItem as TrashItem

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from session_core._typing import Unpack
 from session_core.aio import WorkerThreads, get_worker_threads
 from session_core.chats import SessionSource, check_session_id, get_key_platform
 from session_core.compression.compressor import AsyncCompressor, Compressor
@@ -23,6 +24,7 @@ from session_core.lifecycle.replies import AgentResult
 from session_core.routing.entries import SessionEntry
 from session_core.routing.session_store import SessionStore
 from session_core.state.async_db import check_no_transaction
+from session_core.state.columns import NewMessageColumns
 from session_core.state.protocol import StateDatabase
 from session_core.types import AppendManyResult, AppendResult, SessionRow
 
@@ -123,7 +125,9 @@ class AgentTurn:
         self._warn_on_loop("history")
         return self._db.get_messages_as_conversation(self.session_id)
 
-    def append(self, role: str, content: Any = None, **columns: Any) -> AppendResult:
+    def append(
+        self, role: str, content: Any = None, **columns: Unpack[NewMessageColumns]
+    ) -> AppendResult:
         """Append a message.
 
         The first append creates the session. If another process has compressed the session
@@ -203,7 +207,9 @@ class AgentTurn:
         """Return the conversation so far without blocking the event loop."""
         return await self._run_in_thread(self.history, get_worker_threads(self._db, "looks"))
 
-    async def aappend(self, role: str, content: Any = None, **columns: Any) -> AppendResult:
+    async def aappend(
+        self, role: str, content: Any = None, **columns: Unpack[NewMessageColumns]
+    ) -> AppendResult:
         """Append a message without blocking the event loop.
 
         A caller that is cancelled gets control back at once; an append that has begun is still

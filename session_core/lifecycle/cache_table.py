@@ -6,20 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+from types import TracebackType
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
 
+from session_core._typing import Self
 from session_core.aio import get_worker_threads
+from session_core.compression.types import CompressionResult
 from session_core.errors import InvalidInput, NotFound
 from session_core.hooks.foreign_calls import Reporter
 from session_core.state.protocol import StateDatabase
 from session_core.types import AppendManyResult, AppendResult, Revision, SessionRow
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from session_core.compression.types import CompressionResult
 
 
 class IdleAgent(NamedTuple):

@@ -5,17 +5,27 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
+        "columns": (
+            "MessageColumnUpdates",
+            "NewMessageColumns",
+            "NewSessionColumns",
+            "SessionColumnUpdates",
+            "TokenColumns",
+            "UsageColumns",
+        ),
         "engines": ("DatabaseAddress", "inspect_server", "migrate_home", "open_postgres"),
-        "merged_search": ("MergedHit", "MergedPosition", "MergedSearch"),
+        "merged_search": ("MergedHit", "MergedPosition", "MergedResult", "MergedSearch"),
         "protocol": (
             "MetaStorage",
             "RouteStorage",
             "RowStorage",
             "StateAdmin",
             "StateStorage",
+            "StepCallback",
+            "StopSignal",
         ),
         "sdk_storage": ("SdkStorage",),
-        "server_report": ("ServerReport",),
-        "store_search": ("StoreSearch",),
+        "server_report": ("Pooling", "ServerReport"),
+        "store_search": ("RankedMatch", "StoreBlock", "StoreSearch"),
     },
 )

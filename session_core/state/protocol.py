@@ -29,6 +29,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from session_core._typing import Unpack
+from session_core.state import columns as keywords
 from session_core.state.ledger_tables import LedgerTables
 from session_core.state.sdk_storage import SdkStorage
 from session_core.state.store_search import StoreSearch
@@ -109,8 +111,6 @@ class StateDatabase(Protocol):
     @property
     def sdk(self) -> SdkStorage: ...
 
-    # The database itself, and its key-value pairs.
-
     @property
     def kind(self) -> HomeKind: ...
     @property
@@ -155,13 +155,15 @@ class StateDatabase(Protocol):
         model: str | None = None,
         parent_session_id: str | None = None,
         started_at: float | None = None,
-        **fields: Any,
+        **fields: Unpack[keywords.NewSessionColumns],
     ) -> str:
         """Create a session, or fill the empty columns of an existing session, and return its id."""
 
     def get_session(self, session_id: str) -> SessionRow | None: ...
     def resolve_session_id(self, session: str) -> str | None: ...
-    def update_session(self, /, session_id: str, **fields: Any) -> bool: ...
+    def update_session(
+        self, /, session_id: str, **fields: Unpack[keywords.SessionColumnUpdates]
+    ) -> bool: ...
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
         """End a session unless it has ended. The first reason wins."""
 
@@ -201,7 +203,7 @@ class StateDatabase(Protocol):
         *,
         create: Row | None = None,
         expect: Revision | None = None,
-        **columns: Any,
+        **columns: Unpack[keywords.NewMessageColumns],
     ) -> AppendResult:
         """Append a message and return its id, with the revision before and after.
 
@@ -282,10 +284,21 @@ class StateDatabase(Protocol):
     # Tokens and costs.
 
     def update_token_counts(
-        self, /, session_id: str, *, absolute: bool = False, **counts: Any
+        self,
+        /,
+        session_id: str,
+        *,
+        absolute: bool = False,
+        **counts: Unpack[keywords.TokenColumns],
     ) -> None: ...
     def record_auxiliary_usage(
-        self, /, session_id: str, task: str, *, model: str | None = None, **counts: Any
+        self,
+        /,
+        session_id: str,
+        task: str,
+        *,
+        model: str | None = None,
+        **counts: Unpack[keywords.UsageColumns],
     ) -> None: ...
 
     # Lineage.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from session_core._typing import Unpack
+from session_core.state.columns import MessageColumnUpdates
 from session_core.types import FolderUse, MessageRow, Revision, SessionFilter, SessionRow
 
 
@@ -35,7 +37,9 @@ class SdkStorage(Protocol):
     ) -> dict[str, MessageRow]:
         """Return messages by their ids on a platform, including rewound and compacted messages."""
 
-    def update_message(self, message_id: int, /, **columns: Any) -> Revision:
+    def update_message(
+        self, message_id: int, /, **columns: Unpack[MessageColumnUpdates]
+    ) -> Revision:
         """Overwrite columns of a message, which its revision counts as a rewind."""
 
     def pop_message(self, session_id: str) -> MessageRow | None:

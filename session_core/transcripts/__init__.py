@@ -8,9 +8,11 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
+        "format": ("TranscriptLink",),
         "keep.transcript_copies": ("TranscriptCopies",),
-        "keep.types": ("ForgetPlan", "ForgottenSession", "KeepStatus", "KeptCounts"),
+        "keep.types": ("ForgetPlan", "ForgottenSession", "KeepMode", "KeepStatus", "KeptCounts"),
         "places": ("list_transcript_stores",),
+        "raw_source": ("RawSource",),
         "store": ("TranscriptStore",),
         "types": ("StoreCoverage", "TranscriptSummary"),
     },

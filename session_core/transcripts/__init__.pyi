@@ -1,9 +1,12 @@
+from session_core.transcripts.format import TranscriptLink as TranscriptLink
 from session_core.transcripts.keep.transcript_copies import TranscriptCopies as TranscriptCopies
 from session_core.transcripts.keep.types import ForgetPlan as ForgetPlan
 from session_core.transcripts.keep.types import ForgottenSession as ForgottenSession
+from session_core.transcripts.keep.types import KeepMode as KeepMode
 from session_core.transcripts.keep.types import KeepStatus as KeepStatus
 from session_core.transcripts.keep.types import KeptCounts as KeptCounts
 from session_core.transcripts.places import list_transcript_stores as list_transcript_stores
+from session_core.transcripts.raw_source import RawSource as RawSource
 from session_core.transcripts.store import TranscriptStore as TranscriptStore
 from session_core.transcripts.types import StoreCoverage as StoreCoverage
 from session_core.transcripts.types import TranscriptSummary as TranscriptSummary

@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -21,6 +21,7 @@ from session_core.config import _VALID_VALUES
 from tests.public_names import find_member, list_public_names, list_values
 from tests.readme.parts import PART_MAKERS, extract_first_sentence, format_table
 
+_MODULE_PATTERN = re.compile(r"(?:\w+\.)+(?=\w)")
 _NULL_SCHEMA = {"type": "null"}
 _UNBOUNDED_VALUE = 2**31
 """Larger bounds are limits of JSON and SQLite and are not shown."""
@@ -246,6 +247,10 @@ def _format_public_name(name: str, value: Any) -> str:
         parts.append(extract_first_sentence(inspect.getdoc(value) or ""))
     if inspect.isfunction(value):
         parts.append(f"`{name}{_format_signature(value)}`")
+    if get_origin(value) is Literal:
+        parts.append(f"One of {', '.join(f'`{choice}`' for choice in get_args(value))}.")
+    if get_origin(value) is Callable:
+        parts.append(f"`{re.sub(_MODULE_PATTERN, '', str(value))}`")
     if inspect.isclass(value):
         parts.append(_format_fields(value))
         methods = list(_list_methods(value))

@@ -15,8 +15,10 @@ from math import isfinite
 from typing import Any, cast
 
 from session_core import _sqlite3
+from session_core._typing import Unpack
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound, Unsupported
 from session_core.state import content, sql_blocks, validation
+from session_core.state.columns import NewMessageColumns
 from session_core.state.sqlite import admin, fts, sessions
 from session_core.state.sqlite.connection import DISK_FULL_MESSAGE, Connection, quote_name
 from session_core.state.sqlite.store import SqliteOperations
@@ -77,7 +79,7 @@ class SqliteMessages(SqliteOperations):
         *,
         create: Mapping[str, Any] | None = None,
         expect: Revision | None = None,
-        **columns: Any,
+        **columns: Unpack[NewMessageColumns],
     ) -> AppendResult:
         """Append a message and return its id, with the revision before and after.
 
@@ -89,8 +91,8 @@ class SqliteMessages(SqliteOperations):
             NotFound: the session does not exist.
             InvalidInput: a column is unknown.
         """
-        columns["role"], columns["content"] = role, content
-        many = self.append_messages(session_id, (columns,), create=create, expect=expect)
+        message = {**columns, "role": role, "content": content}
+        many = self.append_messages(session_id, (message,), create=create, expect=expect)
         return AppendResult(many.ids[0], many.before, many.after, many.created)
 
     def append_messages(

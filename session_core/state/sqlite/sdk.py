@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
+from session_core._typing import Unpack
 from session_core.errors import NotFound
 from session_core.state import content, sql_blocks, validation
+from session_core.state.columns import MessageColumnUpdates
 from session_core.state.sqlite import deletion, lineage, messages, session_lists, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.rows import delete
@@ -141,7 +143,9 @@ class SqliteSdk(SqliteOperations):
 
         return self._read(read_platform_messages)
 
-    def update_message(self, message_id: int, /, **columns: Any) -> Revision:
+    def update_message(
+        self, message_id: int, /, **columns: Unpack[MessageColumnUpdates]
+    ) -> Revision:
         """Overwrite columns of a message at once and return the new revision of its session.
 
         `columns` are the columns of `append_message` except the time. None empties a column. The

@@ -10,8 +10,10 @@ from functools import partial
 from math import isfinite
 from typing import Any, cast
 
+from session_core._typing import Unpack
 from session_core.errors import InvalidInput, NotFound, TitleTaken, Unsupported
 from session_core.state import sql_blocks, titles, validation
+from session_core.state.columns import NewSessionColumns, SessionColumnUpdates
 from session_core.state.content import clean_text, dump_json
 from session_core.state.sqlite import lineage
 from session_core.state.sqlite.connection import Connection
@@ -47,7 +49,7 @@ class SqliteSessions(SqliteOperations):
         model: str | None = None,
         parent_session_id: str | None = None,
         started_at: float | None = None,
-        **fields: Any,
+        **fields: Unpack[NewSessionColumns],
     ) -> str:
         """Create a session, or fill the empty columns of an existing session, and return its id.
 
@@ -85,7 +87,7 @@ class SqliteSessions(SqliteOperations):
 
         return self._read(find_unique_id)
 
-    def update_session(self, session_id: str, **fields: Any) -> bool:
+    def update_session(self, session_id: str, **fields: Unpack[SessionColumnUpdates]) -> bool:
         """Overwrite columns of a session and return True if it exists.
 
         Raises:

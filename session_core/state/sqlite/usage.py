@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from session_core._typing import Unpack
 from session_core.errors import InvalidInput
+from session_core.state.columns import TokenColumns, UsageColumns
 from session_core.state.sqlite import sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.store import SqliteOperations
@@ -38,7 +41,7 @@ class SqliteUsage(SqliteOperations):
     """Token counts and costs."""
 
     def update_token_counts(
-        self, session_id: str, *, absolute: bool = False, **counts: Any
+        self, session_id: str, *, absolute: bool = False, **counts: Unpack[TokenColumns]
     ) -> None:
         """Add to or set the token and cost columns of a session, and add to the row of the model.
 
@@ -66,7 +69,12 @@ class SqliteUsage(SqliteOperations):
         self._write(add_usage)
 
     def record_auxiliary_usage(
-        self, session_id: str, task: str, *, model: str | None = None, **counts: Any
+        self,
+        session_id: str,
+        task: str,
+        *,
+        model: str | None = None,
+        **counts: Unpack[UsageColumns],
     ) -> None:
         """Account a call outside of the conversation (vision, titles, compression) to its task.
 
@@ -95,7 +103,7 @@ def list_model_usage(handle: Connection, session_id: str) -> list[dict[str, Any]
     )
 
 
-def _check_counts(counts: UsageValues) -> UsageValues:
+def _check_counts(counts: Mapping[str, Any]) -> UsageValues:
     for name in counts:
         if name not in _KNOWN_COLUMNS:
             raise InvalidInput(f"unknown count {name!r}; valid are {', '.join(_KNOWN_COLUMNS)}")
