@@ -27,6 +27,7 @@ MODULES = {
     "inspector": ("@modelcontextprotocol/inspector@2.12.0",),
     "mcpb": ("@anthropic-ai/mcpb@2.1.2",),
     "sdks": ("@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/sdk@1.32.2"),
+    "types": ("pyright@1.1.414",),
 }
 """The packages of the tests in CI, by their use."""
 
