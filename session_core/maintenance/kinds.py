@@ -1,7 +1,8 @@
 """The table of plan kinds: for each its selector, executor, default age and words.
 
 Functions are named by their paths below this package and loaded on first use, so that the names of
-the kinds can be read without loading maintenance. No other module decides by the name of a kind.
+the kinds can be read without loading maintenance. No other module of maintenance decides by the
+name of a kind.
 """
 
 from __future__ import annotations
