@@ -192,7 +192,7 @@ def parse_time(name: str, text: str | None, now: float, *, is_end: bool = False)
 
 def _parse_local_day(words: str, now: float) -> datetime | None:
     """Return the local midnight at which a day named in words begins, or None for other words."""
-    today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)  # noqa: DTZ006 -- local
+    today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)  # noqa: DTZ006 -- the days of words are local
     days_ago = _DAYS_AGO_PATTERN.fullmatch(words)
     if days_ago:
         return today - timedelta(days=int(days_ago[1]))

@@ -101,7 +101,7 @@ def collect_values(
 
 def _match_project(stores: Sequence[ServedStore], matched: MatchedArguments[A]) -> None:
     """Replace the last part of a folder by all folders that end in it."""
-    project: str = os.path.expanduser(matched.arguments.project)  # type: ignore[attr-defined]  # noqa: PTH111 -- also of another system
+    project: str = os.path.expanduser(matched.arguments.project)  # type: ignore[attr-defined]  # noqa: PTH111 -- the path may be of another system
     if _is_whole_path(project):
         matched.replace("project", project)
         return

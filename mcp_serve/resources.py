@@ -183,7 +183,7 @@ class Resources:
         return changed, list_changed
 
     async def _read_session(self, session_id: str) -> str:
-        from mcp_serve.tools.read import render_session_row  # noqa: PLC0415 -- at its first use
+        from mcp_serve.tools.read import render_session_row  # noqa: PLC0415 -- imported when a resource is first read
 
         def read() -> dict[str, Any]:
             several = len(self._served.names) > 1
@@ -198,7 +198,7 @@ class Resources:
         return await self._call_tool("sessions_read", arguments)
 
     async def _read_route(self, session_key: str) -> str:
-        from mcp_serve.tools.routes import render_route  # noqa: PLC0415 -- at its first use
+        from mcp_serve.tools.routes import render_route  # noqa: PLC0415 -- imported when a resource is first read
 
         def read_entry(home: ServedHome) -> dict[str, Any]:
             entry = None if session_key.startswith("_") else home.store.get(session_key)

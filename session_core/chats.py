@@ -219,7 +219,7 @@ def get_key_platform(session_key: str) -> str:
     Session keys cannot be split in general, because ids may contain colons.
     """
     parts = session_key.split(":")
-    return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 -- agent, profile, platform
+    return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 -- a key begins with agent, profile and platform
 
 
 def get_key_profile(session_key: str) -> str:
@@ -316,7 +316,7 @@ class WhatsAppAliases:
     def _read_mapped_id(self, path: str) -> str:
         """Return the id in a file, or an empty string."""
         try:
-            stat = os.stat(path)  # noqa: PTH116 -- text
+            stat = os.stat(path)  # noqa: PTH116 -- os.stat avoids building a Path
         except (OSError, ValueError):
             return ""
         stamp = stat.st_mtime_ns, stat.st_size

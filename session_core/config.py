@@ -80,7 +80,7 @@ def _parse_finite_number(value: Any) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return int(value) if value.is_integer() else value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("not a number")  # noqa: TRY004 -- a validator may raise this
+        raise ValueError("not a number")  # noqa: TRY004 -- pydantic expects a ValueError
     return value
 
 
@@ -280,7 +280,7 @@ class GatewayConfig(_Settings):
     @classmethod
     def _from_values(cls, values: ConfigValues) -> GatewayConfig:
         config = cls.model_validate(values.values, context=values.problems)
-        config._problems = values.format_problems()  # noqa: SLF001 -- its own
+        config._problems = values.format_problems()  # noqa: SLF001 -- an attribute of this class
         return config
 
 
@@ -461,7 +461,7 @@ def _parse_yaml(text: str) -> Any:
     try:
         # Before the load, which would already have taken the memory.
         _check_yaml_size(yaml.parse(text, loader))
-        return yaml.load(text, loader)  # noqa: S506 -- both are safe
+        return yaml.load(text, loader)  # noqa: S506 -- both loaders are safe
     except yaml.YAMLError as error:
         invalid = ValueError("invalid YAML")
         mark = getattr(error, "problem_mark", None)
@@ -510,4 +510,4 @@ def format_value(value: Any) -> str:
         text = _SHORT_REPR.repr(value)
     except ValueError:  # a number with more digits than are written
         text = "a very large number"
-    return text if len(text) <= 40 else f"{text[:39]}…"  # noqa: PLR2004 -- enough to find it by
+    return text if len(text) <= 40 else f"{text[:39]}…"  # noqa: PLR2004 -- long enough to find the value

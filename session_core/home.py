@@ -78,7 +78,7 @@ class DatabaseAddress:
 
     def __str__(self) -> str:
         """Return the address without passwords, and without options that could hold one."""
-        from urllib.parse import urlencode  # noqa: PLC0415 -- behind the first answer
+        from urllib.parse import urlencode  # noqa: PLC0415 -- the first answer of a server does not need it
 
         scheme, user, hosts, database = self._split()
         if not self._is_clear():
@@ -103,7 +103,7 @@ class DatabaseAddress:
         return scheme, user, hosts, slash + database
 
     def _list_options(self) -> list[tuple[str, str]]:
-        from urllib.parse import parse_qsl  # noqa: PLC0415 -- behind the first answer
+        from urllib.parse import parse_qsl  # noqa: PLC0415 -- the first answer of a server does not need it
 
         return parse_qsl(self.address.partition("?")[2], keep_blank_values=True)
 
@@ -245,7 +245,7 @@ def find_active_profile(root: Path) -> str | None:
 
     It is reported, never followed.
     """
-    from session_core._atomic import open_regular  # noqa: PLC0415 -- behind the first answer
+    from session_core._atomic import open_regular  # noqa: PLC0415 -- the first answer of a server does not need it
 
     try:
         with open_regular(root / "active_profile") as file:

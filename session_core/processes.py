@@ -62,7 +62,7 @@ def identify_host() -> str:
     """Return a name that distinguishes machines and containers, which number their processes."""
     space = ""
     with suppress(OSError):
-        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- text
+        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- the link is text, not a path
     return f"{platform.node()} {space}".replace(":", "").replace("=", "").strip()
 
 
@@ -136,10 +136,10 @@ def _has_process(pid: int) -> bool:
 def _has_windows_process(pid: int) -> bool:
     if sys.platform != "win32":
         return False
-    import _winapi  # noqa: PLC0415 -- there on Windows alone
+    import _winapi  # noqa: PLC0415 -- exists on Windows only
 
     try:
-        process = _winapi.OpenProcess(0x1000, False, pid)  # noqa: FBT003 -- positional only
+        process = _winapi.OpenProcess(0x1000, False, pid)  # noqa: FBT003 -- OpenProcess takes positional arguments only
     except PermissionError:
         return True
     except OSError:
@@ -240,7 +240,7 @@ def list_holders(path: Path) -> list[Holder]:
 def get_sidecar_path(path: Path, suffix: str = "") -> Path:
     """Return the path of SQLite's file with a suffix, next to the database and not to a link."""
     # A link to one of the folders leads to the same files, so it need not be resolved.
-    file = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114 -- at each use
+    file = os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114 -- called often, and os.path avoids a Path
     return Path(f"{file}{suffix}")
 
 
@@ -341,8 +341,8 @@ def _list_open_files(pid: int, names: set[str]) -> set[tuple[int, int]]:
         for entry in entries:
             try:
                 # The name first: the target of a link may be on a mount that does not respond.
-                if os.readlink(entry.path).rpartition("/")[2] in names:  # noqa: PTH115 -- hot
-                    file = os.stat(entry.path)  # noqa: PTH116 -- hot
+                if os.readlink(entry.path).rpartition("/")[2] in names:  # noqa: PTH115 -- called for each open file
+                    file = os.stat(entry.path)  # noqa: PTH116 -- called for each open file
                     file_ids.add((file.st_dev, file.st_ino))
             except FileNotFoundError:
                 continue
@@ -375,7 +375,7 @@ def _list_mount_devices() -> set[str]:
 
 def _iter_pids() -> Iterator[int]:
     with suppress(OSError):
-        for name in os.listdir(PROC_FOLDER):  # noqa: PTH208 -- names alone
+        for name in os.listdir(PROC_FOLDER):  # noqa: PTH208 -- only names are needed
             if name.isdecimal():
                 yield int(name)
 

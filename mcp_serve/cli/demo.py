@@ -122,7 +122,7 @@ def _serve_home(home: SampleHome, out: Terminal) -> int:
     """Serve the home until the client closes standard input or the user presses Ctrl-C."""
     home.fill()
     person, token = sys.stdin.isatty(), secrets.token_urlsafe(24)
-    process = subprocess.Popen(  # noqa: S603 -- ourselves
+    process = subprocess.Popen(  # noqa: S603 -- starts this program
         [*home.command, *(["--http", "--port", "0"] if person else [])],
         env=os.environ | {"MCP_SESSIONS_TOKEN": token},
         cwd=home.folder,

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         )
     )
     if options.token:
-        from mcp_serve.cli.options import choose_driver  # noqa: PLC0415 -- not for the help
+        from mcp_serve.cli.options import choose_driver  # noqa: PLC0415 -- `--help` does not need it
         from mcp_serve.http.auth import load_token  # noqa: PLC0415
 
         choose_driver()

@@ -155,7 +155,7 @@ def _open_closed_streams() -> None:
     """Open the null device for each standard stream that the parent process closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 -- until exit
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 -- stays open until exit
             setattr(sys, name, stream)
 
 

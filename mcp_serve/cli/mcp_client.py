@@ -127,7 +127,7 @@ async def _connect_client(
 
 def _extract_noise(error: ValueError) -> str:
     """Return the line that is not a message of the protocol."""
-    from pydantic import ValidationError  # noqa: PLC0415 -- only after an error
+    from pydantic import ValidationError  # noqa: PLC0415 -- needed only after an error
 
     given = error.errors()[0].get("input") if isinstance(error, ValidationError) else ""
     return to_plain_line(given)[:_MAX_SHOWN_CHARS]

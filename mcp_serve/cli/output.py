@@ -36,7 +36,7 @@ def clean_text(text: str, passed: Sequence[str] = ()) -> str:
 def print_error(text: str, *, end: str = "\n") -> None:
     """Print a line on standard error, and ignore a closed stream."""
     with suppress(OSError, ValueError):  # a pipe without a reader, or a closed stream
-        print(clean_text(text, sys.argv[1:]), end=end, file=sys.stderr, flush=True)  # noqa: T201 -- the one place
+        print(clean_text(text, sys.argv[1:]), end=end, file=sys.stderr, flush=True)  # noqa: T201 -- all lines on standard error pass here
 
 
 class _StderrHandler(logging.Handler):

@@ -84,7 +84,7 @@ def build_home(db: SessionDB, clock: SampleClock) -> None:
 
 def add_routes(home: Path, db: SessionDB, clock: SampleClock) -> None:
     """Add routes from chats to sessions."""
-    at = datetime.fromtimestamp(clock() - 50 * _HOUR_S)  # noqa: DTZ006 -- as entries have it
+    at = datetime.fromtimestamp(clock() - 50 * _HOUR_S)  # noqa: DTZ006 -- route entries have local times without a zone
     with SessionStore.open(home, db) as store:
         for name, chat, session in _CHATS:
             source = SessionSource(platform="telegram", chat_id=chat)
@@ -156,7 +156,7 @@ def _build_tool_turn(step: int, path: str) -> list[dict[str, Any]]:
     call = {"name": "read_file", "arguments": f'{{"path": "{path}"}}'}
     called = {"id": f"call_{step}", "type": "function", "function": call}
     found = f"{path}: 3 columns, 1 index"
-    if step == 41:  # noqa: PLR2004 -- somewhere in the middle
+    if step == 41:  # noqa: PLR2004 -- any step in the middle
         found += "\nERR_POOL_4711: connection pool exhausted in orders_sync.flush_batch"
     found += f"\n{_build_source(step)}"
     return [

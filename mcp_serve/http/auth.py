@@ -23,9 +23,9 @@ from mcp_serve.atomic_files import read_file, write_new_file
 from mcp_serve.sdk.disconnect import LEFT_KEY
 from session_core import Denied, InvalidInput, SessionError
 
-TOKEN_VARIABLE = "MCP_SESSIONS_TOKEN"  # noqa: S105 -- its name
+TOKEN_VARIABLE = "MCP_SESSIONS_TOKEN"  # noqa: S105 -- a name, not a token
 
-_TOKEN_FILE = "token"  # noqa: S105 -- its name
+_TOKEN_FILE = "token"  # noqa: S105 -- a name, not a token
 _TOKEN_BYTES = 32
 _MIN_TOKEN_CHARS = 16
 _FILE_MODE = 0o600

@@ -201,13 +201,13 @@ async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -
 
 
 def _clean_error(error: ErrorData, passed: Any) -> ErrorData:
-    from mcp_serve.redaction.redaction import clean_text, clean_value  # noqa: PLC0415 -- errors only
+    from mcp_serve.redaction.redaction import clean_text, clean_value  # noqa: PLC0415 -- needed only for errors
 
     data = clean_value(error.data, passed)
     return ErrorData(code=error.code, message=clean_text(error.message, passed), data=data)
 
 
 def _clean_part(part: Any, passed: Any) -> Any:
-    from mcp_serve.redaction.redaction import clean_value  # noqa: PLC0415 -- errors only
+    from mcp_serve.redaction.redaction import clean_value  # noqa: PLC0415 -- needed only for errors
 
     return clean_value(part, passed)

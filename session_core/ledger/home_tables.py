@@ -44,7 +44,7 @@ class HomeLedgerLocation(DatabaseLedgerLocation):
 
     trash_name = scope
 
-    def open_tables(self, schema: str) -> LedgerDatabase:  # noqa: ARG002 -- the database has all
+    def open_tables(self, schema: str) -> LedgerDatabase:  # noqa: ARG002 -- one handle has the tables of all schemas
         """Return the tables of the database."""
         return HomeLedgerDatabase(self._tables)
 

@@ -155,6 +155,6 @@ def _translate_toml_errors() -> Iterator[None]:
 
 
 def _import_tomlkit() -> Any:
-    import tomlkit  # noqa: PLC0415 -- as above
+    import tomlkit  # noqa: PLC0415 -- only one client uses TOML
 
     return tomlkit

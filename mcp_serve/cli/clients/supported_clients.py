@@ -47,7 +47,7 @@ class UserEnvironment:
 
 def is_present(path: Path) -> bool:
     """Return True if a path exists, and False if access is denied."""
-    return os.path.exists(path)  # noqa: PTH110 -- see above
+    return os.path.exists(path)  # noqa: PTH110 -- Path.exists raises PermissionError
 
 
 @dataclass(frozen=True, slots=True)
