@@ -68,7 +68,7 @@ def open_regular(path: Path, *, is_link_followed: bool = True) -> Iterator[Binar
     Raises:
         OSError: the file cannot be opened or is not a regular file.
     """
-    _check_regular(os.stat(path, follow_symlinks=is_link_followed), path)  # noqa: PTH116 -- the path may be text
+    _check_regular(path.stat(follow_symlinks=is_link_followed), path)
     flags = (
         os.O_RDONLY
         | _get_open_flag("O_NONBLOCK")
