@@ -20,7 +20,7 @@ import anyio
 from mcp_serve import render
 from mcp_serve.arguments import format_time
 from mcp_serve.plain_text import shorten_text
-from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.progress import CHECKS, run_in_thread
 from mcp_serve.render import drop_empty
 from session_core import Busy, NotFound, SessionError, extract_plain_text
 from session_core.types import SessionEvent, SessionSummary
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MAX_EVENTS = 1000
 _MAX_SESSIONS = 50
 _MAX_TEXT_CHARS = 500
-_LOOK_INTERVAL_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _POLL_INTERVAL_S = 0.05
 # Routes that took one second to read are read again after 20 seconds.
 _ROUTES_PAUSE_FACTOR = 20
@@ -119,7 +119,7 @@ class HomeFeed:
         async with self._turn:
             while self.commits == commits:
                 await anyio.sleep(_POLL_INTERVAL_S)
-                await run_in_thread(self._check_for_commit, of=LOOKS)
+                await run_in_thread(self._check_for_commit, of=CHECKS)
 
     def get_current_position(self, session: str | None) -> EventPosition:
         """Return the current position."""
@@ -134,7 +134,7 @@ class HomeFeed:
         page = self._home.db.read_changes(position.stored, session=position.session, limit=limit)
         events = [render_event(self._home, event, self._home.store_name) for event in page.events]
         # Stored events need no snapshot. A busy client still gets one each second.
-        if not events or time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
+        if not events or time.monotonic() - self._looked_at > _CHECK_INTERVAL_S:
             self._update_snapshot()
         passing, number = self._list_passing_events(position, limit - len(events))
         next_position = EventPosition(position.session, page.cursor, self._run, number)

@@ -16,14 +16,14 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 T = TypeVar("T")
 
-CALLS, LOOKS, WORK = "calls", "looks", "work"
+CALLS, CHECKS, CHANGES = "calls", "checks", "changes"
 
 # The name of the client in the audit log.
 CLIENT_NAME = "mcp-sessions"
 
 # The SDK reads and writes standard input and output in anyio's default pool. Calls get pools of
 # their own: a thousand waiting clients would otherwise delay every request and answer.
-_MAX_THREADS = {CALLS: 8, LOOKS: 4, WORK: 4}
+_MAX_THREADS = {CALLS: 8, CHECKS: 4, CHANGES: 4}
 
 _LIMITERS: RunVar[dict[str, CapacityLimiter]] = RunVar("mcp_serve.progress")
 
@@ -88,7 +88,7 @@ class CallContext:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._send_progress, receiver)
                 with self._send:
-                    await run_in_thread(set_outcome, of=WORK)
+                    await run_in_thread(set_outcome, of=CHANGES)
         return outcome.result()
 
     async def _send_progress(self, receiver: MemoryObjectReceiveStream[tuple[float, int]]) -> None:

@@ -17,7 +17,7 @@ from mcp_serve import answer_size, error_messages, query_cursors, render
 from mcp_serve.home_feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
 from mcp_serve.homes import ServedHome
 from mcp_serve.locate import find_session_store
-from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.progress import CHECKS, run_in_thread
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.served_store import ServedStore, Summary
 from mcp_serve.stores import ServedStores
@@ -141,7 +141,7 @@ class Resources:
             for address in session_addresses
         ]
         if sessions:
-            await run_in_thread(self._follow_sessions, sessions, of=LOOKS)
+            await run_in_thread(self._follow_sessions, sessions, of=CHECKS)
 
     def _follow_sessions(self, sessions: Sequence[str]) -> None:
         for home in self._served.get_stores():
@@ -151,7 +151,7 @@ class Resources:
 
     async def collect_changes(self) -> tuple[list[str], bool]:
         """Return the addresses changed since the last call, and True if lists have changed."""
-        return await run_in_thread(self._collect_changes, of=LOOKS)
+        return await run_in_thread(self._collect_changes, of=CHECKS)
 
     def _collect_changes(self) -> tuple[list[str], bool]:
         changed: list[str] = []

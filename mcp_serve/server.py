@@ -48,7 +48,7 @@ def create_server(served: ServedStores) -> MCPServer[Any]:
     def load() -> LateFeatures:
         from mcp_serve.late_features import ServedFeatures  # noqa: PLC0415 -- loaded after the first answer
 
-        served.prepare()
+        served.prepare_opening()
         return ServedFeatures(served)
 
     return factory.create_lazy_server(
@@ -81,7 +81,7 @@ def _list_tools(served: ServedStores) -> list[Tool]:
 def _load_tool(served: ServedStores, name: str) -> Tool:
     from mcp_serve.tool_loader import load_tool  # noqa: PLC0415 -- loaded after the first answer
 
-    served.prepare()
+    served.prepare_opening()
     return load_tool(served, name)
 
 
@@ -89,7 +89,7 @@ def _prepare_first_call(served: ServedStores) -> None:
     """Import the modules and open the stores of a first call, then begin to index transcripts."""
     from mcp_serve.tool_loader import prepare_first_call  # noqa: PLC0415 -- loaded after the first answer
 
-    served.prepare()
+    served.prepare_opening()
     prepare_first_call(served)
     served.start_indexing()
 

@@ -88,7 +88,7 @@ class ServedStores:
         self._preparing = threading.Lock()
         self._is_prepared = False
 
-    def prepare(self) -> None:
+    def prepare_opening(self) -> None:
         """Call `options.before` once, before a store is opened."""
         with self._preparing:
             if not self._is_prepared and self.options.before is not None:

@@ -18,7 +18,7 @@ import anyio
 from mcp_serve import render
 from mcp_serve.arguments import format_time
 from mcp_serve.home_feed import EventPosition, FeedResult, FeedState, render_event
-from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.progress import CHECKS, run_in_thread
 from session_core import NotFound, SessionError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TranscriptFeed:
         async with self._turn:
             while self.commits == commits:
                 await anyio.sleep(_POLL_INTERVAL_S)
-                await run_in_thread(self._check_for_change, of=LOOKS)
+                await run_in_thread(self._check_for_change, of=CHECKS)
 
     def get_current_position(self, session: str | None) -> EventPosition:
         """Return the current position."""

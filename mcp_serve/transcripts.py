@@ -372,7 +372,9 @@ class TranscriptIndex:
     def start_worker(self) -> None:
         """Start the thread that indexes."""
         if self._worker is None:
-            self._worker = threading.Thread(target=self._work, name="transcripts", daemon=True)
+            self._worker = threading.Thread(
+                target=self._index_until_closed, name="transcripts", daemon=True
+            )
             self._worker.start()
 
     def close(self) -> None:
@@ -386,7 +388,7 @@ class TranscriptIndex:
             if self._library is not None:
                 self._library.close()
 
-    def _work(self) -> None:
+    def _index_until_closed(self) -> None:
         while not self._stopped.is_set():
             try:
                 is_left = self.open().index_pending(

@@ -74,13 +74,13 @@ class DatabaseAddress:
     def can_be_shown(self) -> bool:
         """True if the address surely has no password, so that it may be shown whole."""
         has_secret = any(name in _SECRET_OPTIONS for name, _ in self._list_options())
-        return self._is_clear() and ":" not in self._split()[1] and not has_secret
+        return self._is_clear() and ":" not in self._split_address()[1] and not has_secret
 
     def __str__(self) -> str:
         """Return the address without passwords, and without options that could hold one."""
         from urllib.parse import urlencode  # noqa: PLC0415 -- the first answer of a server does not need it
 
-        scheme, user, hosts, database = self._split()
+        scheme, user, hosts, database = self._split_address()
         if not self._is_clear():
             return f"{scheme}://…"
         user = user.partition(":")[0] + "@" if user else ""
@@ -90,12 +90,12 @@ class DatabaseAddress:
 
     def _is_clear(self) -> bool:
         """Return False if a password that is not escaped may look like another part."""
-        _, _, hosts, database = self._split()
+        _, _, hosts, database = self._split_address()
         query = self.address.partition("?")[2]
         is_split = not any(char in hosts + database + query for char in "@#")
         return is_split and all(map(_HOST.fullmatch, hosts.split(",")))
 
-    def _split(self) -> tuple[str, str, str, str]:
+    def _split_address(self) -> tuple[str, str, str, str]:
         """Return the scheme, the user with a password, the hosts, and the path of the database."""
         scheme, _, rest = self.address.partition("://")
         authority, slash, database = rest.partition("?")[0].partition("/")

@@ -58,7 +58,7 @@ def build_page(tool: str) -> str:
     script = "\n".join(map(_read_part, _SCRIPTS))
     style = _read_part("card.css")
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"default-src 'none'; script-src '{_hash_text(script)}'; style-src '{_hash_text(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     parts = {"tool": tool, "policy": policy, "style": style, "script": script}
@@ -72,5 +72,5 @@ def _read_part(name: str) -> str:
     return resources.files(__name__).joinpath(name).read_text("utf-8")
 
 
-def _hash(text: str) -> str:
+def _hash_text(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -163,7 +163,9 @@ def _show_status(
     return DONE
 
 
-def _forget(options: argparse.Namespace, served: ServedStores, store: ServedTranscripts) -> int:
+def _forget_sessions(
+    options: argparse.Namespace, served: ServedStores, store: ServedTranscripts
+) -> int:
     """Plan to forget sessions, confirm, apply, and return the exit code."""
     if (options.name is None) == (options.plan is None):
         raise InvalidInput("name a session or a store, or a plan with --plan")
@@ -218,7 +220,7 @@ _RUNNERS: dict[str | None, Callable[[argparse.Namespace, ServedStores, ServedTra
     "on": _turn_on,
     "off": _turn_off,
     "status": _show_status,
-    "forget": _forget,
+    "forget": _forget_sessions,
 }
 
 

@@ -88,7 +88,7 @@ class Terminal:
     def write_line(self, text: str = "", style: str = "") -> None:
         """Write a wrapped text."""
         for line in wrap_text(clean_text(text), self.width):
-            self._print(Text(line, style))
+            self._print_line(Text(line, style))
 
     def write_text(
         self, text: str, style: str = "", *, marked: re.Pattern[str] | None = None
@@ -98,7 +98,7 @@ class Terminal:
             shown = Text(line, style)
             if marked is not None:
                 shown.highlight_regex(marked, _HIGHLIGHT_STYLE)
-            self._print(Text.assemble(" " * _MARGIN, shown) if line else shown)
+            self._print_line(Text.assemble(" " * _MARGIN, shown) if line else shown)
 
     def write_block(
         self, head: str, text: str, *, lines: int | None = None, style: str = ""
@@ -112,22 +112,22 @@ class Terminal:
             shown = [*shown[: lines - 1], truncate_text(rest, room)]
         for number, line in enumerate(shown):
             before = (head, style) if number == 0 else indent
-            self._print(Text.assemble(before, line))
+            self._print_line(Text.assemble(before, line))
 
     def write_unwrapped(self, text: str, style: str = "") -> None:
         """Write a line that the user copies, and that only the terminal wraps."""
-        self._print(Text(clean_text(text), style))
+        self._print_line(Text(clean_text(text), style))
 
     def write_secret(self, text: str) -> None:
         """Write a line without redaction, for a token that the user needs."""
-        self._print(Text(text))
+        self._print_line(Text(text))
 
     def write_truncated(self, text: str, style: str = "") -> None:
         """Write a line, cut to the width on a terminal only."""
         text = clean_text(text)
         if self._console.is_terminal:
             text = truncate_text(text, self.width)
-        self._print(Text(text, style))
+        self._print_line(Text(text, style))
 
     def write_hint(self, text: str) -> None:
         """Write a dim hint, only if the stream is a terminal."""
@@ -144,7 +144,7 @@ class Terminal:
         left, right = clean_text(left), clean_text(right)
         first, rest = split_first_line(left, self.width - measure_width(right) - _GAP_WIDTH)
         gap = " " * (self.width - measure_width(first) - measure_width(right))
-        self._print(Text.assemble((first, style), gap if right else "", (right, "dim")))
+        self._print_line(Text.assemble((first, style), gap if right else "", (right, "dim")))
         if rest:
             self.write_block("  ", rest)
 
@@ -152,7 +152,7 @@ class Terminal:
         """Write lines that already fit."""
         for line in lines:
             plain = clean_text(line.plain)
-            self._print(line if plain == line.plain else Text(plain))
+            self._print_line(line if plain == line.plain else Text(plain))
 
     def write_table(
         self, columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], *, bare: bool = False
@@ -177,7 +177,7 @@ class Terminal:
             for at in below:
                 if row[at]:
                     head = columns[at].head.ljust(label)
-                    self._print(Text.assemble(("  " + head + "  ", "dim"), row[at]))
+                    self._print_line(Text.assemble(("  " + head + "  ", "dim"), row[at]))
 
     def _print_rows(
         self,
@@ -190,7 +190,7 @@ class Terminal:
         """Write the heads, unless `bare`, and rows of the columns that have a width."""
         if not bare:
             heads = (_align_cell(columns[at], columns[at].head, widths[at]) for at in widths)
-            self._print(Text((" " * _GAP_WIDTH).join(heads), "dim"))
+            self._print_line(Text((" " * _GAP_WIDTH).join(heads), "dim"))
         for row in rows:
             cells = [_fit_cell(columns[at], row[at], width) for at, width in widths.items()]
             for number in range(max(map(len, cells), default=0)):
@@ -199,9 +199,9 @@ class Terminal:
                     line = lines[number] if number < len(lines) else ""
                     style = "bold" if columns[at].yields else ""
                     parts += [(_align_cell(columns[at], line, widths[at]), style), " " * _GAP_WIDTH]
-                self._print(Text.assemble(*parts))
+                self._print_line(Text.assemble(*parts))
 
-    def _print(self, text: Text) -> None:
+    def _print_line(self, text: Text) -> None:
         """Write a line as it is, without trailing blanks."""
         text.rstrip()
         # The text is wrapped already, and rich would break a line that the user copies.

@@ -59,11 +59,11 @@ def _find_folded_spans(piece: str) -> list[tuple[int, int]]:
         places.append(length)
         length += len(word[0]) + 1
 
-    def place(at: int) -> int:
+    def find_place(at: int) -> int:
         word = bisect_right(words, at) - 1
         return places[word] + at - words[word]
 
-    return [(place(start), place(stop - 1) + 1) for start, stop in secrets]
+    return [(find_place(start), find_place(stop - 1) + 1) for start, stop in secrets]
 
 
 def _split_values(secrets: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -160,7 +160,7 @@ def make_summary_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]
         piece = word[0].rstrip(".")
         return _SUMMARY_MARK if _is_made_up(piece) and piece in all_values else word[0]
 
-    def cleaned(text: str) -> str:
+    def remove_secrets(text: str) -> str:
         cleaned_text = _mark_spans(text, _find_pieces(text, pieces)) if pieces else text
         for value in short:
             if value in cleaned_text:
@@ -170,7 +170,7 @@ def make_summary_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]
         cleaned_text = _SUMMARY_WORD.sub(mark_piece, cleaned_text) if all_values else cleaned_text
         return _mark_spans(cleaned_text, find_spans(cleaned_text))
 
-    return cleaned
+    return remove_secrets
 
 
 def make_noop_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]:

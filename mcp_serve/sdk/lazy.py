@@ -33,7 +33,7 @@ _FOLLOW_METHODS = frozenset({"subscriptions/listen", "resources/subscribe"})
 _LOG = logging.getLogger(__name__)
 
 # Interval between checks for changes while a client listens.
-_LOOK_INTERVAL_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 
 # Most clients list the tools at once. Imports would delay that answer, so they wait for it.
 _TOOL_LIST_TIMEOUT_S = 0.1
@@ -129,7 +129,7 @@ class LazyFeatures:
                 await load_in_thread(self._prepare)
             await self.ensure_loaded()
             while True:
-                await anyio.sleep(_LOOK_INTERVAL_S)
+                await anyio.sleep(_CHECK_INTERVAL_S)
                 if self.features is not None and self.subscriptions.has_listeners:
                     await self._publish_once(self.features)
 

@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeInt
 from mcp_serve import answer_size, arguments, schemas, session_lookup
 from mcp_serve.home_feed import EventPosition
 from mcp_serve.merging import render_failures
-from mcp_serve.progress import LOOKS, run_in_thread
+from mcp_serve.progress import CHECKS, run_in_thread
 from mcp_serve.query_cursors import PagedQuery, make_malformed_error
 from mcp_serve.render import drop_empty
 from mcp_serve.served_store import ServedStore
@@ -37,14 +37,14 @@ async def wait_for_events(
     stores: Sequence[ServedStore], arguments: EventsArguments, page_query: PagedQuery
 ) -> dict[str, Any]:
     """Return events as soon as there are any, or none at the timeout."""
-    positions = await run_in_thread(_find_start, stores, arguments, page_query, of=LOOKS)
+    positions = await run_in_thread(_find_start, stores, arguments, page_query, of=CHECKS)
     deadline = anyio.current_time() + arguments.timeout_s
     while True:
         commits = [home.feed.commits for home in stores]
-        result = await run_in_thread(_read_events, stores, positions, arguments.limit, of=LOOKS)
+        result = await run_in_thread(_read_events, stores, positions, arguments.limit, of=CHECKS)
         if result.events or result.gap or anyio.current_time() >= deadline:
             return await run_in_thread(
-                _fit_events, stores, arguments.limit, page_query, positions, result, of=LOOKS
+                _fit_events, stores, arguments.limit, page_query, positions, result, of=CHECKS
             )
         positions = result.positions
         with anyio.CancelScope(deadline=deadline):
@@ -120,13 +120,13 @@ async def _wait_for_any_commit(stores: Sequence[ServedStore], commits: Sequence[
     """Return after a commit in any of the stores."""
     async with anyio.create_task_group() as tasks:
 
-        async def wait(home: ServedStore, count: int) -> None:
+        async def wait_for_commit(home: ServedStore, count: int) -> None:
             with suppress(SessionError):  # a store that cannot be read has no events
                 await home.feed.wait_for_commit(count)
                 tasks.cancel_scope.cancel()
 
         for home, count in zip(stores, commits, strict=True):
-            tasks.start_soon(wait, home, count)
+            tasks.start_soon(wait_for_commit, home, count)
 
 
 def _fit_events(

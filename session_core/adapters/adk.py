@@ -72,7 +72,9 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
             AlreadyExistsError: the id is taken.
         """
         name = (session_id or "").strip() or str(uuid.uuid4())
-        return await self.run_in_thread(partial(self._create, app_name, user_id, name, state or {}))
+        return await self.run_in_thread(
+            partial(self._create_session, app_name, user_id, name, state or {})
+        )
 
     async def get_session(
         self,
@@ -91,7 +93,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """Return the sessions of an app or of a user, without events, the newest last."""
-        sessions = await self.run_in_thread(partial(self._list, app_name, user_id))
+        sessions = await self.run_in_thread(partial(self._list_sessions, app_name, user_id))
         return ListSessionsResponse(sessions=sessions)
 
     async def delete_session(  # type: ignore[override]  # the interface of the SDK
@@ -121,11 +123,11 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         # Before the temporary keys are trimmed: later agents of this run still read them.
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
-        await self.run_in_thread(partial(self._append, session, event))
+        await self.run_in_thread(partial(self._append_event, session, event))
         session.last_update_time = event.timestamp
         return self._commit_event_to_session(session, event)
 
-    def _create(self, app: str, user: str, name: str, state: Mapping[str, Any]) -> Session:
+    def _create_session(self, app: str, user: str, name: str, state: Mapping[str, Any]) -> Session:
         db, row_id, now = self.home.db, build_session_id(app, user, name), time.time()
         with db.transaction():
             if db.get_session(row_id) is not None:
@@ -158,7 +160,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
             payloads = [each for each in payloads if json.loads(each)["timestamp"] >= since]
         return [Event.model_validate_json(each) for each in payloads[-(count or 0) :]]
 
-    def _list(self, app: str, user: str | None) -> list[Session]:
+    def _list_sessions(self, app: str, user: str | None) -> list[Session]:
         db = self.home.db
         with db.snapshot():
             sessions = [
@@ -187,7 +189,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
             last_update_time=stored.get(_UPDATED, 0.0),
         )
 
-    def _append(self, session: Session, event: Event) -> None:
+    def _append_event(self, session: Session, event: Event) -> None:
         db = self.home.db
         row_id = build_session_id(session.app_name, session.user_id, session.id)
         with db.transaction():

@@ -277,15 +277,15 @@ def _read_message(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _read_response(
     parts: Sequence[Mapping[str, Any]], message: Mapping[str, Any]
 ) -> dict[str, Any]:
-    def join(kind: str) -> str | None:
+    def join_parts(kind: str) -> str | None:
         texts = [part.get("content") for part in parts if part.get("part_kind") == kind]
         return join_texts([text for text in texts if isinstance(text, str)]) or None
 
     calls = [_build_call(part) for part in parts if part.get("part_kind") == "tool-call"]
     return {
         "role": "assistant",
-        "content": join("text"),
-        "reasoning": join("thinking"),
+        "content": join_parts("text"),
+        "reasoning": join_parts("thinking"),
         "tool_calls": calls or None,
         "finish_reason": message.get("finish_reason"),
     }

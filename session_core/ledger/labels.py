@@ -122,7 +122,7 @@ class Labels:
             rows.execute_update(SQL["add_batch"], values)
             for change in changes:
                 _write_label(rows, store, change.session_id, change.after)
-                sides = (_encode(change.before), _encode(change.after))
+                sides = (_encode_label(change.before), _encode_label(change.after))
                 rows.execute_update(SQL["add_change"], (batch, store, change.session_id, *sides))
             fields = {name: value for name, value in asdict(wanted).items() if value is not None}
             if title is not None:
@@ -210,7 +210,7 @@ class Labels:
             skipped: list[str] = []
             for change in _read_changes(rows, batch_id):
                 current = _read_label(rows, store, change.session_id)
-                reverted = _revert(current, change)
+                reverted = _revert_change(current, change)
                 (skipped if reverted is None else restored).append(change.session_id)
                 if reverted is not None:
                     _write_label(rows, store, change.session_id, reverted)
@@ -227,13 +227,13 @@ class Labels:
 
     def forget(self, store: str, session_id: str) -> None:
         """Remove the label of a session for good, also from batches that can be undone."""
-        self._remove(("delete_label", "forget_changes"), (store, session_id))
+        self._delete_rows(("delete_label", "forget_changes"), (store, session_id))
 
     def forget_store(self, store: str) -> None:
         """Remove all labels of a store for good, also of sessions that no longer exist."""
-        self._remove(("delete_store_labels", "forget_store_changes"), (store,))
+        self._delete_rows(("delete_store_labels", "forget_store_changes"), (store,))
 
-    def _remove(self, names: Sequence[str], values: Sequence[str]) -> None:
+    def _delete_rows(self, names: Sequence[str], values: Sequence[str]) -> None:
         def delete_labels(rows: Connection) -> None:
             for name in names:
                 rows.execute_update(SQL[name], values)
@@ -325,7 +325,7 @@ def _choose_archived(before: Label, *, is_wanted: bool) -> bool | None:
     return None if before.archived is (not is_wanted) else is_wanted
 
 
-def _revert(current: Label, change: LabelChange) -> Label | None:
+def _revert_change(current: Label, change: LabelChange) -> Label | None:
     """Return the label without a change, or None if one of its values was changed again."""
     reverted = current
     for name in ("title", "archived", "pinned"):
@@ -359,7 +359,7 @@ def _read_changes(rows: Connection, batch_id: str) -> Iterator[LabelChange]:
         yield LabelChange(session_id, Label(*json.loads(before)), Label(*json.loads(after)))
 
 
-def _encode(label: Label) -> str:
+def _encode_label(label: Label) -> str:
     return json.dumps([label.title, label.archived, label.pinned])
 
 

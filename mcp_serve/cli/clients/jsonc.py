@@ -222,7 +222,7 @@ class _Scanner:
 
     def _scan_object(self, start: int) -> JsonNode:
         members: list[JsonMember] = []
-        self._advance()
+        self._skip_character()
         while not self._take_close("}"):
             at = self.at
             key = self._scan_word(_STRING_PATTERN)
@@ -236,7 +236,7 @@ class _Scanner:
 
     def _scan_array(self, start: int) -> JsonNode:
         values = []
-        self._advance()
+        self._skip_character()
         while not self._take_close("]"):
             values.append(self._scan_value().value)
             self._take_separator("]")
@@ -263,7 +263,7 @@ class _Scanner:
     def _take_separator(self, close: str) -> None:
         self._skip_blank()
         if self.text[self.at : self.at + 1] == ",":
-            self._advance()
+            self._skip_character()
         elif self.text[self.at : self.at + 1] != close:
             raise self._make_error(f"expected a comma or {close}")
 
@@ -272,7 +272,7 @@ class _Scanner:
             raise self._make_error(f"expected {sign}")
         self.at += 1
 
-    def _advance(self) -> None:
+    def _skip_character(self) -> None:
         self.at += 1
         self._skip_blank()
 

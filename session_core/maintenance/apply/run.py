@@ -166,7 +166,7 @@ def _finish_run(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> A
 _ACTIVITY_TTL_S = 0.5
 """How long an activity snapshot is used. Steps check the most important facts again inside."""
 
-_SLOW_LOOK_S = 0.05
+_SLOW_GATHER_S = 0.05
 """A snapshot that takes longer to gather, as with very many routes, is used proportionally
 longer."""
 
@@ -203,7 +203,7 @@ class PlanRun:
         """
         while not (any(self._queues.values()) or self._partials):
             # A step that this run has prepared would count as one in progress.
-            self._prefetch.discard()
+            self._prefetch.discard_items()
             if not list_running_steps(self._home.ledger, self._batch, self._settle_steps):
                 return True
             if not wait:
@@ -302,7 +302,7 @@ class PlanRun:
 
     def _skip_member(self, member: Member, reason: str) -> None:
         """Skip a member, and queue the restore of its part that is gone."""
-        self._prefetch.discard()  # it may have the rest of the member
+        self._prefetch.discard_items()  # it may have the rest of the member
         is_partial = self._progress.has_begun(member)
         self._home.ledger.skip_members(self._handle, [member.id], reason, half=is_partial)
         if is_partial:
@@ -332,7 +332,7 @@ class PlanRun:
         )
 
     def _wait_for_others(self) -> None:
-        self._prefetch.discard()  # other processes would wait in vain for a prepared step
+        self._prefetch.discard_items()  # other processes would wait in vain for a prepared step
         wait_for_steps(self._home.ledger, self._batch, self._settle_steps)
 
     def _settle_steps(self) -> None:
@@ -368,7 +368,7 @@ class PlanRun:
         if self._activity is None or began_at > self._activity[0]:
             activity = self._home.gather_activity()
             now = time.monotonic()
-            factor = min(max((now - began_at) / _SLOW_LOOK_S, 1), _MAX_TTL_FACTOR)
+            factor = min(max((now - began_at) / _SLOW_GATHER_S, 1), _MAX_TTL_FACTOR)
             self._activity = now + factor * _ACTIVITY_TTL_S, activity
         return self._activity[1]
 

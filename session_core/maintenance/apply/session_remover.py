@@ -82,7 +82,7 @@ class SessionRemover:
         """Return the prefetched items if they are the next step and the step before was done."""
         items: StepItems | None = self._prefetch.take_result()
         if items is not None and not self._is_next_step(items, first):
-            self._prefetch.discard(items)
+            self._prefetch.discard_items(items)
             return None
         return items
 
@@ -289,7 +289,7 @@ class SessionRemover:
         self, heads: Sequence[FileHead], prefetch: Callable[[], StepItems | None] | None
     ) -> Iterator[None]:
         if prefetch is not None:  # only now: steps are undone in the order of their trash
-            self._prefetch.start(prefetch)
+            self._prefetch.start_job(prefetch)
         yield
         # After the commit: a rollback must not leave sessions without their files.
         if self._db.folder is not None:

@@ -117,9 +117,9 @@ class StepPrefetch:
             return None
         return prepare(self._ledger, self._batch, trash_items, members)
 
-    def start(self, work: Callable[[], PrefetchedItems | None]) -> None:
+    def start_job(self, work: Callable[[], PrefetchedItems | None]) -> None:
         """Start a job, after waiting for the previous one and discarding its result."""
-        self.discard()
+        self.discard_items()
         if self._pool is None:
             # The thread starts with the first job: most plans fit into one step.
             self._pool = ThreadPoolExecutor(1, "mcp-sessions-aside")
@@ -133,7 +133,7 @@ class StepPrefetch:
             return None
         return future.result()
 
-    def discard(self, items: PrefetchedItems | None = None) -> None:
+    def discard_items(self, items: PrefetchedItems | None = None) -> None:
         """Discard prefetched items, or the result of the last job."""
         discarded: PrefetchedItems | None = items or self.take_result()
         if discarded is not None and discarded.prepared is not None:
@@ -143,7 +143,7 @@ class StepPrefetch:
         """Wait for the current job, discard its result and end the thread."""
         pool, self._pool = self._pool, None
         try:
-            self.discard()
+            self.discard_items()
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)

@@ -94,7 +94,7 @@ class ImportWriter:
         remaining = [line for line in group if self.find_progress(line) is None]
         images = [image for line in remaining for image in self._read_rows(context, line)]
 
-        def begin(db: StateDatabase) -> None:
+        def store_rows(db: StateDatabase) -> None:
             result = db.rows.put_images(images, of=[line.id for line in remaining])
             _require_sessions_stored(result)
             # With the rows: without the mark a later call would take them for sessions of this
@@ -104,7 +104,7 @@ class ImportWriter:
             context.tally.add_rows(group[0].id, result)
 
         if remaining:
-            context.batch.run_change([line.id for line in remaining], begin)
+            context.batch.run_change([line.id for line in remaining], store_rows)
 
     def store_session(self, context: ImportContext, line: ScannedSession) -> None:
         """Store a session, or continue one that an earlier call began.
@@ -148,7 +148,7 @@ class ImportWriter:
             for piece in self._iter_message_batches(context.file, line, 0, whole=True)
         ]
 
-        def store(db: StateDatabase) -> None:
+        def store_all(db: StateDatabase) -> None:
             self._batch_size.begin_batch()
             for step in steps:
                 try:
@@ -160,7 +160,7 @@ class ImportWriter:
                 tally.add_session(step.found.id, result, len(step.piece))
                 tally.ids.append(step.found.id)
 
-        context.batch.run_change([item.id for item in lines], store)
+        context.batch.run_change([item.id for item in lines], store_all)
         self._batch_size.end_batch(sum(item.bytes for item in lines))
         # After the commit: if the step fails, its sessions are stored and counted one by one.
         context.tally.merge(tally)
@@ -181,7 +181,7 @@ class ImportWriter:
         mark = MARK_PREFIX + line.id
         stored: list[PutResult] = []
 
-        def store(db: StateDatabase) -> None:
+        def store_piece(db: StateDatabase) -> None:
             self._batch_size.begin_batch()
             # Inside the transaction: another process may have stored this piece.
             if step.marked and (self.find_progress(line) or (None,))[0] != step.at:
@@ -194,7 +194,7 @@ class ImportWriter:
             elif db.get_meta(mark) is not None:
                 db.delete_meta(mark)
 
-        batch.run_change([line.id], store)
+        batch.run_change([line.id], store_piece)
         if end < line.messages:  # the last piece is no measure of a full one
             self._batch_size.end_batch()
         return stored[-1]
@@ -322,11 +322,18 @@ class ImportBatch:
         # The first step of a session claims it; the later pieces are of a claimed one.
         claimed = [session_id for session_id in ids if session_id in self._open]
 
-        def store(db: StateDatabase) -> dict[str, Any]:
+        def store_with_state(db: StateDatabase) -> dict[str, Any]:
             change(db)
             return {_BROUGHT_KEY: {session_id: _read_state(db, session_id) for session_id in ids}}
 
-        run_step(self._db, self._ledger, batch, before=lambda _: (), change=store, members=claimed)
+        run_step(
+            self._db,
+            self._ledger,
+            batch,
+            before=lambda _: (),
+            change=store_with_state,
+            members=claimed,
+        )
         self._open.difference_update(claimed)
 
     def finish_plan(self) -> None:

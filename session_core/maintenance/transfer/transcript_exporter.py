@@ -70,7 +70,7 @@ class TranscriptExporter(ExportWriter):
         where = request.where or SessionFilter(status="all")
         if request.sessions is not None:
             for session_id in request.sessions:
-                self._require(session_id)
+                self._require_session(session_id)
             where = replace(where, ids=tuple(request.sessions))
         rows = self._list_rows(where)
         if not request.whole:
@@ -103,14 +103,14 @@ class TranscriptExporter(ExportWriter):
                     pending.append(child.id)
                     yield child.id
 
-    def _require(self, session_id: str) -> TranscriptSummary:
+    def _require_session(self, session_id: str) -> TranscriptSummary:
         row = self._library.get_session(session_id)
         if row is None:
             raise NotFound(f"session {session_id!r:.80} does not exist")
         return row
 
     def _open_session(self, session_id: str, form: ExportForm) -> OpenExport:
-        row = self._require(session_id)
+        row = self._require_session(session_id)
         if form == "raw":
             source = self._library.open_raw_source(session_id)
             return OpenExport(source.parts, lambda: row.messages or 0)
