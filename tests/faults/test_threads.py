@@ -228,7 +228,7 @@ def test_write_after_close_opens_no_unguarded_connection(home):
     writer = db._store.pool.writer
     db.close()
     with pytest.raises(InvalidInput, match="closed"):
-        writer.run_transaction(lambda handle: handle.fetch_value("SELECT 1"))
+        writer.run_in_transaction(lambda handle: handle.fetch_value("SELECT 1"))
     assert writer._handle is None
 
 

@@ -188,7 +188,7 @@ def test_failed_indexing_fails_no_durable_change(db: SessionDB, home_path: Path)
 
     opening = partial(open_writer, home_path / "state.db", own=True)
     alone = writer.Writer(opening, own=True, patience_s=5, index_batch=fail)
-    alone.run_transaction(change)
+    alone.run_in_transaction(change)
     alone.close()
     assert db.get_session_title("s") == "kept"
 

@@ -186,7 +186,7 @@ def create_database(path: Path, patience_s: float) -> HomeKind:
             writer = Writer(lambda: handle, own=True, patience_s=patience_s)
             # Without it, the close below could delete a log that another process writes already.
             guard = open_reader(path)
-            writer.run_transaction(_write_schema)
+            writer.run_in_transaction(_write_schema)
             return find_home_kind(guard, path) or "own"
         finally:
             handle.connection.close()

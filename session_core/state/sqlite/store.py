@@ -289,7 +289,7 @@ class SqliteStore:
             # The outermost begins first, the others become its savepoints.
             for transaction in self._list_pending_transactions():
                 transaction.begin()
-            return self.get_writer().run_transaction(function)
+            return self.get_writer().run_in_transaction(function)
 
     def update_search_index(self) -> None:
         """Update the search index.

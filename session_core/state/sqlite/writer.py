@@ -82,7 +82,7 @@ class Writer:
         """A token that changes after a transaction finds that messages may have changed."""
         return None if self._handle is None else self._handle.change_token
 
-    def run_transaction(self, change: Callable[[Connection], T]) -> T:
+    def run_in_transaction(self, change: Callable[[Connection], T]) -> T:
         """Run `change` in a transaction and return its result after the commit is durable."""
         open_handle = self.current
         if open_handle is not None:
