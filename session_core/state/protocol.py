@@ -18,8 +18,7 @@ Rules for all methods:
   parent or describe a session (`get_revision`, `summarize_session`, `read_window`, a search in a
   session) raise `NotFound`. `get_compression_tip`, `get_conversation_root` and
   `get_compression_lineage` return the id itself, as a conversation of one session.
-- `update_token_counts` creates an unknown session, as an append with `create` does. A lock and a
-  cursor need no session.
+- `update_token_counts` creates an unknown session. A lock and a cursor need no session.
 """
 
 from __future__ import annotations
@@ -127,16 +126,15 @@ class StateDatabase(Protocol):
         """Run the `with` block as one transaction, which is rolled back if the block raises.
 
         The transaction belongs to one task and one thread. A change by another task of the thread
-        is refused at once, a change by another thread waits, and both read committed rows. A
-        coroutine passes a function to `AsyncSessionDB.run` instead, which keeps the event loop
-        free. With `linked=False`, rows may refer to missing rows, as restored orphans do.
+        is refused, a change by another thread waits, and both read committed rows. A coroutine
+        passes a function to `AsyncSessionDB.run` instead. With `linked=False`, rows may refer to
+        missing rows.
         """
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Let all reads of this task in the block see one moment of the database.
 
-        Other tasks and threads are not affected. Inside another snapshot or a transaction, it joins
-        the outer block. A change in the block is refused.
+        Inside another snapshot or a transaction, it joins the outer block. A change is refused.
         """
 
     def close(self) -> None: ...
@@ -207,9 +205,9 @@ class StateDatabase(Protocol):
     ) -> AppendResult:
         """Append a message and return its id, with the revision before and after.
 
-        With `create`, which holds the arguments of `create_session`, the same transaction creates a
-        missing session. With `expect`, another revision raises `Conflict`. `payload_json` is stored
-        exactly: a text unchanged, another value as JSON.
+        With `create`, the arguments of `create_session`, a missing session is created in the same
+        transaction. With `expect`, another revision raises `Conflict`. `payload_json` is stored
+        exactly.
         """
 
     def append_messages(
@@ -238,7 +236,7 @@ class StateDatabase(Protocol):
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
     ) -> list[dict[str, Any]]:
-        """Return the messages to send to a model, with earlier sessions of the conversation."""
+        """Return the messages for a model. Ancestors belong to the same conversation."""
 
     def read_window(
         self,
@@ -424,7 +422,7 @@ class RowStorage(Protocol):
     def read_message_images(
         self, session_id: str, after: int | None, room: int
     ) -> tuple[RowImages, bool]:
-        """Return messages of up to `room` bytes, 200 more for each, and if more follow."""
+        """Return messages of up to `room` bytes, with 200 more for each, and if more follow."""
 
     def read_referring_images(self, images: Iterable[RowImages]) -> list[RowImages]: ...
     def read_row_images(self, table: str, where: Row) -> RowImages: ...
@@ -444,9 +442,9 @@ class RowStorage(Protocol):
     ) -> PutResult:
         """Insert missing rows in any order, and report rows that exist and rows that do not fit.
 
-        An equal row counts as present. A row is refused if another row has its key, or if it refers
-        to a missing row (except in a transaction with `linked=False`). A taken title, a missing
-        parent and unknown columns are left out. With `of`, rows of other sessions are refused.
+        An equal row is present. A row is refused if another row has its key, or if it refers to a
+        missing row (not with `linked=False`). A taken title, a missing parent and unknown columns
+        are left out. With `of`, rows of other sessions are refused.
         """
 
 
@@ -492,12 +490,7 @@ class StateAdmin(Protocol):
 
     def get_home_id(self) -> str | None: ...
     def get_clock_offset(self) -> float:
-        """Return the seconds by which the clock of the home's server is ahead of this machine's.
-
-        0 if they agree within a second, if nothing has been read yet, and for a home without a
-        server.
-        """
-        ...
+        """Return the seconds by which the server's clock is ahead, 0 without a server."""
 
     def get_capabilities(self) -> Capabilities: ...
     def get_ledger_tables(self) -> LedgerTables | None: ...
@@ -568,7 +561,7 @@ class StateStorage(Protocol):
     """State of sessions, users and applications as JSON values by key.
 
     A change sets or removes some keys and reads none. The state of a session is deleted, restored,
-    exported and copied with the session. The state of users and applications outlives all sessions.
+    exported and copied with it. The state of users and applications outlives all sessions.
     """
 
     def read_session_state(self, session_id: str) -> dict[str, Any]: ...

@@ -44,7 +44,7 @@ class PostgresAdmin(TimeRangeSearches):
         return None if mark is None else str(mark)
 
     def get_clock_offset(self) -> float:
-        """Return the seconds by which the server's clock is ahead, as its last answer has shown."""
+        """Return the seconds by which the clock of the server is ahead, as last measured."""
         return cast("PostgresStore", self._store).server_clock.offset_s
 
     def get_ledger_tables(self) -> LedgerTables:

@@ -85,7 +85,7 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
         )
 
     def get_clock_offset(self) -> float:
-        """Return 0: the home is on this machine."""
+        """Return 0, since the home is on this machine."""
         return 0.0
 
     def list_holders(self) -> list[Holder]:

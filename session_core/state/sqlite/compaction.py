@@ -353,7 +353,7 @@ def find_copy_in_child(
 
 
 def _find_last_visible(handle: Connection, ids: Sequence[int]) -> dict[str, Any] | None:
-    """Return the last of these rows that is not rewound."""
+    """Return the row of the last id that is not rewound, or None."""
     return (
         handle.fetch_row(handle.expand_sql(SQL["get_shown"]), (json.dumps(ids),)) if ids else None
     )

@@ -48,7 +48,7 @@ class KnownSession(NamedTuple):
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> KnownSession:
-        """Return the identity of a session row."""
+        """Build the identity of a session from its row."""
         return cls(row["id"], row["place"], _hash_values(row["started_at"]))
 
 

@@ -144,7 +144,7 @@ def check_parent(handle: Connection, session_id: str, parent: Any) -> None:
 
 
 def find_parent(handle: Connection, session_id: str) -> str | None:
-    """Return the parent of a session, for any kind of link."""
+    """Return the parent of a session, for any kind of link, or None."""
     return cast("str | None", handle.fetch_value(SQL["get_parent"], (session_id,)))
 
 

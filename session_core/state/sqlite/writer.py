@@ -83,7 +83,10 @@ class Writer:
         return None if self._handle is None else self._handle.change_token
 
     def run_in_transaction(self, change: Callable[[Connection], T]) -> T:
-        """Run `change` in a transaction and return its result after the commit is durable."""
+        """Run `change` in a transaction and return its result after the commit is durable.
+
+        In an open transaction of the caller, run it in a savepoint.
+        """
         open_handle = self.current
         if open_handle is not None:
             # A step that fails undoes its own changes. The caller may catch the error and continue.
