@@ -20,7 +20,7 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.state.sqlite.connection import make_file_uri
-from session_core.state.sqlite.opening import HOME_ID_KEY, create_database
+from session_core.state.sqlite.database_file import HOME_ID_KEY, create_database
 from tests.hermes_schema import list_statements
 
 SCHEMAS = range(16, 31)

@@ -21,8 +21,8 @@ from session_core.errors import Corrupt, Denied, InvalidInput, SessionError, Uns
 from session_core.ledger.state_folder import translate_os_errors
 from session_core.state import sql_blocks
 from session_core.state.sqlite.connection import Connection, make_file_uri, translate_error
+from session_core.state.sqlite.database_file import get_file_bytes, get_file_identity
 from session_core.state.sqlite.lock_wait import execute_with_retry
-from session_core.state.sqlite.opening import get_file_bytes, get_file_identity
 from session_core.state.sqlite.store import translate_bind_errors
 
 T = TypeVar("T")

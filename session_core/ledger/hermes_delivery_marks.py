@@ -24,7 +24,7 @@ from session_core.routing.session_store import SessionStore
 from session_core.state import sql_blocks
 from session_core.state.protocol import StateDatabase
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.opening import HERMES_OWNER
+from session_core.state.sqlite.database_file import HERMES_OWNER
 
 SQL = sql_blocks.load_blocks("hermes_delivery_marks", PACKAGE)
 

@@ -31,7 +31,7 @@ from session_core.errors import (
 )
 from session_core.home import find_state_root, is_hermes_folder, is_hermes_home
 from session_core.state.protocol import StateDatabase
-from session_core.state.sqlite.opening import HERMES_OWNER, find_owner, get_file_bytes
+from session_core.state.sqlite.database_file import HERMES_OWNER, find_owner, get_file_bytes
 
 STATE_FOLDER_NAME = ".mcp-sessions"
 """Name of the folder next to the databases of our own."""

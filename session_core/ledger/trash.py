@@ -23,7 +23,7 @@ from session_core.ledger.storage import (
     read_step,
 )
 from session_core.ledger.types import Batch, EmptyResult, Step, TrashItem
-from session_core.state.sqlite.opening import get_file_bytes
+from session_core.state.sqlite.database_file import get_file_bytes
 
 TRASH_RETENTION_S = 30 * 86_400.0
 """How long a batch can be undone."""

@@ -6,9 +6,8 @@
 Rules for all methods:
 
 - Content is decoded. Cursors are opaque and made by the engine. Times are UTC epoch seconds.
-- The messages of a session are in the order of their commits, not of their times, and their
-  ids rise in that order. Ids of different sessions do not show which was committed first. Only the
-  change feed reports commits in order.
+- The messages of a session are in the order of their commits, not of their times, and their ids
+  rise in that order. Only the change feed shows the order of commits of different sessions.
 - An invalid argument raises `InvalidInput` and changes nothing. A change of a column or table that
   the home lacks raises `Unsupported`.
 - A read is one snapshot. A method that changes rows is one transaction, and is durable when it

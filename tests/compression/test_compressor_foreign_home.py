@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import Changed, Compressor, Conflict, Ledger, NotFound, SessionDB, StateFolder
-from session_core.state.sqlite.opening import get_sidecar_path
+from session_core.state.sqlite.database_file import get_sidecar_path
 from tests.compression.homes import LAST, Chat, read_tables, summarize_short
 from tests.homes import make_hermes_database, make_own_database
 

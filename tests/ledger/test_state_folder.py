@@ -14,7 +14,7 @@ import pytest
 from session_core.errors import Denied, StorageError
 from session_core.home import find_state_root
 from session_core.ledger.state_folder import FolderBinding, StateFolder, list_bindings
-from session_core.state.sqlite.opening import HERMES_OWNER
+from session_core.state.sqlite.database_file import HERMES_OWNER
 from tests.homes import make_hermes_database, make_own_database
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the state folder of Linux")

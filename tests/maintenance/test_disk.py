@@ -11,7 +11,7 @@ import pytest
 
 from session_core.ledger.execute import prepare_step
 from session_core.maintenance.types import HealthFinding, HealthReport
-from session_core.state.sqlite.opening import get_sidecar_path
+from session_core.state.sqlite.database_file import get_sidecar_path
 from tests.homes import connect
 from tests.maintenance.changed_homes import Changing, changing
 from tests.maintenance.homes import opened

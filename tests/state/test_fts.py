@@ -15,7 +15,7 @@ import pytest
 from session_core import SessionDB
 from session_core.state.sqlite import fts, writer
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.opening import open_writer
+from session_core.state.sqlite.database_file import open_writer
 from session_core.state.sqlite.search import any_words, blocks, candidates
 from tests.homes import connect
 

@@ -15,7 +15,15 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import extension, integrity, lineage, opening, sessions, sizes, usage
+from session_core.state.sqlite import (
+    database_file,
+    extension,
+    integrity,
+    lineage,
+    sessions,
+    sizes,
+    usage,
+)
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.search.search_api import TimeRangeSearches
 from session_core.state.sqlite.vacuum import SqliteVacuum
@@ -64,7 +72,7 @@ class SqliteAdmin(SqliteVacuum, TimeRangeSearches):
 
     def get_home_id(self) -> str | None:
         """Return the id of a home of our own, or None for a Hermes home."""
-        return self._read(lambda handle: sessions.find_meta(handle, opening.HOME_ID_KEY))
+        return self._read(lambda handle: sessions.find_meta(handle, database_file.HOME_ID_KEY))
 
     def get_ledger_tables(self) -> None:
         """Return None, since the ledger of a SQLite home has its own files."""

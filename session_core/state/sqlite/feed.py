@@ -21,6 +21,7 @@ from session_core.state.polling import ChangePoller
 from session_core.state.protocol import StopSignal
 from session_core.state.sqlite import compaction, fts, sessions
 from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.database_file import HOME_ID_KEY
 from session_core.state.sqlite.feed_cursor import (
     ANCHOR_COUNT,
     BUSY_STATE,
@@ -33,7 +34,6 @@ from session_core.state.sqlite.feed_cursor import (
     ReportedEnds,
     hash_message,
 )
-from session_core.state.sqlite.opening import HOME_ID_KEY
 from session_core.state.sqlite.store import SqliteOperations, translate_bind_errors
 from session_core.types import EventPage, SessionEvent
 

@@ -20,8 +20,8 @@ from session_core.errors import InvalidInput
 from session_core.processes import get_sidecar_path
 from session_core.state import cursors
 from session_core.state.sqlite.connection import Connection
+from session_core.state.sqlite.database_file import get_file_bytes, get_file_identity, open_reader
 from session_core.state.sqlite.lock_wait import is_busy
-from session_core.state.sqlite.opening import get_file_bytes, get_file_identity, open_reader
 
 ANCHOR_COUNT = 4
 """Number of newest sessions in a cursor. Some of them may be deleted, so there are several."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from session_core import _sqlite3
 from session_core.errors import Busy, Denied, InvalidInput, SessionError
-from session_core.state.sqlite import fts, opening
+from session_core.state.sqlite import database_file, fts
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.feed_cursor import FileState, FileWatch
 from session_core.state.sqlite.lock_wait import is_busy
@@ -200,9 +200,9 @@ class MemoryWriter(Writer):
 
 
 def _create_database() -> Connection:
-    handle = opening.open_empty()
+    handle = database_file.open_empty()
     handle.is_placeholder = False
-    values = (opening.HOME_ID_KEY, uuid.uuid4().hex)
+    values = (database_file.HOME_ID_KEY, uuid.uuid4().hex)
     handle.execute_update("INSERT INTO state_meta VALUES (?, ?)", values)
     return handle
 

@@ -15,7 +15,7 @@ from session_core.errors import InvalidInput
 from session_core.state import content, cursors, sql_blocks, validation
 from session_core.state.sqlite import lineage, messages, sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.recency import RecentSessions
+from session_core.state.sqlite.recent_sessions import RecentSessions
 from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import Page, SessionFilter, SessionOrder, SessionStatus, SessionSummary
 

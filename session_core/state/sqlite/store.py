@@ -28,10 +28,9 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
-from session_core.state.sqlite import extension, fts, holders, opening, vacuum_file
+from session_core.state.sqlite import database_file, extension, fts, holders, vacuum_file
 from session_core.state.sqlite.connection import Connection, translate_error
-from session_core.state.sqlite.feed_cursor import FileWatch
-from session_core.state.sqlite.opening import (
+from session_core.state.sqlite.database_file import (
     create_database,
     find_home_kind,
     get_file_bytes,
@@ -42,6 +41,7 @@ from session_core.state.sqlite.opening import (
     open_writer,
     roll_back_hot_journal,
 )
+from session_core.state.sqlite.feed_cursor import FileWatch
 from session_core.state.sqlite.transaction import ReadSnapshot, Transaction
 from session_core.state.sqlite.writer import Writer
 
@@ -401,7 +401,7 @@ class SqliteStore:
                     overdue=get_file_bytes(processes.get_sidecar_path(self.path, "-wal"))
                     > _LONG_WAL_BYTES,
                     index_batch=fts.index_batch,
-                    prepare=opening.update_schema_once if own else lambda _: None,
+                    prepare=database_file.update_schema_once if own else lambda _: None,
                 )
             return self.pool.writer
 

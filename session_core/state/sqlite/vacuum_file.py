@@ -22,7 +22,7 @@ from session_core.errors import Denied, StorageError, StorageFull
 from session_core.processes import get_sidecar_path, list_holders
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite.connection import Connection, make_file_uri
-from session_core.state.sqlite.opening import open_reader
+from session_core.state.sqlite.database_file import open_reader
 
 _INSTRUCTIONS_PER_STEP = 20_000
 """Instructions of SQLite's virtual machine between two callbacks, some milliseconds."""

@@ -1,4 +1,4 @@
-"""Open database files for reading and writing, create them, and update our own schema."""
+"""Database files: opening, creation, identity, and the schema of our own homes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import pytest
 from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, list_holders
 from session_core.processes import get_sidecar_path
 from session_core.state.sqlite.connection import make_uri, translate_error
-from session_core.state.sqlite.opening import _make_template, open_empty, open_writer
+from session_core.state.sqlite.database_file import _make_template, open_empty, open_writer
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 
 WAIT_S = 20.0
