@@ -156,11 +156,7 @@ class TranscriptSearch(CandidateReader):
         request, is_ascending = self._request, self._request.order == "oldest"
         kept = block.candidates
         if end is not None and not block.is_whole:
-            kept = [
-                candidate
-                for candidate in kept
-                if (self._get_place(candidate) < end) == is_ascending
-            ]
+            kept = [item for item in kept if (self._get_place(item) < end) == is_ascending]
         kept = self._drop_copies(request, kept, block.build_expression)
         if block.step == "rest":
             best = self._list_best()
@@ -533,10 +529,8 @@ class TranscriptSearch(CandidateReader):
         for number, block in enumerate(wanted):
             following = wanted[number + 1] if number + 1 < len(wanted) else None
             bound = following and (following.oldest if is_ascending else following.newest)
-            yield (
-                self._list_rows([(block.first, block.last)], timed, is_ascending=is_ascending),
-                bound,
-            )
+            ids = [(block.first, block.last)]
+            yield self._list_rows(ids, timed, is_ascending=is_ascending), bound
         if not is_ascending and begin is not None:
             yield (
                 self._list_rows(self._list_skipped(begin), untimed, is_ascending=is_ascending),
@@ -569,12 +563,8 @@ class TranscriptSearch(CandidateReader):
         return after if bound is None else max(after, SearchEdge(bound, ALL_TIES))
 
     def _filter_by_text(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        read_candidates = self._read_texts(candidates)
-        return [
-            candidate
-            for candidate, _, text in read_candidates
-            if self._literal in search_text.fold_text(text)
-        ]
+        texts = self._read_texts(candidates)
+        return [item for item, _, text in texts if self._literal in search_text.fold_text(text)]
 
     def _has_earlier_text(self, candidate: Candidate, begin: SearchEdge | None) -> bool:
         """Return True if the session of a match also has the text before the block."""
