@@ -122,7 +122,7 @@ class CodexFormat:
         return (find_agent_folder(self.store, environ, home) / self._folder,)
 
     def build_resume_command(self, session_id: str) -> tuple[str, ...] | None:
-        """Return the command that continues a thread, without the suffix of a reverted one."""
+        """Return the command that continues a thread, whose id may have a suffix after a revert."""
         return ("codex", "resume", session_id.partition("_")[0])
 
     def match_folder(self, path: str) -> bool:

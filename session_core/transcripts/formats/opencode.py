@@ -88,7 +88,7 @@ class OpenCodeFormat:
         return bool(_list_layouts(query))
 
     def read_changes(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
-        """Return the facts of changed sessions, or new and completed messages if there are none."""
+        """Return the facts of changed sessions, or new and changed messages if there are none."""
         layouts = _list_layouts(query)
         for layout in layouts:
             records = layout.read_sessions(query, state, limit)
