@@ -96,7 +96,7 @@ def _to_whole_number(value: Any) -> Any:
 
 def _parse_list(value: Any) -> Any:
     """Return a list sent as JSON text, as some hosts do."""
-    # Only lists are parsed: a query such as `null` would otherwise be no query.
+    # Only lists are parsed, since a query such as `null` would otherwise not be a query.
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             return json.loads(value)

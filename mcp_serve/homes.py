@@ -273,7 +273,7 @@ class ServedHome:
         return None if session_id is None else ResolvedSession(session_id, 3)
 
     def list_nearest_ids(self, reference: str) -> Sequence[str] | None:
-        """Return the ids that resemble an unknown one, or None if it exists by now."""
+        """Return the ids that resemble an unknown id, or None if it exists."""
         try:
             self.db.summarize_session(reference)
         except NotFound as error:

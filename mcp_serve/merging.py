@@ -118,7 +118,7 @@ def merge_newest(
         if count == len(page.items):
             place = page.next_cursor
         elif count:
-            # Only the store makes its cursors, so a page that was cut is asked for again.
+            # Only the store makes its cursors, so a page that was cut is read again.
             place = read(store, count, place or None).next_cursor
         if place is not None:
             rest[store.name] = place

@@ -136,7 +136,7 @@ def _decode_parts(cursor: str) -> tuple[bytes, str, dict[str, Any], float, Any] 
     return (raw[:_DIGEST_BYTES], tool, query, now, place) if 0 <= now < _MAX_TIME else None
 
 
-# JSON has no such characters: they begin the bytes of a UUID, and those of hexadecimal digits.
+# JSON has no such characters: they begin the bytes of a UUID, and the bytes of hexadecimal digits.
 _UUID_SIGN, _HEX_SIGN = b"\x01", b"\x02"
 _UUID_BYTES = 16
 _DIGITS_PATTERN = re.compile(

@@ -32,7 +32,7 @@ class SessionOutput(TypedDict):
 
 
 class ListedSessionOutput(SessionOutput):
-    """One conversation of a list, with what only `detail=detailed` adds."""
+    """One conversation of a list, with the fields that only `detail=detailed` adds."""
 
     branch: NotRequired[str]
     model: NotRequired[str]
@@ -254,7 +254,7 @@ class PlanItemOutput(TypedDict):
 
 
 class PlanTotalsOutput(TypedDict):
-    """What a plan is about altogether."""
+    """The totals of a plan."""
 
     messages: int
     bytes: int

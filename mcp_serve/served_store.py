@@ -140,7 +140,7 @@ class ServedStore(Protocol):
         """
 
     def list_nearest_ids(self, reference: str) -> Sequence[str] | None:
-        """Return the ids that resemble an unknown one, or None if it exists by now."""
+        """Return the ids that resemble an unknown id, or None if it exists."""
 
     def list_lineage(self, session_id: str) -> Sequence[str]:
         """Return the sessions that continue each other, the oldest first."""

@@ -1,7 +1,7 @@
 """The change feed of transcripts: messages and sessions that agents append, and our titles.
 
-What agents append has a durable cursor. Our titles are compared with those of the last look, so
-their events are known to this process only, as those of a home.
+Data that agents append has a durable cursor. Our titles are compared with the titles at the last
+check, so only this process has their events, as with titles of a home.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class TranscriptFeed:
 
     def _make_event(self, store: str, session_id: str) -> dict[str, Any]:
         title = None
-        with suppress(NotFound):  # an empty title of ours shows that of the agent
+        with suppress(NotFound):  # our empty title shows the title of the agent
             title = self._store.summarize_session(session_id).title
         return {
             "type": "title_changed",

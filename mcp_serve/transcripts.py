@@ -53,7 +53,7 @@ _LONG_SLICE_S = 0.5
 _KEEP_S = 1.0
 _PAUSE_S = 0.01
 _PARTS = 1000
-# How often the thread looks for history again once everything is indexed; calls see what is new.
+# Interval at which the thread looks for history after everything is indexed. Calls see new data.
 _IDLE_S = 30.0
 _JOIN_S = 2.0
 
@@ -83,7 +83,7 @@ class ServedTranscripts:
         self.now = clock
         self._open_library = open_library
         self._get_labels = get_labels
-        # Set once; what is written afterwards is read by the calls.
+        # Set once, since calls read data that is written later.
         self._is_indexed = False
         self.feed = TranscriptFeed(self)
 
@@ -242,7 +242,7 @@ class ServedTranscripts:
     def _wait_for_index(self) -> None:
         """Index for a moment if the index is not complete, so that a first search has hits."""
         until = time.monotonic() + INDEXING_S
-        with suppress(SessionError):  # the search answers from what is indexed
+        with suppress(SessionError):  # the search answers from the index as it is
             while not self._is_indexed and time.monotonic() < until:
                 self._is_indexed = not self.library.index_pending(_SLICE_S)
 

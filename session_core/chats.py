@@ -1,8 +1,8 @@
 """The source of a message, session keys, ids that are safe in file names, and WhatsApp aliases.
 
 The WhatsApp bridge of a Hermes home records the ids of one person in two files for each id:
-`lid-mapping-ID.json` with the id that it stands for, and `lid-mapping-ID_reverse.json` for the way
-back. The shortest of all connected ids stands for the person.
+`lid-mapping-ID.json` with the mapped id, and `lid-mapping-ID_reverse.json` for the way
+back. The shortest of all connected ids represents the person.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def build_session_key(
     A direct chat has one session, a thread has one that its participants share, and a group has one
     for each user. The profile is part of the key only if `profile` is given, whatever the source
     holds: a gateway with a single profile has no profile in its keys. `canonical_id` maps a
-    WhatsApp id to the id that stands for the same person.
+    WhatsApp id to the id that represents the same person.
     """
     # The format is that of Hermes, which reads and writes the same keys.
     parts = ["agent", profile if profile and profile != "default" else "main"]
@@ -288,7 +288,7 @@ class WhatsAppAliases:
         self._read: dict[str, tuple[Stamp, str]] = {}
 
     def find_canonical(self, whatsapp_id: str) -> str:
-        """Return the id that stands for the person of an id."""
+        """Return the id that represents the person with an id."""
         folder = self._find_folder()
         connected_ids: set[str] = set()
         pending_ids = [whatsapp_id]

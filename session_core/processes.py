@@ -231,7 +231,7 @@ def list_holders(path: Path) -> list[Holder]:
     if pids is None:
         pids = _find_holders_by_probe(path)
     pids.discard(os.getpid())
-    # An unknown holder may be one of the known ones.
+    # An unknown holder may be one of the known holders.
     if len(pids) > 1:
         pids.discard(0)
     return [Holder(pid, get_process_name(pid)) for pid in sorted(pids)]

@@ -428,7 +428,8 @@ class _ChangeRunner:
 def resolve_references(tools: ToolCaller, spec: ToolSpec, asked: Answer) -> Answer:
     """Return the arguments with titles and prefixes of sessions replaced by ids.
 
-    A model must pass what names one session for good; a person sees what it means, and is asked.
+    A model must pass an id or a key, whose session never changes. A person may pass a title, since
+    the sessions are shown before the question.
 
     Raises:
         InvalidInput: Several sessions match.

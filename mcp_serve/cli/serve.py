@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         if options.http:
             _serve_http(served, options)
         else:
-            # Before anything is built: pydantic reports a Ctrl-C meanwhile as an error of its own.
+            # Before models are built, since pydantic reports a Ctrl-C during that as its own error.
             _exit_on_interrupt()
             if sys.stdin.isatty():
                 _explain_to_person(served)

@@ -115,7 +115,7 @@ def make_protocol() -> type[TimedConnection]:
 
 SSE, MESSAGES = "/sse", "/messages/"
 
-# Sessions of older clients; the SDK forgets idle ones after a while.
+# Sessions of older clients. The SDK forgets idle sessions after a while.
 _MAX_SESSIONS = 2_000
 
 _GRACE_S = 1

@@ -1,8 +1,8 @@
 """Redaction: remove secrets of known shapes from outgoing text.
 
-The whole text is searched, also in its normalized view, and cut afterwards. In a text that was cut
+The whole text is searched, also in its normalized view, and then cut. In a text that was cut
 before, the beginning of a secret at its end is removed too. `clean_text` and `clean_value` also
-remove terminal escapes, and what an error quotes of the arguments of the caller.
+remove terminal escapes, and arguments of the caller that an error quotes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LONG = 200_000
 # A secret may begin at the end of another one, and is found only after that was removed.
 _MAX_PASSES = 4
 
-# Characters of prefixes, rare ones first; a sign at the end of a prefix is best.
+# Characters of prefixes, rare characters first. A sign at the end of a prefix is best.
 _SIGNS = "JAKWQGD$/dpc2_-."
 
 _MIN_BODY_CHARS = 12

@@ -283,7 +283,7 @@ SHAPES: tuple[SecretShape, ...] = (
             r"-----? ?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-----?"
             r"(?:(?:(?!-----? ?BEGIN)[\s\S])*?"
             r"-----? ?END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)? ?-----?"
-            # A key that was cut has no end: the lines that look like one are taken.
+            # A key that was cut has no end, so all lines that look like a key are included.
             rf"|{_BREAK}*(?:{_HEADER}{_BREAK}+){{0,8}}(?:[A-Za-z0-9+/=]{{16,}}{_BREAK}*)+)"
         ),
     ),

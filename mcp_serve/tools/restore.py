@@ -102,7 +102,7 @@ def _restore_batch(home: ServedHome, batch: str, work: CallContext) -> dict[str,
         total = max(total, progress.remaining + 1)
         work.report_progress(total - progress.remaining, total)
 
-    # Asked before the restore, which undoes the remaining steps.
+    # Read before the restore, which undoes the remaining steps.
     is_resumed = any(step.undone_at is not None for step in home.ledger.list_steps(batch))
     result = home.maintenance.restore(
         batch, client=work.client, progress=report, stop=work.is_cancelled

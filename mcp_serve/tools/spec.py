@@ -28,13 +28,13 @@ class ToolSpec:
     # Covers all served stores unless a call names one.
     merges: bool = False
     changes: bool = False
-    # Changes also what is ours of transcripts: their labels.
+    # Also changes the labels of transcripts, which are ours.
     takes_transcripts: bool = False
     # A change accepts the title of a session, not only its id or key.
     takes_titles: bool = False
     destructive: bool = False
     idempotent: bool = True
-    # The verb of the plans that this tool applies; the user is asked before. Empty: no plans.
+    # The verb of the plans that this tool applies after asking the user. Empty: no plans.
     asks: str = ""
     # The type of positions in its cursors; str for positions made by the library.
     place: Any = str

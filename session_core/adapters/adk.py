@@ -41,11 +41,11 @@ _STATE_PREFIX = "state/"
 class AdkSessionService(HomeAdapter, BaseSessionService):
     """Stores sessions, events and state: `Runner(session_service=AdkSessionService(home), …)`.
 
-    `home` is a folder, a file that ends in `.db`, or what `open_home` returned. In `services.yaml`
-    the address `SCHEME://PATH` of a service of this class names it. State of the session goes with
-    the session; state with the prefix `user:` or `app:` outlives it, and `temp:` is never stored.
-    An event is refused only if another one was appended since the session was read.
-    `delete_session` moves the session to the trash, and can be undone.
+    `home` is a folder, a file that ends in `.db`, or an opened home (`open_home`). In
+    `services.yaml` the address `SCHEME://PATH` of a service of this class names it. State of the
+    session goes with the session; state with the prefix `user:` or `app:` outlives it, and `temp:`
+    is never stored. An event is refused only if another one was appended since the session was
+    read. `delete_session` moves the session to the trash, and can be undone.
     """
 
     client = SOURCE

@@ -33,7 +33,7 @@ SessionKey = Mapping[str, Any]
 class ClaudeSessionStore(HomeAdapter):
     """Mirrors the sessions of the Claude Agent SDK: `ClaudeAgentOptions(session_store=…)`.
 
-    `home` is a folder, a file that ends in `.db`, or what `open_home` returned. Entries are
+    `home` is a folder, a file that ends in `.db`, or an opened home (`open_home`). Entries are
     returned exactly as they were appended. An entry with a `uuid` is stored once, also if a batch
     is sent again. `delete` moves a session and its subagents to the trash, and can be undone.
     """

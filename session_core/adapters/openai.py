@@ -26,9 +26,9 @@ _ROLES = {"developer": "system"}
 class OpenAISession(HomeAdapter):
     """The items of one conversation: `Runner.run(agent, text, session=OpenAISession(id, home))`.
 
-    `home` is a folder, a file that ends in `.db`, or what `open_home` returned. Items are returned
-    exactly as they were added. `pop_item` hides the newest item, and `clear_session` moves the
-    conversation to the trash; both can be undone. `session_settings` may have a `limit`, which
+    `home` is a folder, a file that ends in `.db`, or an opened home (`open_home`). Items are
+    returned exactly as they were added. `pop_item` hides the newest item, and `clear_session` moves
+    the conversation to the trash; both can be undone. `session_settings` may have a `limit`, which
     counts if `get_items` is called without one.
 
     Raises:

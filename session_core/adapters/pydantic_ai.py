@@ -32,9 +32,9 @@ _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 class PydanticConversationStore(HomeAdapter, ConversationStore):
     """Stores conversations of Pydantic AI as sessions with the ids of the conversations.
 
-    `home` is a folder, a file that ends in `.db`, or what `open_home` returned. A fork copies the
-    entries that it shares, so that each session is whole when the other is deleted. `delete` moves
-    a conversation to the trash, and can be undone.
+    `home` is a folder, a file that ends in `.db`, or an opened home (`open_home`). A fork copies
+    the entries that it shares, so that each session is whole when the other is deleted. `delete`
+    moves a conversation to the trash, and can be undone.
     """
 
     client = SOURCE

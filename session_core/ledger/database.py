@@ -108,7 +108,7 @@ class LedgerDatabase:
             # An unsynced log survives a crash of the process, not of the machine.
             handle.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             execute_with_retry(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
-            # Looked up under the lock: another process may have created the tables first.
+            # Checked under the lock, since another process may have created the tables first.
             if not self._has_schema(handle, path):
                 for statement in sql_blocks.split_statements(self._schema, PACKAGE):
                     handle.execute_update(statement)
@@ -128,7 +128,7 @@ class LedgerDatabase:
     def reclaim_space(self, *, overwrite: bool = False) -> None:
         """Truncate the log, which returns the space of deleted rows to the disk.
 
-        With `overwrite` the file is written anew, without what deleted rows have left in it.
+        With `overwrite` the file is rewritten without the remains of deleted rows.
         """
         self._require_own_process()
         with self._lock:

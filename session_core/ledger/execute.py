@@ -36,7 +36,7 @@ _ABORTED_MARK = "never"
 class PreparedStep:
     """A step whose trash is durable.
 
-    While the object lives, the step belongs to this process; afterwards `resume_steps` decides it.
+    While the object lives, the step belongs to this process. Later, `resume_steps` decides it.
     """
 
     def __init__(self, step_id: str) -> None:
@@ -108,7 +108,7 @@ def run_step(
         Unsupported: the home has no `state_meta`.
     """
     ledger.check_home(db)
-    # An outer transaction could still roll back what the ledger records as done.
+    # An outer transaction could roll back a change that the ledger records as done.
     if db.in_transaction:
         raise InvalidInput("a step needs its own transaction; end the open one first")
     if ledger.shares_transactions:
@@ -259,7 +259,7 @@ def delete_step_marks(db: StateDatabase, ledger: Ledger) -> None:
         if cleared:
             with db.transaction():
                 _delete_marks(db, cleared)
-            # In this order: after a crash in between, marks that are gone are deleted once more.
+            # In this order: after a crash in between, missing marks are deleted again.
             ledger.forget_step_marks(cleared)
 
 

@@ -1,4 +1,4 @@
-"""Labels: titles, pins and archive marks of ours for sessions of other agents, with their undo.
+"""Labels: our titles, pins and archive marks for sessions of other agents, with their undo.
 
 The file lies next to the index of transcripts, where `session_core.transcripts.label_view` reads
 it; a rebuild of the index does not touch it. An edit and its undo are one transaction each.

@@ -64,7 +64,7 @@ class MemoryTables:
         # Reentrant, since a step may read the tables that it changes.
         self.lock = threading.RLock()
         connection = _sqlite3.connect("file::memory:", busy_timeout_s=0)
-        # Nobody closes tables that all ledgers of a home share; Python 3.13 warns about it.
+        # No ledger closes tables that all ledgers of a home share. Python 3.13 warns about it.
         weakref.finalize(self, connection.close)
         self.handle = Connection(connection)
         for statement in sql_blocks.split_statements(schema, PACKAGE):

@@ -1,4 +1,4 @@
-"""Plans: stored once, applied once, and returned with their result afterwards.
+"""Plans: stored once, applied once, and then returned with their result.
 
 A plan is valid for a day. It ends as finished or closed, or it expires.
 """
@@ -258,7 +258,7 @@ def release_members(rows: Connection, step: str, skipped: str | None) -> None:
 
 
 def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
-    # Each new plan deletes old ones; no other task does.
+    # Each new plan deletes old plans. No other task does.
     long_ago = plan.created_at - _PLAN_RETENTION_S
     for block in ("forget_members", "forget_plans"):
         rows.execute_update(SQL[block], (long_ago,))

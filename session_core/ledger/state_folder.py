@@ -116,7 +116,7 @@ class StateFolder:
         return self._found
 
     def has_pins(self) -> bool:
-        """Return True if sessions of this home were pinned beside its database."""
+        """Return True if sessions of this home were pinned outside its database."""
         folder = self.find()
         return folder is not None and (not self.has_files or (folder / PINS_FILE).exists())
 
@@ -141,7 +141,7 @@ class StateFolder:
                     path.chmod(_PRIVATE_MODE)
             home = expected.home or (existing.home if existing else None)
             binding = replace(expected, folder=folder, home=home)
-            # After a move the path is new; a later look finds the folder by it.
+            # After a move the path is new. A later search finds the folder by it.
             if existing != binding:
                 _write_binding(binding)
         # The identity, because another database at this path is another home.

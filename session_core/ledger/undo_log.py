@@ -45,7 +45,7 @@ class UndoLog(Batches):
         """Store the trash of a step durably.
 
         Return the ids of steps whose marks in the home are no longer needed, because their outcome
-        is durable by now.
+        is already durable.
 
         Raises:
             Conflict: another process has one of the members, or undoes the same step.
@@ -165,7 +165,9 @@ class UndoLog(Batches):
         """Return the steps whose marks in the home are no longer needed."""
 
         def settle_marks(rows: Connection) -> list[str]:
-            rows.execute_update(SQL["settle_marks"])  # a durable write also syncs all earlier ones
+            rows.execute_update(
+                SQL["settle_marks"]
+            )  # a durable write also syncs earlier writes
             return self._select_obsolete_marks(rows)
 
         # Without marks nothing is written, as a write would sync.

@@ -108,7 +108,7 @@ def edit_sessions(
         if not pending.changes and not pending.pins:
             batch = None
             break
-        # An edit without changes leaves no batch behind.
+        # An edit without changes leaves no batch.
         batch = batch or home.ledger.add_batch(BATCH_KIND).id
         try:
             _apply_changes(home, session_ids, edit, pending, batch, client=client)
@@ -279,7 +279,7 @@ def _write_changes(
     for change in changes:
         title = change.after.get("title")
         holder = None if title is None else db.get_session_by_title(title)
-        # Looked up again under the lock, since another session may have taken the title.
+        # Read again under the lock, since another session may have taken the title.
         if holder is not None and holder["id"] != change.key["id"]:
             raise Changed(f"title {title!r} was taken by another session; try again")
         change.write_row(db)

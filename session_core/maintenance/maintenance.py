@@ -279,7 +279,7 @@ class Maintenance:
             if preview.plan is None:
                 why = ", ".join(PROTECTION_REASONS[reason] for reason in preview.protected)
                 raise Conflict(f"session {session_id} cannot be deleted: {why}")
-            # Revisions only grow, so that the plan has this one too.
+            # Revisions only grow, so the plan has this revision too.
             if expect is not None and self._db.get_revision(session_id) != expect:
                 raise Changed(f"session {session_id} was changed since it was read")
             result = self._apply_whole(preview.plan, client)

@@ -176,7 +176,7 @@ def _list_reasons(sizes: Sizes, obstacle: str | None) -> tuple[str, ...]:
 
 def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | None:
     """Rewrite the file, or return the obstacle."""
-    # Looked up again: another process may have opened the file since the plan.
+    # Checked again, since another process may have opened the file since the plan.
     obstacle = find_obstacle(activity.load_home_activity(db, now))
     if obstacle is None:
         try:

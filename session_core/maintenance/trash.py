@@ -74,7 +74,7 @@ def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> Ap
     for batch in _list_remaining(ledger, plan):
         if time.monotonic() >= deadline or (request.stop is not None and request.stop()):
             break
-        # One batch at a time, so that a stopped call has finished the earlier ones.
+        # One batch at a time, so that a stopped call has finished the earlier batches.
         ledger.empty_trash(batches=[batch])
         if request.progress is not None:
             request.progress(_build_result(ledger, plan))

@@ -1,6 +1,6 @@
 """JSON with comments and trailing commas, edited in place.
 
-The text is scanned for positions and never rendered anew, so the rest is kept byte for byte.
+The text is scanned for positions and never rendered again, so the rest is kept byte for byte.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     states = (f"{sessions[name]:,} {name}" for name in ("open", "ended", "archived"))
     yield "sessions", f"{sessions['total']:,} ({', '.join(states)})"
     yield "messages", f"{found['messages']:,}"
-    # A store of another agent has neither a database of ours nor a gateway.
+    # A store of another agent has neither our database nor a gateway.
     sizes = _list_transcript_sizes if found["is_transcripts"] else _list_database_sizes
     yield from sizes(found)
     tokens = (

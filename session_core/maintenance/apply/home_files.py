@@ -95,7 +95,7 @@ def restore_file(
 ) -> FileRestoreOutcome:
     """Write a file from the pieces that come next in the trash, and consume exactly these pieces.
 
-    A file that has the name by now stays: `present` if it has the same bytes, else `taken`.
+    An existing file with the name stays: `present` if it has the same bytes, else `taken`.
 
     Raises:
         Corrupt: the pieces belong to another file.

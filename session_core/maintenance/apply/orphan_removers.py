@@ -244,7 +244,7 @@ class OrphanedFileRemover:
             except OSError as error:
                 raise MemberOutdated(member.id, "it does not exist any more") from error
             record = member.revision
-            # A changed file is not the one that the plan lists.
+            # A changed file is not the file that the plan lists.
             if (file_stat.st_size, file_stat.st_mtime_ns) != (
                 record["bytes"],
                 record["modified_ns"],

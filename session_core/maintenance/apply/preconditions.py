@@ -76,7 +76,7 @@ def require_unprotected(
     removed: bool,
     exempt: Collection[ProtectionReason] = (),
 ) -> None:
-    """Require that a selected session is not protected by now."""
+    """Require that a selected session has not become protected."""
     item = _build_inventory_row(row, revision)
     reason = protection.find_protection((item,), activity, removed=removed, exempt=exempt)
     if reason is not None:
@@ -141,7 +141,7 @@ def require_not_in_use(
     *,
     exempt: Collection[ProtectionReason] = (),
 ) -> None:
-    """Check locks, turns, our own pins and routes once more, inside the step."""
+    """Check locks, turns, our own pins and routes again, inside the step."""
     for claim in db.admin.list_claims():
         member = member_by_session.get(claim.session_id or "")
         if member is not None and is_live_claim(claim, activity.company.at):

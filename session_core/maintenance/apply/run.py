@@ -51,7 +51,7 @@ _PROGRESS_INTERVAL_S = 0.5
 def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> ApplyResult:
     """Apply a plan, or continue it.
 
-    The members and the state of `plan` may be old: what is applied is read again when it begins.
+    The members and the state of `plan` may be old, since the plan is read again when it begins.
     """
     deadline = time.monotonic() + request.for_s
     # The run itself restores the partial members of its own plan.
@@ -232,7 +232,7 @@ class PlanRun:
             self._retry_step(queue, draft, error)
         except Conflict:
             if not self._is_decided_elsewhere(draft.members):
-                # The other process may have given up what it had claimed, so this one tries again.
+                # The other process may have released its members, so this process tries again.
                 self._tries += 1
                 if self._tries >= _MAX_TRIES:
                     raise
@@ -247,7 +247,7 @@ class PlanRun:
         self._prefetch.close()
 
     def _apply_step(self, draft: StepDraft, candidates: Sequence[Member]) -> dict[str, Any]:
-        # This step may remove a part of the member after the completed ones.
+        # This step may remove a part of the member after the completed members.
         continued = candidates[len(draft.members) :][:1]
 
         def apply_step_draft(db: StateDatabase) -> dict[str, Any]:
@@ -383,7 +383,7 @@ def _find_part(member: Member) -> str:
 
 
 def _has_other_progress(member: Member, before: PlanProgress, after: PlanProgress) -> bool:
-    """Return True if another process has removed sessions of a member meanwhile."""
+    """Return True if another process has removed sessions of a member since."""
     ids = members.get_session_ids(member)
     earlier, later = ((x.gone & ids, {i: x.after.get(i) for i in ids}) for x in (before, after))
     return earlier != later

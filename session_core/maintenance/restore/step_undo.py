@@ -198,7 +198,7 @@ def _restore_routes(
 
 
 def _restore_files(home: HomeContext, undo: _StepUndo) -> Iterator[str]:
-    """Restore files, and yield each file whose name another file has by now."""
+    """Restore files, and yield the files whose names other files have taken."""
     trash_items, store = (
         home.ledger.read_trash(undo.step.id),
         home.session_folder,

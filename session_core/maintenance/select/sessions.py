@@ -1,6 +1,6 @@
 """Select the sessions of a plan: one function for each kind, over the inventory and the activity.
 
-The age is the last activity of a whole conversation, whatever the other filters are. Protected
+The age counts from the last activity of the whole conversation, also with other filters. Protected
 sessions that would be selected are counted by reason.
 """
 
@@ -185,7 +185,7 @@ def _find_next_session(snapshot: MaintenanceSnapshot, entry: SessionEntry) -> In
     if conversation is None:
         return None
     session = snapshot.conversations.sessions[entry.session_id]
-    # A compressed session goes on in its tip, so the tip is what a policy would end.
+    # A compressed session continues in its tip, so a policy would end the tip.
     return conversation.tip if session.end_reason == "compression" else session
 
 

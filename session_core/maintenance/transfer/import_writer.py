@@ -122,7 +122,7 @@ class ImportWriter:
             try:
                 result = self._store_piece(context.batch, step, renumbered=renumbered)
             except _IdsTaken:
-                renumbered = True  # all later ones as well, to keep their order
+                renumbered = True  # all later messages too, to keep their order
                 result = self._store_piece(context.batch, step, renumbered=True)
             tally.add_session(line.id, result, len(piece))
             stored, rows = stored + len(piece), []
@@ -207,7 +207,7 @@ class ImportWriter:
         return result
 
     def _require_own_ids(self, result: PutResult) -> None:
-        """Refuse a piece with a message id that is taken by now."""
+        """Refuse a piece with a message id that another message has taken."""
         for mismatch in result.refused:
             if mismatch.table == MESSAGES_KEY and self._db.get_message(mismatch.key[0]) is not None:
                 raise _IdsTaken

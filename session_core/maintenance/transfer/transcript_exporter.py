@@ -2,7 +2,7 @@
 
 A session becomes the row and the messages that a home would store, so an import into a home reads
 them: forks and subagents with their parent, compacted messages with their flag. Attachments and
-what only the agent knows are left out; `raw` has everything.
+data that only the agent understands are left out. `raw` has everything.
 """
 
 from __future__ import annotations
