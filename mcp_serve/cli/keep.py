@@ -118,7 +118,9 @@ def _suggest_keeping(out: Terminal, status: KeepStatus) -> None:
         out.write_hint(f"Turn it on with: {TURN_ON}")
 
 
-def _turn_on(options: argparse.Namespace, served: ServedStores, store: ServedTranscripts) -> int:
+def _start_keeping(
+    options: argparse.Namespace, served: ServedStores, store: ServedTranscripts
+) -> int:
     store.keep.turn_on(options.name)
     out = Terminal(sys.stdout)
     if not options.json:
@@ -130,7 +132,9 @@ def _turn_on(options: argparse.Namespace, served: ServedStores, store: ServedTra
     return _show_status(options, served, store)
 
 
-def _turn_off(options: argparse.Namespace, served: ServedStores, store: ServedTranscripts) -> int:
+def _stop_keeping(
+    options: argparse.Namespace, served: ServedStores, store: ServedTranscripts
+) -> int:
     store.keep.turn_off()
     return _show_status(options, served, store)
 
@@ -217,8 +221,8 @@ def _apply_forget(store: ServedTranscripts, plan: ForgetPlan) -> None:
 
 _RUNNERS: dict[str | None, Callable[[argparse.Namespace, ServedStores, ServedTranscripts], int]] = {
     None: _run_once,
-    "on": _turn_on,
-    "off": _turn_off,
+    "on": _start_keeping,
+    "off": _stop_keeping,
     "status": _show_status,
     "forget": _forget_sessions,
 }

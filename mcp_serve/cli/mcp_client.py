@@ -116,7 +116,7 @@ async def _connect_client(
 
     async def listen(message: object) -> None:
         if isinstance(message, ValueError) and heard.noise is None:
-            heard.noise = _extract_noise(message)
+            heard.noise = _extract_invalid_line(message)
             limit.deadline = min(limit.deadline, anyio.current_time() + _GRACE_S)
 
     connected = stdio_client(started, heard.errors)
@@ -125,7 +125,7 @@ async def _connect_client(
         return await use(client)
 
 
-def _extract_noise(error: ValueError) -> str:
+def _extract_invalid_line(error: ValueError) -> str:
     """Return the line that is not a message of the protocol."""
     from pydantic import ValidationError  # noqa: PLC0415 -- needed only after an error
 

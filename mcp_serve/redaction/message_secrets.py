@@ -147,7 +147,7 @@ _SUMMARY_WORD = re.compile(r"[^\s=:@\"'`\\/()\[\]{}<>,;…]{6,}")
 
 def make_summary_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]:
     """Return a function that removes the secrets of messages from a text derived from them."""
-    values = sorted(_summary_values(messages), key=len, reverse=True)
+    values = sorted(_list_summary_values(messages), key=len, reverse=True)
     all_values = "\n".join(values)
     short = [value for value in values if len(value) < _LONG_VALUE_CHARS]
     pieces = {
@@ -195,7 +195,7 @@ def _mark_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return text
 
 
-def _summary_values(messages: Iterable[MessageRow]) -> set[str]:
+def _list_summary_values(messages: Iterable[MessageRow]) -> set[str]:
     """Return the values of secrets without their names: last parts, and parts other than words."""
     values = set()
     for secret in {secret for row in messages for secret in list_secrets(row)}:

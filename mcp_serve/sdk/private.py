@@ -53,10 +53,12 @@ def advertise_changes(server: MCPServer[Any]) -> None:
         prompts_changed=True, resources_changed=True, tools_changed=True
     )
 
-    def options(notifications: NotificationOptions | None = None, *args: Any, **kwargs: Any) -> Any:
+    def create_options(
+        notifications: NotificationOptions | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
         return create(notifications or all_changes, *args, **kwargs)
 
-    vars(lowlevel)["create_initialization_options"] = options
+    vars(lowlevel)["create_initialization_options"] = create_options
 
 
 def call_on_close(session: ServerSession, call: Callable[[], None]) -> None:

@@ -188,7 +188,7 @@ class _HomeStep:
         except BaseException as error:
             done = committing and self._is_done()
             if not done:
-                self._note_failure(error, committing=committing)
+                self._handle_failure(error, committing=committing)
             if not done or not isinstance(error, Exception):
                 raise
             log_fault(f"step {self._id} was done, but an error followed", error)
@@ -201,7 +201,7 @@ class _HomeStep:
             return self._ledger.get_step(self._id).state == "done"
         return False
 
-    def _note_failure(self, error: BaseException, *, committing: bool) -> None:
+    def _handle_failure(self, error: BaseException, *, committing: bool) -> None:
         """Log a step that failed, or skip its members if they have changed."""
         if isinstance(error, Changed) and self._members:
             with suppress(SessionError):

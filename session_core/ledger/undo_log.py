@@ -165,9 +165,7 @@ class UndoLog(Batches):
         """Return the steps whose marks in the home are no longer needed."""
 
         def settle_marks(rows: Connection) -> list[str]:
-            rows.execute_update(
-                SQL["settle_marks"]
-            )  # a durable write also syncs earlier writes
+            rows.execute_update(SQL["settle_marks"])  # a durable write also syncs earlier writes
             return self._select_obsolete_marks(rows)
 
         # Without marks nothing is written, as a write would sync.

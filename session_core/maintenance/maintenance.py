@@ -336,7 +336,7 @@ class Maintenance:
         if import_undo.is_import(home, batch):
             self._ledger.get_undoable_batch(batch)
             # An interrupted undo, or a prune, may have removed the imported sessions.
-            import_undo.note_undone_steps(home, batch)
+            import_undo.mark_undone_steps(home, batch)
             return restore.build_planned_result(batch, import_undo.plan_undo(home, batch))
         plan = self._ledger.get_batch(batch).plan
         crash_recovery.log_progress(home, plan)

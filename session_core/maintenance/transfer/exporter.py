@@ -221,7 +221,7 @@ class ExportWriter(ABC):
         """
 
     @abstractmethod
-    def _note_export(self, counts: Mapping[str, int]) -> None:
+    def _log_export(self, counts: Mapping[str, int]) -> None:
         """Record an export in the audit log."""
 
     def _get_suffix(self, session_id: str, form: ExportForm) -> str:
@@ -255,7 +255,7 @@ class ExportWriter(ABC):
         result = tally.build_result()
         counts = {"sessions": result.sessions, "messages": result.messages, "bytes": result.bytes}
         with suppress_note_errors(AUDIT_ACTION):
-            self._note_export(counts)
+            self._log_export(counts)
         return result
 
 
@@ -267,7 +267,7 @@ class Exporter(ExportWriter):
         self._ledger = home.ledger
         self._client = client
 
-    def _note_export(self, counts: Mapping[str, int]) -> None:
+    def _log_export(self, counts: Mapping[str, int]) -> None:
         self._ledger.add_audit_entry(self._client, AUDIT_ACTION, None, counts)
 
     def _open_session(self, session_id: str, form: ExportForm) -> OpenExport:

@@ -96,11 +96,11 @@ def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> Ap
         with suppress(Conflict):  # the import has ended
             home.ledger.close_plan(batch.plan)
     result = run.apply_plan(home, plan, request)
-    note_undone_steps(home, batch.id)
+    mark_undone_steps(home, batch.id)
     return result
 
 
-def note_undone_steps(home: HomeContext, batch_id: str) -> None:
+def mark_undone_steps(home: HomeContext, batch_id: str) -> None:
     """Mark the steps of an import as undone if none of their sessions exists."""
     present = {session.id for session in home.db.admin.list_inventory()}
     steps = _list_open_steps(home, home.ledger.get_batch(batch_id))

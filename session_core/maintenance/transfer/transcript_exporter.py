@@ -123,7 +123,7 @@ class TranscriptExporter(ExportWriter):
             return super()._get_suffix(session_id, form)
         return self._library.open_raw_source(session_id).suffix
 
-    def _note_export(self, counts: Mapping[str, int]) -> None:
+    def _log_export(self, counts: Mapping[str, int]) -> None:
         """Record nothing: other agents have no audit log."""
 
 
