@@ -344,9 +344,9 @@ class MergedSearch:
             ranked, least = self._rank_blocks(position.step, blocks, end, page)
             is_near = is_near and least is None
             is_open = end is None or abs(end.at_ms) == LAST_MS
-            here = replace(position, begin=begin, end=None if is_open else end)
-            page.searched_to = here.end
-            if self._add_hits(page, ranked, here, after):
+            block_position = replace(position, begin=begin, end=None if is_open else end)
+            page.searched_to = block_position.end
+            if self._add_hits(page, ranked, block_position, after):
                 return page.hits[-1][1], is_near
             if is_open:
                 return None, is_near
@@ -438,7 +438,7 @@ class MergedSearch:
         self,
         page: _Page,
         ranked: Iterator[tuple[_Rank, int, RankedMatch]],
-        here: MergedPosition,
+        block_position: MergedPosition,
         after: _Rank | None,
     ) -> bool:
         """Add the hits of a block after the rank `after`.
@@ -453,8 +453,8 @@ class MergedSearch:
                 continue
             if len(page.hits) >= page.limit:
                 return True
-            page.matched = page.matched or here.step
-            page.hits.append((MergedHit(hit, store, None), replace(here, after=rank)))
+            page.matched = page.matched or block_position.step
+            page.hits.append((MergedHit(hit, store, None), replace(block_position, after=rank)))
         return False
 
     def _weigh_terms(self, stored: tuple[int, ...]) -> None:
@@ -462,7 +462,7 @@ class MergedSearch:
         if self._weights:
             return
         listed = self._query_stores(lambda _, store: store.list_terms())
-        terms = sorted({term for found in listed.values() for term in found})
+        terms = sorted({term for store_terms in listed.values() for term in store_terms})
         if len(stored) == len(terms) + 1:
             *weights, self._found_terms = stored
         else:

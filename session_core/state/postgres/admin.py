@@ -168,12 +168,14 @@ class PostgresAdmin(TimeRangeSearches):
 
 def _find_problems(handle: PostgresConnection, *, deep: bool) -> list[Finding]:
     messages, usages, parents = handle.fetch_tuples(SQL["count_orphans"])[0]
-    found = [
+    problems = [
         ("orphaned_messages", messages, "messages of missing sessions"),
         ("orphaned_rows", usages, "rows of session_model_usage whose session is gone"),
         ("broken_parents", parents, "sessions whose parent is missing"),
     ]
     if deep:
         missing = handle.fetch_value(SQL["count_unindexed"])
-        found.append(("search_index_incomplete", missing, "messages missing from the search index"))
-    return [Finding(code, count, what) for code, count, what in found if count]
+        problems.append(
+            ("search_index_incomplete", missing, "messages missing from the search index")
+        )
+    return [Finding(code, count, what) for code, count, what in problems if count]

@@ -199,7 +199,7 @@ class PostgresConnection(Connection):
             for key, is_found, *row in cursor:
                 if is_found:
                     rows[key].append(tuple(row))
-            self._fetched |= {(sql, key): (names, found) for key, found in rows.items()}
+            self._fetched |= {(sql, key): (names, fetched) for key, fetched in rows.items()}
 
     def execute_update(self, sql: str, params: Params = ()) -> int:
         """Run a statement that changes rows and return the number of affected rows."""

@@ -70,10 +70,10 @@ class HolderNote:
 
 def list_holders(handle: Connection) -> list[Holder]:
     """Return the other processes that have written to the home and may still hold it."""
-    here = _get_host(), _get_process_space()
+    own_host = _get_host(), _get_process_space()
     holders: dict[tuple[str, str, int], Holder] = {}
     for host, space, pid, started_at in handle.fetch_tuples(SQL["list_holders"]):
-        is_local = (host, space) == here
+        is_local = (host, space) == own_host
         if is_local and (pid == os.getpid() or not processes.is_alive(pid, started_at)):
             continue
         holders[host, space, pid] = Holder(pid, f"a program on {host}")

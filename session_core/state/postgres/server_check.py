@@ -11,8 +11,8 @@ from session_core.state.postgres.address import connect, parse_address
 from session_core.state.postgres.migrations import runner
 from session_core.state.server_report import Pooling, ServerReport
 
-_CLOCK_LOOKS = 3
-_POOL_LOOKS = 8
+_CLOCK_READS = 3
+_POOL_READS = 8
 
 _GET_FACTS = """
 SELECT current_setting('server_version'), current_user,
@@ -42,8 +42,8 @@ def inspect_server(address: str) -> ServerReport:
         version, role, is_exempt, can_write, is_standby, encoding = row
         pending = runner.list_pending(applied)
         skew_s, round_trip_s = _compare_clocks(connection)
-        with connect(place) as other:
-            pooling = _find_pooling(connection, other)
+        with connect(place) as second:
+            pooling = _find_pooling(connection, second)
     return ServerReport(
         version=version,
         role=role,
@@ -61,29 +61,29 @@ def inspect_server(address: str) -> ServerReport:
 
 def _compare_clocks(connection: psycopg.Connection[Any]) -> tuple[float, float]:
     """Return the server's clock minus ours, by the look with the shortest way, and that way."""
-    looks = []
-    for _ in range(_CLOCK_LOOKS):
+    measurements = []
+    for _ in range(_CLOCK_READS):
         began, began_at = time.perf_counter(), time.time()
         there = _fetch_value(connection, _GET_TIME)
         took = time.perf_counter() - began
-        looks.append((took, float(there) - began_at - took / 2))
-    took, skew = min(looks)
+        measurements.append((took, float(there) - began_at - took / 2))
+    took, skew = min(measurements)
     return skew, took
 
 
-def _find_pooling(one: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> Pooling:
+def _find_pooling(first: psycopg.Connection[Any], second: psycopg.Connection[Any]) -> Pooling:
     # A pooler makes up the process id with which a connection begins.
-    if _fetch_value(one, _GET_PROCESS) == one.info.backend_pid:
+    if _fetch_value(first, _GET_PROCESS) == first.info.backend_pid:
         return "none"
     try:
-        with one.transaction():
-            one.execute("SELECT 1")
+        with first.transaction():
+            first.execute("SELECT 1")
     except psycopg.Error:
         return "statement"
     # Two connections of ours on one of the server: it was lent for a statement, not for a session.
     # The pooler lends the last one that became free, unless another program was faster.
-    for _ in range(_POOL_LOOKS):
-        if _fetch_value(one, _GET_PROCESS) == _fetch_value(other, _GET_PROCESS):
+    for _ in range(_POOL_READS):
+        if _fetch_value(first, _GET_PROCESS) == _fetch_value(second, _GET_PROCESS):
             return "transaction"
     return "session"
 

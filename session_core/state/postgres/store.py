@@ -175,8 +175,8 @@ class PostgresStore:
             finally:
                 self.release_connection(handle)
 
-    def read(self, look: Callable[[PostgresConnection], T]) -> T:
-        """Call `look` with one snapshot of the database and return its result."""
+    def read(self, function: Callable[[PostgresConnection], T]) -> T:
+        """Call `function` with one snapshot of the database and return its result."""
         self.check_open()
         with self.translate_errors():
             transaction = self.find_transaction() if self.transactions else None
@@ -185,20 +185,20 @@ class PostgresStore:
                 handle.seen.clear()
                 # An error of the server would end the whole transaction of the caller.
                 with handle.isolate_failure():
-                    return look(handle)
+                    return function(handle)
             snapshot = self.find_snapshot() if self.snapshots else None
             if snapshot is not None:
-                return look(snapshot.get_handle())
+                return function(snapshot.get_handle())
             handle = self.begin_read()
             try:
-                return look(handle)
+                return function(handle)
             finally:
                 self.end_read(handle)
 
-    def write(self, step: Callable[[PostgresConnection], T]) -> T:
-        """Run `step` in a transaction and return its result.
+    def write(self, function: Callable[[PostgresConnection], T]) -> T:
+        """Run `function` in a transaction and return its result.
 
-        The step may run again, so it must have no effect outside of the database.
+        The function may run again, so it must have no effect outside of the database.
         """
         self.check_open()
         with self.translate_errors():
@@ -207,20 +207,20 @@ class PostgresStore:
                 handle = transaction.get_handle()
                 try:
                     with handle.isolate_failure():
-                        return step(handle)
+                        return function(handle)
                 except BaseException:
                     handle.forget_all()
                     raise
             self.check_writable()
-            return self._write_alone(step)
+            return self._write_alone(function)
 
-    def _write_alone(self, step: Callable[[PostgresConnection], T]) -> T:
-        """Run a step in a transaction of its own, again if it is known not to be committed."""
+    def _write_alone(self, function: Callable[[PostgresConnection], T]) -> T:
+        """Run a function in a transaction of its own, again if it is known not to be committed."""
         until = time.monotonic() + self._patience_s
         while True:
             handle = self.begin_write()
             try:
-                result = step(handle)
+                result = function(handle)
             except (errors.SerializationFailure, errors.DeadlockDetected, *_LOST) as error:
                 self.release_connection(handle)
                 # Nothing was committed: the COMMIT was never sent.

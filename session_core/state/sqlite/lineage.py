@@ -155,7 +155,7 @@ def list_all_ancestors(handle: Connection, session_id: str) -> set[str]:
 
 def find_resumed_session(handle: Connection, session_id: str) -> str:
     """Return the last session with messages, from the tip on, or the tip."""
-    tip = found = find_tip(handle, session_id)
+    tip = resumed = find_tip(handle, session_id)
     continues = handle.resolve_block(SQL["continues"])
     newest = handle.resolve_block(SQL["find_newest_child"]).format(continues=continues)
     current: str | None = tip
@@ -164,9 +164,9 @@ def find_resumed_session(handle: Connection, session_id: str) -> str:
     while current is not None and current not in seen:
         seen.add(current)
         if handle.fetch_value(SQL["has_messages"], (current,)) is not None:
-            found = current
+            resumed = current
         current = handle.fetch_value(newest, (current,))
-    return found
+    return resumed
 
 
 def find_link_kind(handle: Connection, session_id: str) -> LinkKind | None:

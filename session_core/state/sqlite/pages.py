@@ -62,11 +62,11 @@ class SqliteWindows(SqliteOperations):
         validation.check_limit(limit)
         if view not in tuple(_STATES_BY_VIEW):
             raise InvalidInput(f"unknown view {view!r:.40}; valid are {', '.join(_STATES_BY_VIEW)}")
-        said_by = validation.parse_texts("roles", roles)
+        role_names = validation.parse_texts("roles", roles)
 
         def read_window_rows(handle: Connection) -> MessageWindow:
             sessions.require_session(handle, session_id)
-            finder = _WindowFinder(handle, session_id, said_by, view)
+            finder = _WindowFinder(handle, session_id, role_names, view)
             if around is not None:
                 return finder.read_around(around, limit)
             if after is not None:

@@ -119,11 +119,11 @@ def count_pages(handle: Connection) -> dict[str, int] | None:
 
 
 def count_sizes(
-    estimated: Sizes, found: TableLayout, path: Path, step: StepCallback | None = None
+    estimated: Sizes, layout: TableLayout, path: Path, step: StepCallback | None = None
 ) -> Sizes:
     """Count exact sizes in a child process, or return the estimate if that fails."""
     counted = _count_in_child(path, step)
-    return found.fill_sizes(estimated, counted, exact=True) if counted else estimated
+    return layout.fill_sizes(estimated, counted, exact=True) if counted else estimated
 
 
 def _count_in_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:

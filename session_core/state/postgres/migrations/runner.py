@@ -207,8 +207,8 @@ def _apply_migration(
     ]
     for statement in run:
         connection.execute(cast("Any", statement))
-    found = connection.execute("SELECT 1 FROM migrations WHERE number = %s", (migration.number,))
-    if found.fetchone() is not None:
+    cursor = connection.execute("SELECT 1 FROM migrations WHERE number = %s", (migration.number,))
+    if cursor.fetchone() is not None:
         return False
     connection.execute(cast("Any", migration.script))
     connection.execute(

@@ -77,8 +77,8 @@ class _TermPostings:
         self.ids.update(ids)
         self.newest = [*self.newest, *ids][:_MAX_READ_ROWS]
         self.looked_at = self._top - (self._task.low if self.done else self.floor)
-        given = self._given_weight
-        self.weight = weigh_term(len(self.ids), self.looked_at) if given is None else given
+        weight = self._given_weight
+        self.weight = weigh_term(len(self.ids), self.looked_at) if weight is None else weight
 
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
@@ -115,8 +115,8 @@ def _list_postings(
     tail: dict[int, str],
     weights: Mapping[str, float] | None,
 ) -> list[_TermPostings]:
-    given = weights or {}
-    return [_TermPostings(task, term, top, tail, given.get(term.text)) for term in terms]
+    weights = weights or {}
+    return [_TermPostings(task, term, top, tail, weights.get(term.text)) for term in terms]
 
 
 def _load_texts_above(task: SearchTask, top: int) -> dict[int, str]:
@@ -188,12 +188,14 @@ def gather_conversations(
     whole = _list_whole_sessions(task, lists, passing)
     scores: dict[int, float] = {}
     counted: Counter[str] = Counter()
-    for postings, found in zip(lists, passing, strict=True):
-        for message_id in (number for number, session in found.items() if session in whole):
+    for postings, sessions_by_id in zip(lists, passing, strict=True):
+        for message_id in (
+            number for number, session in sessions_by_id.items() if session in whole
+        ):
             scores[message_id] = scores.get(message_id, 0.0) + postings.weight
     chosen = []
     for message_id in sorted(scores, key=lambda number: (scores[number], number), reverse=True):
-        session = next(found[message_id] for found in passing if message_id in found)
+        session = next(sessions[message_id] for sessions in passing if message_id in sessions)
         counted[session] += 1
         if counted[session] <= blocks.MAX_SESSION_MATCHES:
             chosen.append(message_id)
@@ -216,16 +218,17 @@ def _list_whole_sessions(
     task: SearchTask, lists: Sequence[_TermPostings], passing: Sequence[Mapping[int, str]]
 ) -> set[str]:
     """Return the sessions that have each term in a message or in the title."""
-    sessions = [set(found.values()) for found in passing]
-    counted = Counter(session for found in sessions for session in found)
+    sessions = [set(sessions_by_id.values()) for sessions_by_id in passing]
+    counted = Counter(session for term_sessions in sessions for session in term_sessions)
     most = [session for session, _ in counted.most_common(_MAX_TITLES)]
     titles = dict(task.handle.fetch_tuples(SQL["list_titles"], (json.dumps(most),)))
     return {
         session
         for session in most
         if all(
-            session in found or postings.term.compute_match_weight(_fold_title(titles.get(session)))
-            for postings, found in zip(lists, sessions, strict=True)
+            session in term_sessions
+            or postings.term.compute_match_weight(_fold_title(titles.get(session)))
+            for postings, term_sessions in zip(lists, sessions, strict=True)
         )
     }
 
@@ -239,10 +242,10 @@ def rank_matches(
 ) -> None:
     """Add the nearness of the words and the age to the score of each match."""
     # A message that repeats the question is not an answer.
-    asked = literal.rstrip("?")
+    question = literal.rstrip("?")
     for match in matches:
         match.score += candidates.score_context(match, terms, newest)
-        if asked in match.folded:
+        if question in match.folded:
             match.score /= 2
 
 

@@ -210,10 +210,10 @@ class SearchRun:
 
     def _add_replies(self, hits: list[SearchHit]) -> list[SearchHit]:
         """Return the hits, with the id of the reply in hits of the user."""
-        asked = [hit.message_id for hit in hits if hit.role == "user"]
-        bounds = {"ids": json.dumps(asked), "reach": _REPLY_REACH}
+        user_message_ids = [hit.message_id for hit in hits if hit.role == "user"]
+        bounds = {"ids": json.dumps(user_message_ids), "reach": _REPLY_REACH}
         block = self.handle.expand_sql(SQL["find_replies"])
-        replies = dict(self.handle.fetch_tuples(block, bounds)) if asked else {}
+        replies = dict(self.handle.fetch_tuples(block, bounds)) if user_message_ids else {}
         return [replace(hit, reply_id=replies.get(hit.message_id)) for hit in hits]
 
     def _read_stage_page(

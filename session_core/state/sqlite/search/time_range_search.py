@@ -183,13 +183,13 @@ class TimeRangeRun(SearchRun):
             return stage, []
         needle = queries.find_needle(node)
         pattern = f"%{needle}%" if needle.isascii() else "%"
-        found = [
+        session_ids = [
             session_id
             for session_id, title in self.handle.fetch_tuples(SQL["find_titles"], (pattern,))
             if queries.is_match(node, search_text.fold_text(str(title)))
         ]
         task = self._make_task(stage)
-        bounds = {"sessions": json.dumps(found[:_MAX_TITLES])}
+        bounds = {"sessions": json.dumps(session_ids[:_MAX_TITLES])}
         ids = [row[0] for row in task.run_statement("list_first_messages", bounds)]
         matches = candidates.load_matches(task, ids)
         for match in matches:
