@@ -1,6 +1,6 @@
 """The keyword columns of sessions, messages and usage that callers pass.
 
-A home may have further columns of messages; `append_messages` stores those too.
+A home may have further columns of messages, which `append_messages` stores too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Any, TypedDict
 
 
 class NewSessionColumns(TypedDict, total=False):
-    """Columns for `create_session`; a number, such as an id of a chat, is stored as its digits."""
+    """Columns for `create_session`.
+
+    A number, such as the id of a chat, is stored as its digits.
+    """
 
     user_id: str | int | None
     session_key: str | None
@@ -64,7 +67,10 @@ class _MessageValues(TypedDict, total=False):
 
 
 class NewMessageColumns(_MessageValues, total=False):
-    """Columns for `append_message`; a time is a number of seconds, a datetime or ISO 8601."""
+    """Columns for `append_message`.
+
+    A time is a number of seconds, a datetime or an ISO 8601 text.
+    """
 
     timestamp: float | str | datetime | None
     name: str | None
@@ -75,7 +81,7 @@ class NewMessageColumns(_MessageValues, total=False):
 
 
 class MessageColumnUpdates(_MessageValues, total=False):
-    """Columns for `update_message`; None empties one."""
+    """Columns for `update_message`. None empties a column."""
 
     role: str
     content: Any

@@ -1,4 +1,4 @@
-"""What is known of the server of a home with an address."""
+"""The report about the server of a home in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Pooling = Literal["none", "session", "transaction", "statement"]
-"""Whether a pooler stands between, and how long it lends a connection."""
+"""The mode of a pooler in front of the server: how long it lends a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +16,17 @@ class ServerReport:
     version: str
     role: str
     is_exempt: bool
-    """Row security does not bind the role, so only the code keeps homes apart."""
+    """Whether row security does not bind the role, so that only the code keeps homes apart."""
     can_write: bool
-    """The role may change homes; False too if the schema does not exist."""
+    """Whether the role may change homes, which needs an existing schema."""
     is_standby: bool
-    """The server takes no changes."""
+    """Whether the server takes no changes."""
     encoding: str
     pending: tuple[str, ...]
     """The migrations that the schema lacks."""
     newer: int | None
     """A migration that only a newer version of this program knows."""
     skew_s: float
-    """The clock of the server minus that of this machine."""
+    """The seconds by which the clock of the server is ahead of this machine."""
     round_trip_s: float
     pooling: Pooling

@@ -1,4 +1,4 @@
-"""Look at the server of an address: version, role, migrations, clock and pooler."""
+"""The check of a server for `doctor`: version, role, migrations, clock and pooler."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def inspect_server(address: str) -> ServerReport:
 
 
 def _compare_clocks(connection: psycopg.Connection[Any]) -> tuple[float, float]:
-    """Return the server's clock minus ours, by the look with the shortest way, and that way."""
+    """Return the seconds by which the clock of the server is ahead, and the round trip in seconds.
+
+    The measurement with the shortest round trip counts.
+    """
     measurements = []
     for _ in range(_CLOCK_READS):
         began, began_at = time.perf_counter(), time.time()
