@@ -122,6 +122,24 @@ def test_error_keeps_its_cause_and_fix() -> None:
     ) in summary
 
 
+def test_repeated_talk_explains_no_error() -> None:
+    talk = [
+        assistant(f"Opening docs/{name}.md again, because I forgot to scroll down.")
+        for name in ("valves", "pumps", "gates", "tanks")
+    ]
+    summary = summarize([*talk, user("The first delivery is refused."), *talk], 2000)
+    assert "The first delivery is refused." in summary
+    assert "cause:" not in summary
+
+
+@pytest.mark.parametrize(
+    "text", ["61 of 65 agree, so I stop counting.", "The two lists agree with each other."]
+)
+def test_agreement_of_things_is_no_decision(text: str) -> None:
+    assert read(assistant(text))[text].kind != "decision"
+    assert read(user("We agree on port 8443."))["We agree on port 8443."].kind == "decision"
+
+
 def test_answer_stays_with_its_question() -> None:
     summary = summarize([user("Backups?"), assistant("Nightly to the box of Lena.")], 2000)
     assert "Backups?\n  answer: Nightly to the box of Lena." in summary
@@ -192,10 +210,13 @@ def test_summarized_small_talk_stays_weak() -> None:
 
 
 def test_alike_decisions_all_keep_worth() -> None:
-    messages = [user(f"ticket ABC-{n}: we decided to use port {8000 + n}.") for n in range(60)]
-    found = statements.read_statements(messages)
-    assert min(statement.worth for statement in found.current) > 0.3
-    assert all(statement.is_essential for statement in found.current)
+    texts = [f"ticket ABC-{n}: we decided to use port {8000 + n}." for n in range(60)]
+    few, many = (
+        statements.read_statements(map(user, texts[:count])).current for count in (5, len(texts))
+    )
+    assert len(many) == len(texts)
+    assert min(it.worth for it in many) > 0.8 * max(it.worth for it in few)
+    assert all(statement.is_essential for statement in many)
 
 
 def test_date_in_path_is_no_appointment() -> None:
@@ -209,6 +230,7 @@ def test_date_in_path_is_no_appointment() -> None:
     "text",
     [
         "add a red light to the valve.",
+        "prune the list of valves to sixty.",
         "Put down: switch the orchard pump to night mode.",
         "And write the list of valves, for later.",
         "paint the gate of the orchard, shall I?",
@@ -236,6 +258,11 @@ def test_bare_instruction_is_task(text: str) -> None:
 )
 def test_statement_with_subject_is_no_instruction(text: str) -> None:
     assert not instructions.is_instruction(text)
+
+
+def test_fix_is_no_open_task() -> None:
+    text = "Group bind and mode 0640 in the template cured it."
+    assert read(assistant(text))[text].kind not in ("task", "request")
 
 
 def test_phrases_of_other_messages_lower_worth() -> None:

@@ -594,3 +594,14 @@ def test_summary_is_the_same_in_each_process() -> None:
     }
     (summary,) = summaries
     assert summary.count("we decided to use port") > 5
+
+
+def test_long_summary_cuts_no_sentence() -> None:
+    tail = "there is a gap of 82 seconds that fills up by itself, and the next run shows the same."
+    names = ("dns", "mail", "edge", "shop")
+    talk = [assistant(f"At the bottom of terraform/{name}.tf, {tail}") for name in names]
+    messages = [message | {"id": at} for at, message in enumerate(talk, 1)]
+    assert "terraform/dns.tf\n" in summarize(messages, 200)
+    lines = [line for line in summarize(messages, 4000).splitlines() if "terraform" in line]
+    assert lines
+    assert all(line in [message["content"] for message in messages] for line in lines)

@@ -16,7 +16,8 @@ _FILLER_CHARS = 30
 """A filler is within so many characters of the start of a sentence."""
 _MAX_FILLER_CHARS = 140
 _SETTLED = re.compile(
-    r"\b(?:decid|agree|we chose|settled|go with|going with|beschlossen|entschieden|geeinigt|décid"
+    r"\b(?:decid|agreed|(?:we|i|they|all) agree|agree (?:on|to)|we chose"
+    r"|settled|go with|going with|beschlossen|entschieden|geeinigt|décid"
     r"|acord|решил[аи]? |договор)|决定|決定|決め"
 )
 """Words of a decision that could also be a report, such as `we agreed to …`"""
@@ -82,7 +83,9 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
     instructed = (
         offer or kind in _INSTRUCTED_KINDS or (kind == "done" and passage.speaker == "user")
     )
-    instruction = instructed and is_instruction(text)
+    fix = cues.FIX.is_in(folded, words)
+    # `Group bind and mode 0640 cured it` begins like an instruction.
+    instruction = instructed and not fix and is_instruction(text)
     if instruction or (kind in _INSTRUCTED_KINDS and _is_announced(passage, folded)):
         kind = "request" if passage.speaker == "user" else "task"
     if strong and kind not in ("task", "done"):
@@ -92,7 +95,7 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
         is_correction=correction,
         is_explicit=explicit or strong,
         is_cause=cues.CAUSE.is_in(folded, words),
-        is_fix=cues.FIX.is_in(folded, words),
+        is_fix=fix,
         is_reason=_begins_with(cues.REASON, folded),
         is_instruction=instruction,
     )

@@ -99,6 +99,7 @@ must|must not|mustn't|never|always|at most|no more than|at least|not more than|n
 forbidden|requirement|required|constraint|prefer|prefers|preference|we don't|don't ever|only if
 without my|without asking|no exceptions|mandatory|may not|shall|is off limits|under no circumstances
 has to stay|have to stay|needs to stay|has to be|have to be|cannot exceed|budget is|the limit is
+capped at|hard cap|the cap is|not longer|no later than|not later than
 please no|please don't|please never|i don't want|i do not want|we do not want|i like|i hate
 i want it|keep it|stick to|allergic|by law|policy|the rule|no longer than
 muss|müssen|darf nicht|dürfen nicht|darf kein|darf keine|darf nur|dürfen nur|nie|niemals|immer
@@ -155,7 +156,7 @@ NOTED = _compile_cue(
     """
 noted, |noted: |added: |put down: |on the list: |on my list: |next i |next: |next step: |next up:
 ich ergänze |notiert: |notiert, |vermerkt: |als nächstes |nächster schritt:
-j'ajoute |noté : |c'est j'ajoute |noté : |ensuite, je |prochaine étape :
+j'ajoute |noté : |ensuite, je |prochaine étape :
 añado |anotado: |apuntado: |después voy |siguiente paso:
 добавляю |записал: |записала: |добавил: |добавила: |далее: |следующий шаг:
 """,
@@ -317,7 +318,7 @@ FIX = _compile_cue(
     """
 fixed|the fix|solved|solution|workaround|resolved|helped|helps|works again|works now|remedy
 cured|after that it works|running again|is back|patched|works since
-behoben|lösung|gelöst|geholfen|hilft|half|läuft wieder|funktioniert wieder|abhilfe
+behoben|lösung|gelöst|geholfen|hilft|das half|half es|läuft wieder|funktioniert wieder|abhilfe
 correctif|résolu|corrigé|solution|réparé|remarche|refonctionne
 solución|solucionado|arreglado|resuelto|se arregla|se arregló|funciona de nuevo|vuelve a funcionar
 исправил|исправили|исправлено|решили|решение|помогло|починил|починили|снова работает|заработало

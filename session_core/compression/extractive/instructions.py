@@ -27,9 +27,9 @@ handle hide hire implement import improve include increase index inform insert i
 integrate introduce investigate invite isolate keep label launch let limit link list load localise
 log lower make mark measure meet merge migrate mirror mock modify monitor mount move name notify
 obtain offer open optimise optimize order organise organize pack paint parse patch pay pick pin
-place plan plant plot port post prepare print profile prove provide publish pull purge push put
-raise rebuild record recruit redo reduce refactor refit refresh register release remove rename
-render renew repair repeat replace reply report reproduce request rerun reserve reset restore
+place plan plant plot port post prepare print profile prove provide prune publish pull purge push
+put raise rebuild record recruit redo reduce refactor refit refresh register release remove
+rename render renew repair repeat replace reply report reproduce request rerun reserve reset restore
 retire return review revise revoke rewrite roll rotate run save scan schedule scrub search secure
 send separate serve set sew share ship shorten shut sign simplify simulate sketch solve sort speed
 split start stop store submit subscribe survey swap switch sync talk tell test throttle tidy track

@@ -23,8 +23,8 @@ _MAX_PARTS = 3
 _MAX_QUESTION_CHARS = 120
 _MAX_ANSWER_CHARS = 60
 _MIN_WORDS = 2
-_MIN_ANSWER_NOVELTY = 0.6
-"""The minimum novelty of an answer, which excludes small talk."""
+_MIN_NOVELTY = 0.6
+"""The minimum novelty of an answer, a cause or a fix, which excludes small talk."""
 _REASONED = frozenset((kind, "current") for kind in ("decision", "rule", "changed", "task"))
 _CAUSE_KINDS = frozenset(("problem", "note", "remark", "detail", "file", "command", "person"))
 _FIX_KINDS = frozenset(("done", "problem", "note", "remark", "detail", "file", "command"))
@@ -69,7 +69,7 @@ def _link_answers(speech: Sequence[Statement]) -> None:
             continue
         if distance > _NEXT_MESSAGES and len(answer.text) > _MAX_ANSWER_CHARS:
             continue
-        if answer.novelty < _MIN_ANSWER_NOVELTY:
+        if answer.novelty < _MIN_NOVELTY:
             continue
         if answer.alike or len(answer.words) + len(question.words) < _MIN_WORDS:
             continue
@@ -103,6 +103,8 @@ def _link_cases(new: Sequence[Statement]) -> None:
 
 def _choose_label(statement: Statement) -> Label | None:
     if not statement.is_speech or statement.traits.is_question:
+        return None
+    if statement.novelty < _MIN_NOVELTY:
         return None
     if statement.traits.is_fix and statement.kind in _FIX_KINDS:
         return "fix"

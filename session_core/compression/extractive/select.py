@@ -170,7 +170,8 @@ class _Selector:
             yield _Form(lean, worth - statements.measure_replaced(statement), len(lean) + 1)
         new = [pair for pair in new if not _is_bare_name(pair[0])]
         long = not statement.is_speech or len(passage.text) >= _MIN_FRAGMENT_CHARS
-        if new and detail and long and not statement.parts:
+        whole_only = self.numbered and statement.is_speech
+        if new and detail and long and not statement.parts and not whole_only:
             part = _write_statement(
                 statement,
                 _format_facts(passage, [fact for fact, _ in new]),
