@@ -278,9 +278,9 @@ CHECKS: dict[str, Callable[[HealthData], Iterator[HealthFinding]]] = {
     },
     "the rows of sessions": check_rows,
     "the routes": check_routes,
-    "what is left of other sessions": check_orphans,
+    "the data of missing sessions": check_orphans,
     "the files of sessions": check_files,
-    "the room that is taken": check_sizes,
+    "the disk space": check_sizes,
     "the engine": check_engine,
     "the search indexes": check_blocked_indexes,
 }
@@ -320,9 +320,9 @@ def examine_home(
     findings[:] = _try_read("the search indexes", plannable, list(findings), findings)
     company = data.snapshot.activity.company
     average = partial(measure_message_bytes, home.ledger, data.snapshot, lambda: data.sizes)
-    message_bytes: float = _try_read("what a message takes", average, {"bytes": 0.0}, findings)[
-        "bytes"
-    ]
+    message_bytes: float = _try_read(
+        "the average size of a message", average, {"bytes": 0.0}, findings
+    )["bytes"]
     return HealthReport(
         at=data.snapshot.now,
         sessions=_count_sessions(data.snapshot),
@@ -346,10 +346,10 @@ def _read_home(home: HomeContext, findings: list[HealthFinding]) -> HealthData:
     items: list[InventoryItem] = _try_read("the sessions", db.admin.list_inventory, [], findings)
     gather = partial(activity.gather_activity, db, home.store, now, pinned)
     empty = ActivitySnapshot(HomeActivity(at=now))
-    activity_snapshot = _try_read("who is alive", gather, empty, findings)
+    activity_snapshot = _try_read("the activity", gather, empty, findings)
     sizes: Sizes | None = _try_read("the sizes", db.admin.measure_sizes, None, findings)
     facts = _try_read(
-        "what is known beside the sessions", db.admin.read_health_facts, _EMPTY_FACTS, findings
+        "the tables other than sessions", db.admin.read_health_facts, _EMPTY_FACTS, findings
     )
     snapshot = MaintenanceSnapshot(db, ConversationIndex(items), activity_snapshot, home.store)
     return HealthData(snapshot, facts, sizes)

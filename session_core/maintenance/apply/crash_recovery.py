@@ -32,12 +32,12 @@ def recover_from_crash(home: HomeContext, except_plan: str | None = None) -> Non
     for plan in home.ledger.list_stopped_plans():
         if "wanted" not in plan.about and plan.kind != IMPORT_KIND:
             continue  # other components apply that kind of plan
-        with suppress_note_errors(f"that plan {plan.handle} is ended"), suppress(Conflict):
+        with suppress_note_errors(f"the end of plan {plan.handle}"), suppress(Conflict):
             _end_stopped_plan(home, plan)
     for partial_member in home.ledger.list_partial_members():
         if partial_member.plan != except_plan:
             with (
-                suppress_note_errors(f"that {partial_member.member.id} is put back"),
+                suppress_note_errors(f"the restore of {partial_member.member.id}"),
                 suppress(Conflict),
             ):
                 for _ in restore_member(home, partial_member):
@@ -47,7 +47,7 @@ def recover_from_crash(home: HomeContext, except_plan: str | None = None) -> Non
 def settle_steps(home: HomeContext) -> None:
     """Settle the steps that a crash has left, and run their follow-up work."""
     if home.store is not None:
-        with suppress_note_errors("that what was owed to hooks is told"):
+        with suppress_note_errors("the delivery of pending hook calls"):
             home.store.deliver_pending_hooks()
     # Steps of dead processes alone: a living one does its own follow-up work.
     for step in resume_steps(home.db, home.ledger):
@@ -132,7 +132,7 @@ def _has_removed(step: Step, ids: frozenset[str]) -> bool:
 def log_progress(home: HomeContext, handle: str | None, client: str | None = None) -> None:
     """Record the present counts of a plan in the audit log, which a crash may have left out."""
     with (
-        suppress_note_errors(f"how far plan {handle} was done"),
+        suppress_note_errors(f"the progress of plan {handle}"),
         suppress(Conflict),
     ):  # the plan has expired
         plan = None if handle is None else home.ledger.get_plan(handle)

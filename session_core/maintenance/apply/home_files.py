@@ -263,7 +263,7 @@ def collect_file(path: Path, home: Path, heads: list[FileHead], member: str) -> 
 def delete_files(heads: Iterable[FileHead], home: Path, store: Path | None = None) -> None:
     """Delete files that are unchanged since they were kept, and log failed deletions."""
     for head in heads:
-        with suppress_note_errors(f"that {head['name']} is deleted"):
+        with suppress_note_errors(f"the deletion of {head['name']}"):
             delete_file(head, home, store)
 
 
@@ -271,7 +271,7 @@ def finish_deletions(ledger: Ledger, step: Step, home: Path, store: Path | None 
     """Delete the files of a step that was interrupted after its commit, except restored files."""
     if not (step.result or {}).get("files"):
         return
-    with suppress_note_errors(f"that the files of step {step.id} are deleted"):
+    with suppress_note_errors(f"the deletion of the files of step {step.id}"):
         unrestored = UnrestoredItems.from_result(ledger.get_last_attempt(step.id))
         file_heads = (item.value for item in ledger.read_trash(step.id) if item.what == FILE_KIND)
         pending = [

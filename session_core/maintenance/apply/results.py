@@ -69,7 +69,7 @@ def build_result(home: HomeContext, plan: StoredPlan) -> ApplyResult:
 
 def add_measured_bytes(home: HomeContext, plan: StoredPlan, result: ApplyResult) -> ApplyResult:
     """Return a result with the sizes measured since the plan was begun."""
-    with suppress_note_errors("how much room there is"):
+    with suppress_note_errors("the measured disk space"):
         sizes = home.db.admin.measure_sizes(tables=False)
         size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
         returned = size.returned_to_disk + _sum_deleted_file_bytes(home, plan)

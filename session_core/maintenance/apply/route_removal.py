@@ -183,7 +183,7 @@ def finish_removal(store: SessionStore, result: Mapping[str, Any]) -> None:
     # A route that its chat has written since stays.
     unchanged = {key: entry for key, entry in entries.items() if entry.stored == removed[key]}
     if unchanged:
-        with suppress_note_errors("that routes are removed"):
+        with suppress_note_errors("the removal of routes"):
             store.remove(unchanged)
 
 

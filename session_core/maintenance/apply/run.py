@@ -63,7 +63,7 @@ def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> Ap
     was_planned = plan.state == "planned"
     plan = disk.begin_plan(home.ledger, plan, lambda: disk.measure_files(home.db))
     if was_planned:
-        with suppress_note_errors(f"that plan {plan.handle} is begun"):
+        with suppress_note_errors(f"the start of plan {plan.handle}"):
             home.ledger.add_audit_entry(request.client, f"{plan.kind}, begun", plan.handle, {})
     try:
         if not was_planned:
@@ -151,7 +151,7 @@ def _finish_run(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> A
             for end in (step.result or {}).get("ended", ()):
                 session_finalizer.reset_deferred_chats(home.store, end)
     result = results.add_measured_bytes(home, plan, results.build_result(home, plan))
-    with suppress_note_errors(f"what plan {plan.handle} came to"):
+    with suppress_note_errors(f"the result of plan {plan.handle}"):
         if result.outcome == "applied":
             try:
                 home.ledger.finish_plan(plan.handle, result.to_json())

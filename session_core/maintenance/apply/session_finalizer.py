@@ -232,7 +232,7 @@ def reset_deferred_chats(store: SessionStore | None, end: EndRecord) -> bool:
     """
     hooks_called = False
     for key in end["later"] if store is not None else ():
-        with suppress_note_errors(f"that the chat {key} begins afresh"):
+        with suppress_note_errors(f"the new session of chat {key}"):
             # A call after a crash finds the chats that have moved already.
             if store is not None and store.peek_session_id(key) == end["chats"][key]:
                 new_entry = store.reset_session(key)
@@ -260,7 +260,7 @@ def call_end_hooks(hooks: Hooks, store: SessionStore | None, end: Mapping[str, A
         )
     if store is not None and claims is not None:
         for key, session_id in end["chats"].items():
-            with suppress_note_errors(f"that the end of {session_id} was told"):
+            with suppress_note_errors(f"the delivery of the end of {session_id}"):
                 store.set_end_delivered(key, session_id)
 
 

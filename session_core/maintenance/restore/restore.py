@@ -169,7 +169,7 @@ def _measure_bytes(home: HomeContext, batch_id: str, size: int, files: Mapping[s
     returned = max(size - home.ledger.count_disk_bytes(), 0)
     trash = home.ledger.get_batch(batch_id).bytes
     freed = Bytes(returned_to_disk=returned, trash=trash)
-    with suppress_note_errors("how much room there is"):
+    with suppress_note_errors("the measured disk space"):
         grown = disk.measure_change(files, home.db.admin.measure_sizes(tables=False)).needed_now
         return replace(freed, needed_now=grown)
     return freed

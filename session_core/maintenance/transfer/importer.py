@@ -184,7 +184,7 @@ class Importer:
         }
         if result.batch is not None:
             counts["batch"] = result.batch
-        with suppress_note_errors("an import"):
+        with suppress_note_errors("the import"):
             self._ledger.add_audit_entry(self._client, IMPORT_KIND, None, counts)
 
     def _import_group(self, context: ImportContext, group: Sequence[ScannedSession]) -> None:
