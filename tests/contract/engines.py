@@ -18,7 +18,7 @@ import pytest
 from session_core import SessionDB, StateDatabase, Unsupported
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.memory_database import MemoryDatabase
-from session_core.state.sqlite.rows import raw
+from session_core.state.sqlite.rows import raw_rows
 from tests.homes import connect, make_hermes_database, make_own_database
 
 
@@ -89,19 +89,19 @@ class SqliteForeignWriter:
 
     def insert_row(self, table: str, **values: Any) -> None:
         """Insert a row; a `RawText` is stored as text that is not UTF-8."""
-        marks = ", ".join(map(raw.make_placeholder, values.values()))
-        columns = raw.join_columns(values)
+        marks = ", ".join(map(raw_rows.make_placeholder, values.values()))
+        columns = raw_rows.join_columns(values)
         self._run(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', *values.values())  # noqa: S608 -- names of the tests
 
     def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
         """Set columns of rows; return their number."""
         changes = ", ".join(f"{quote_name(name)} = ?" for name in values)
-        sql = f'UPDATE "{table}" SET {changes} WHERE {raw.build_condition(where)}'  # noqa: S608 -- names of the tests
+        sql = f'UPDATE "{table}" SET {changes} WHERE {raw_rows.build_condition(where)}'  # noqa: S608 -- names of the tests
         return self._run(sql, *values.values(), *where.values())
 
     def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
         """Delete rows; return their number."""
-        sql = f'DELETE FROM "{table}" WHERE {raw.build_condition(where)}'  # noqa: S608 -- names of the tests
+        sql = f'DELETE FROM "{table}" WHERE {raw_rows.build_condition(where)}'  # noqa: S608 -- names of the tests
         return self._run(sql, *where.values())
 
     def add_column(self, table: str, column: str, declaration: str) -> None:
@@ -121,7 +121,7 @@ class SqliteForeignWriter:
     def _run(self, sql: str, *values: Any) -> int:
         with connect(self.path) as connection:
             connection.execute("PRAGMA foreign_keys=OFF")
-            return connection.execute(sql, raw.bind_values(values)).rowcount
+            return connection.execute(sql, raw_rows.bind_values(values)).rowcount
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class MemoryForeignWriter(SqliteForeignWriter):
 
             def change(handle: Connection) -> int:
                 handle.connection.execute("PRAGMA foreign_keys=OFF")
-                changed = handle.connection.execute(sql, raw.bind_values(values)).rowcount
+                changed = handle.connection.execute(sql, raw_rows.bind_values(values)).rowcount
                 handle.connection.execute("PRAGMA foreign_keys=ON")
                 database.forget_all_content()
                 return changed
@@ -234,17 +234,17 @@ class PostgresForeignWriter:
     def insert_row(self, table: str, **values: Any) -> None:
         """Insert a row."""
         marks = ", ".join("?" * len(values))
-        self._run(f"INSERT INTO {table} ({raw.join_columns(values)}) VALUES ({marks})", values)  # noqa: S608 -- names of the tests
+        self._run(f"INSERT INTO {table} ({raw_rows.join_columns(values)}) VALUES ({marks})", values)  # noqa: S608 -- names of the tests
 
     def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
         """Set columns of rows; return their number."""
         changes = ", ".join(f"{name} = ?" for name in values)
-        sql = f"UPDATE {table} SET {changes} WHERE {raw.build_condition(where)}"  # noqa: S608 -- names of the tests
+        sql = f"UPDATE {table} SET {changes} WHERE {raw_rows.build_condition(where)}"  # noqa: S608 -- names of the tests
         return self._run(sql, values, where)
 
     def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
         """Delete rows; return their number."""
-        return self._run(f"DELETE FROM {table} WHERE {raw.build_condition(where)}", where)  # noqa: S608 -- names of the tests
+        return self._run(f"DELETE FROM {table} WHERE {raw_rows.build_condition(where)}", where)  # noqa: S608 -- names of the tests
 
     def add_column(self, table: str, column: str, declaration: str) -> None:
         """Refuse: the schema is ours."""

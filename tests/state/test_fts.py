@@ -16,7 +16,7 @@ from session_core import SessionDB
 from session_core.state.sqlite import fts, writer
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.database_file import open_writer
-from session_core.state.sqlite.search import any_words, blocks, candidates
+from session_core.state.sqlite.search import any_words, candidates, match_blocks
 from tests.homes import connect
 
 
@@ -295,7 +295,7 @@ def test_long_tail_is_read_in_parts(db: SessionDB, monkeypatch: pytest.MonkeyPat
     append_texts(db, *["plain"] * 40)
     index_everything(db)
     monkeypatch.setattr(fts, "MAX_LAG", 1_000_000)
-    monkeypatch.setattr(blocks, "_MAX_ROWS", 10)
+    monkeypatch.setattr(match_blocks, "_MAX_ROWS", 10)
     monkeypatch.setattr(candidates, "MAX_SIEVED_ROWS", 20)
     ids = append_texts(db, "ledger", *["plain"] * 60)
     cursor, pages = None, 0

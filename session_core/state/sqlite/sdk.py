@@ -16,7 +16,7 @@ from session_core.state import content, sql_blocks, validation
 from session_core.state.columns import MessageColumnUpdates
 from session_core.state.sqlite import deletion, lineage, messages, session_lists, sessions
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.rows import delete
+from session_core.state.sqlite.rows import row_deleter
 from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import FolderUse, MessageRow, Revision, SessionFilter, SessionRow
 
@@ -165,7 +165,7 @@ class SqliteSdk(SqliteOperations):
                 raise NotFound(f"no message {message_id!r:.40}; read its session for the ids")
             messages.require_columns(handle, values)
             handle.forget_session_counts(row["session_id"])
-            delete.update_columns(handle, "messages", {"id": message_id}, values, [message_id])
+            row_deleter.update_columns(handle, "messages", {"id": message_id}, values, [message_id])
             if "tool_calls" in values and row["active"] in (1, None):
                 _subtract_counts(handle, row["session_id"], 0, _count_removed_calls(row, values))
             handle.execute_update(messages.SQL["count_rewind"], (row["session_id"],))

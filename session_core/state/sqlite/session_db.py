@@ -21,9 +21,9 @@ from session_core.state.sqlite.memory_database import open_store
 from session_core.state.sqlite.messages import SqliteMessages
 from session_core.state.sqlite.pages import SqliteWindows
 from session_core.state.sqlite.routes import SqliteRoutes
-from session_core.state.sqlite.rows.delete import RowDeleter
+from session_core.state.sqlite.rows.row_deleter import RowDeleter
 from session_core.state.sqlite.rows.row_images import RowReader, SessionCopier
-from session_core.state.sqlite.rows.write import RowWriter
+from session_core.state.sqlite.rows.row_writer import RowWriter
 from session_core.state.sqlite.sdk import SqliteSdk
 from session_core.state.sqlite.search.search_api import Search
 from session_core.state.sqlite.session_lists import SqliteLists

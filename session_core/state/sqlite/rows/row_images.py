@@ -20,8 +20,8 @@ from session_core.state.sqlite import deletion, routes, sessions
 from session_core.state.sqlite.application_state import copy_session_state
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.deletion import ESTIMATED_ROW_BYTES, list_belonging_columns
-from session_core.state.sqlite.rows import raw
-from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
+from session_core.state.sqlite.rows import raw_rows
+from session_core.state.sqlite.rows.raw_rows import ForeignKey, Row, TableShape
 from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import RawText, RowImages, RowMismatch
 
@@ -61,7 +61,7 @@ def _list_table_links(handle: Connection) -> TableLinks:
     if "links" not in handle.schema:
         links: dict[str, list[tuple[TableShape, ForeignKey]]] = {}
         for (name,) in handle.fetch_tuples(INTEGRITY_SQL["list_tables"]):
-            shape = raw.get_shape(handle, name)
+            shape = raw_rows.get_shape(handle, name)
             for link in () if shape is None or name in _OWN_TABLES else shape.links:
                 # Rows with the id of a session belong to it and are read with its own.
                 if shape is not None and (link.table, link.named) != ("sessions", ("id",)):
@@ -81,11 +81,11 @@ def _read_linked_rows(
     if all(type(value) is int for key in keys for value in key) and len(places) == 1:
         where = f"{quote_name(link.columns[0])} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- quoted names of the schema
         values = (json.dumps([value for (value,) in keys]),)
-        yield from raw.read_rows(handle, shape.build_select(where), values)
+        yield from raw_rows.read_rows(handle, shape.build_select(where), values)
         return
     for key in keys:
         if None not in key:
-            yield from raw.find_rows(handle, shape, _zip_columns(link.columns, key))
+            yield from raw_rows.find_rows(handle, shape, _zip_columns(link.columns, key))
 
 
 def _zip_columns(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def split_owned_rows(
     owners = _list_owner_columns(handle)
     # Rows of a table that this home lacks have no owner. They are refused when they are written.
     owned = [
-        _select_owned_rows(image, owners, of) if raw.get_shape(handle, image.table) else image
+        _select_owned_rows(image, owners, of) if raw_rows.get_shape(handle, image.table) else image
         for image in images
         if not image.shared
     ]
@@ -140,7 +140,7 @@ def _iter_references(
 ) -> Iterator[tuple[str, tuple[str, ...], Row]]:
     """Yield the references of rows to tables that do not belong to sessions."""
     for image in images:
-        shape = raw.get_shape(handle, image.table)
+        shape = raw_rows.get_shape(handle, image.table)
         for link in () if shape is None else shape.links:
             if link.table in owners or not set(link.columns) <= set(image.columns):
                 continue
@@ -153,7 +153,7 @@ def _select_referenced_rows(
     handle: Connection, image: RowImages, named: Collection[tuple[str, tuple[str, ...], Row]]
 ) -> RowImages:
     keys = {names for table, names, _ in named if table == image.table}
-    known = raw.get_shape(handle, image.table) is not None
+    known = raw_rows.get_shape(handle, image.table) is not None
     rows = [
         row
         for row in image.rows
@@ -350,11 +350,11 @@ class RowReader(SqliteOperations):
             raise InvalidInput("where must be a mapping of columns to values")
 
         def read_rows(handle: Connection) -> RowImages:
-            shape = raw.get_shape(handle, table)
+            shape = raw_rows.get_shape(handle, table)
             if shape is None:
                 return RowImages(table, (), ())
             require_columns(shape, where)
-            return _to_image(shape, raw.find_rows(handle, shape, where))
+            return _to_image(shape, raw_rows.find_rows(handle, shape, where))
 
         return self._read(read_rows)
 
@@ -421,7 +421,7 @@ def iter_session_rows(handle: Connection, session_ids: Sequence[str]) -> Iterato
         conditions = [f"{quote_name(name)} IN ({placeholders})" for name in names]
         select = _require_shape(handle, table).build_select(" OR ".join(conditions))
         values = list(session_ids) * len(names)
-        yield from ((table, row) for row in raw.read_rows(handle, select, values))
+        yield from ((table, row) for row in raw_rows.read_rows(handle, select, values))
 
 
 def _read_owned_rows(
@@ -429,9 +429,10 @@ def _read_owned_rows(
 ) -> RowImages:
     shape = _require_shape(handle, table)
     where = " OR ".join(f"{quote_name(name)} = ?" for name in names)
-    order = f" ORDER BY {raw.join_columns(shape.key)}"
+    order = f" ORDER BY {raw_rows.join_columns(shape.key)}"
     return _to_image(
-        shape, raw.read_rows(handle, shape.build_select(where) + order, [session_id] * len(names))
+        shape,
+        raw_rows.read_rows(handle, shape.build_select(where) + order, [session_id] * len(names)),
     )
 
 
@@ -441,12 +442,12 @@ def _read_shared_rows(handle: Connection, images: Sequence[RowImages]) -> list[R
     images_by_key: dict[tuple[str, Row], RowImages] = {}
     for image in images:
         for link in _require_shape(handle, image.table).links:
-            parent = None if link.table in own_tables else raw.get_shape(handle, link.table)
+            parent = None if link.table in own_tables else raw_rows.get_shape(handle, link.table)
             for row in image.rows if parent is not None else ():
                 values = tuple(row[image.columns.index(name)] for name in link.columns)
                 if parent is not None and None not in values:
                     key = dict(zip(link.named, values, strict=True))
-                    rows = raw.find_rows(handle, parent, key)
+                    rows = raw_rows.find_rows(handle, parent, key)
                     images_by_key[link.table, values] = RowImages(
                         link.table, parent.columns, tuple(rows), shared=True
                     )
@@ -479,7 +480,7 @@ def read_next_messages(
 def read_messages(handle: Connection, shape: TableShape, ids: Sequence[int]) -> list[Row]:
     """Return messages by id, in the order of the ids."""
     select = shape.build_select(handle.resolve_block(SQL["among_ids"]))
-    return raw.read_rows(handle, select, (json.dumps(ids),)) if ids else []
+    return raw_rows.read_rows(handle, select, (json.dumps(ids),)) if ids else []
 
 
 def _estimate_bytes(row: Row) -> int:
@@ -492,7 +493,7 @@ def _to_image(shape: TableShape, rows: Sequence[Row]) -> RowImages:
 
 
 def _require_shape(handle: Connection, table: str) -> TableShape:
-    shape = raw.get_shape(handle, table)
+    shape = raw_rows.get_shape(handle, table)
     if shape is None:
         raise InvalidInput(f"this home has no table {table}")
     return shape
@@ -502,9 +503,9 @@ def _require_shape(handle: Connection, table: str) -> TableShape:
 def preserve_session_rows(handle: Connection, session_ids: Iterable[Any]) -> Iterator[None]:
     """Restore the rows of sessions after a block that deletes or inserts messages."""
     # Foreign triggers on messages may update columns of their sessions.
-    shape = raw.get_shape(handle, SESSIONS)
+    shape = raw_rows.get_shape(handle, SESSIONS)
     keys = [{"id": session_id} for session_id in session_ids]
-    before = [raw.find_rows(handle, shape, key) if shape else [] for key in keys]
+    before = [raw_rows.find_rows(handle, shape, key) if shape else [] for key in keys]
     yield
     for key, rows in zip(keys, before, strict=True):
         if shape is not None and rows:
@@ -515,10 +516,12 @@ def _restore_row(
     handle: Connection, shape: TableShape, key: Mapping[str, Any], original: Row
 ) -> None:
     """Restore the columns that a trigger has changed."""
-    for row in raw.find_rows(handle, shape, key):
-        if not raw.is_same(row, original):
+    for row in raw_rows.find_rows(handle, shape, key):
+        if not raw_rows.is_same(row, original):
             pairs = zip(shape.columns, row, original, strict=True)
             changed = {
-                name: value for name, current, value in pairs if not raw.is_same([current], [value])
+                name: value
+                for name, current, value in pairs
+                if not raw_rows.is_same([current], [value])
             }
-            raw.update_rows(handle, shape.table, key, changed)
+            raw_rows.update_rows(handle, shape.table, key, changed)

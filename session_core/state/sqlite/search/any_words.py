@@ -19,10 +19,10 @@ from session_core.state import near_messages, relevance, search_text, sql_blocks
 from session_core.state import terms as search_terms
 from session_core.state.query import And, Node, Or
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.search import blocks, candidates, index_plan
-from session_core.state.sqlite.search.blocks import MatchBlock
+from session_core.state.sqlite.search import candidates, index_plan, match_blocks
 from session_core.state.sqlite.search.candidates import CandidateQuery, Match, SearchTask
 from session_core.state.sqlite.search.index_plan import IndexPlan
+from session_core.state.sqlite.search.match_blocks import MatchBlock
 from session_core.state.terms import SearchTerm, weigh_term
 from session_core.types import TermCount
 
@@ -121,7 +121,10 @@ def _list_postings(
 
 def _load_texts_above(task: SearchTask, top: int) -> dict[int, str]:
     """Return by id the texts that the index lacks."""
-    texts = {**blocks.load_changed_texts(task.handle), **(blocks.load_tail_texts(task) or {})}
+    texts = {
+        **match_blocks.load_changed_texts(task.handle),
+        **(match_blocks.load_tail_texts(task) or {}),
+    }
     return {number: text for number, text in texts.items() if task.low <= number < top}
 
 
@@ -135,7 +138,7 @@ def gather_best(
 
     `weights` are the weights of the terms, unless this home alone decides on them.
     """
-    texts = blocks.load_tail_texts(task)
+    texts = match_blocks.load_tail_texts(task)
     tail = _load_texts_above(task, top)
     lists = _list_postings(task, terms, top, tail, weights)
     lists.sort(key=lambda postings: postings.weight, reverse=True)
@@ -197,7 +200,7 @@ def gather_conversations(
     for message_id in sorted(scores, key=lambda number: (scores[number], number), reverse=True):
         session = next(sessions[message_id] for sessions in passing if message_id in sessions)
         counted[session] += 1
-        if counted[session] <= blocks.MAX_SESSION_MATCHES:
+        if counted[session] <= match_blocks.MAX_SESSION_MATCHES:
             chosen.append(message_id)
     matches = candidates.load_matches(task, chosen[:_MAX_READ_ROWS])
     for match in matches:
@@ -304,7 +307,7 @@ def _iter_passing(
 
         for message_id, session_id, _ in sorted(rows, key=score_row, reverse=True):
             counted[session_id] += 1
-            if not task.per_session or counted[session_id] <= blocks.MAX_SESSION_MATCHES:
+            if not task.per_session or counted[session_id] <= match_blocks.MAX_SESSION_MATCHES:
                 yield message_id, added.get(message_id, 0.0)
 
 
@@ -351,6 +354,6 @@ def _read_matches(
     def has_any_term(folded: str) -> bool:
         return any(term.compute_match_weight(folded) for term in terms)
 
-    return blocks.gather_block(
+    return match_blocks.gather_block(
         replace(task, query=CandidateQuery(plan, has_any_term, apart=apart), per_session=False), top
     )

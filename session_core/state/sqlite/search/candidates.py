@@ -15,7 +15,7 @@ from session_core.state import relevance, search_text, sql_blocks
 from session_core.state.query import LeafMatcher
 from session_core.state.search_text import TextFinder
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.search.hermes import Lookup
+from session_core.state.sqlite.search.hermes_indexes import Lookup
 from session_core.state.sqlite.search.index_plan import IndexPlan
 
 SQL = sql_blocks.load_blocks("search")

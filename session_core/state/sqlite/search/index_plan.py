@@ -16,8 +16,8 @@ from session_core.state import search_text
 from session_core.state.query import Leaf, Node
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.search import hermes
-from session_core.state.sqlite.search.hermes import TRIGRAMS, WORDS, Lookup
+from session_core.state.sqlite.search import hermes_indexes
+from session_core.state.sqlite.search.hermes_indexes import TRIGRAMS, WORDS, Lookup
 
 _OWN_BLOCK = "list_own_ids"
 _SHORT_LENGTH = 3
@@ -69,10 +69,10 @@ def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPla
         return IndexPlan(
             own_lookups, fts.find_high_mark(handle), verify=handle.queues_texts, dense=dense
         )
-    end = hermes.find_index_end(handle)
+    end = hermes_indexes.find_index_end(handle)
     if end == fts.EMPTY_MARK:
         return IndexPlan()
-    lookups = tuple(dict.fromkeys(hermes.build_lookups(handle, node, coded=coded)))
+    lookups = tuple(dict.fromkeys(hermes_indexes.build_lookups(handle, node, coded=coded)))
     return IndexPlan(
         lookups, end if lookups else fts.EMPTY_MARK, dense=dense or _has_short_piece(node)
     )
@@ -82,8 +82,8 @@ def is_indexed(handle: Connection, leaf: Leaf) -> bool:
     """Return True if the word index has a word."""
     if _has_own_index(handle):
         return Lookup(_OWN_BLOCK, handle.compose_match(leaf) or "").has_match(handle)
-    match = hermes.build_word_match(leaf)
-    if match is None or hermes.find_index_end(handle) == fts.EMPTY_MARK:
+    match = hermes_indexes.build_word_match(leaf)
+    if match is None or hermes_indexes.find_index_end(handle) == fts.EMPTY_MARK:
         return False
     return Lookup(WORDS, match).has_match(handle)
 
@@ -95,11 +95,11 @@ def plan_substring_search(handle: Connection, needle: str) -> IndexPlan:
     """
     if _has_own_index(handle):
         return _plan_own_prefixes(handle, Leaf(needle, prefix=True))
-    end = hermes.find_index_end(handle)
-    if end == fts.EMPTY_MARK or not hermes.has_trigrams(handle):
+    end = hermes_indexes.find_index_end(handle)
+    if end == fts.EMPTY_MARK or not hermes_indexes.has_trigrams(handle):
         return IndexPlan()
-    lookups = tuple(hermes.build_substring_lookups(handle, needle))
-    dense = len(needle) < hermes.GRAM_LENGTH
+    lookups = tuple(hermes_indexes.build_substring_lookups(handle, needle))
+    dense = len(needle) < hermes_indexes.GRAM_LENGTH
     return IndexPlan(lookups, end if lookups else fts.EMPTY_MARK, dense=dense)
 
 
@@ -109,10 +109,10 @@ def plan_trigram_search(handle: Connection, node: Node) -> IndexPlan | None:
     Return None if the index cannot be used.
     """
     # The tokenizer of Hermes sees no word boundaries between Han characters.
-    end, match = hermes.find_index_end(handle), hermes.build_inner_match(node)
+    end, match = hermes_indexes.find_index_end(handle), hermes_indexes.build_inner_match(node)
     if fts.is_own_index(handle) or end == fts.EMPTY_MARK or match is None:
         return None
-    if not hermes.has_trigrams(handle):
+    if not hermes_indexes.has_trigrams(handle):
         return None
     return IndexPlan((Lookup(TRIGRAMS, match),), end)
 
@@ -126,11 +126,11 @@ def plan_multi_part_search(handle: Connection, plan: IndexPlan) -> tuple[IndexPl
         return None
     # The trigram index stops at the marker, so it has no text of these rows. The word index has
     # the beginning of the marker.
-    condition, cut = MULTI_PART_SQL, hermes.build_cut_condition(handle)
+    condition, cut = MULTI_PART_SQL, hermes_indexes.build_cut_condition(handle)
     if cut is not None:
         condition += f" AND NOT ({cut})"
-    lookup = Lookup(WORDS, hermes.MULTI_PART_MATCH)
-    return IndexPlan((lookup,), hermes.find_index_end(handle)), condition
+    lookup = Lookup(WORDS, hermes_indexes.MULTI_PART_MATCH)
+    return IndexPlan((lookup,), hermes_indexes.find_index_end(handle)), condition
 
 
 def find_unindexed_rows(handle: Connection, plan: IndexPlan) -> UnindexedRows | None:
@@ -138,8 +138,8 @@ def find_unindexed_rows(handle: Connection, plan: IndexPlan) -> UnindexedRows | 
     if not plan.lookups or fts.is_own_index(handle):
         return None
     trigrams = _has_trigram_lookup(plan)
-    partial = NO_TRIGRAMS_SQL if trigrams and hermes.has_partial_trigrams(handle) else None
-    rows = " OR ".join(filter(None, (partial, hermes.build_cut_condition(handle))))
+    partial = NO_TRIGRAMS_SQL if trigrams and hermes_indexes.has_partial_trigrams(handle) else None
+    rows = " OR ".join(filter(None, (partial, hermes_indexes.build_cut_condition(handle))))
     if not rows or trigrams or plan.dense:
         return UnindexedRows(rows) if rows else None
     matches = {f"found_{number}": lookup.match for number, lookup in enumerate(plan.lookups)}
@@ -164,12 +164,12 @@ def has_inner_words(handle: Connection, needle: str) -> bool:
 
 def get_gram_length(handle: Connection) -> int:
     """Return the length of spaceless text that one lookup needs."""
-    return 2 if fts.is_own_index(handle) else hermes.GRAM_LENGTH
+    return 2 if fts.is_own_index(handle) else hermes_indexes.GRAM_LENGTH
 
 
 def _has_own_index(handle: Connection) -> bool:
     """Return True if the home has our index and it can be read."""
-    return fts.is_own_index(handle) and not handle.seen.get(hermes.INDEX_BROKEN_KEY)
+    return fts.is_own_index(handle) and not handle.seen.get(hermes_indexes.INDEX_BROKEN_KEY)
 
 
 def _plan_own_prefixes(handle: Connection, leaf: Leaf) -> IndexPlan:
@@ -182,7 +182,7 @@ def _plan_own_prefixes(handle: Connection, leaf: Leaf) -> IndexPlan:
 def _has_short_piece(node: Node) -> bool:
     """Return True if a piece is so short that the trigrams with its beginning must be listed."""
     return any(
-        len(run) < hermes.GRAM_LENGTH
+        len(run) < hermes_indexes.GRAM_LENGTH
         for leaf in queries.iter_leaves(node)
         for run in search_text.find_spaceless_runs(leaf.text)
     )

@@ -18,11 +18,11 @@ from session_core.state import content, cursors, relevance, search_text, sql_blo
 from session_core.state import query as queries
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
+from session_core.state.sqlite.search import any_words, candidates, hermes_indexes, match_blocks
 from session_core.state.sqlite.search import request as search_request
 from session_core.state.sqlite.search import stages as search_stages
-from session_core.state.sqlite.search.blocks import MatchBlock
 from session_core.state.sqlite.search.candidates import Match, SearchTask
+from session_core.state.sqlite.search.match_blocks import MatchBlock
 from session_core.state.sqlite.search.match_conversations import MatchConversations
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.stages import SearchStage
@@ -94,9 +94,9 @@ def _run_search(
     try:
         return SearchRun(handle, request).read_page(position, max_hits)
     except _sqlite3.load_library().DatabaseError:
-        if handle.seen.get(hermes.INDEX_BROKEN_KEY):
+        if handle.seen.get(hermes_indexes.INDEX_BROKEN_KEY):
             raise
-        handle.seen[hermes.INDEX_BROKEN_KEY] = True
+        handle.seen[hermes_indexes.INDEX_BROKEN_KEY] = True
         return SearchRun(handle, request).read_page(position, max_hits)
 
 
@@ -270,8 +270,8 @@ class SearchRun:
         if stage.terms:
             return any_words.gather_best(self._make_task(stage), stage.terms, top, self.weights)
         if self._is_ascending(stage):
-            return blocks.gather_oldest(self._make_task(stage), below, top)
-        return blocks.gather_block(self._make_task(stage), below)
+            return match_blocks.gather_oldest(self._make_task(stage), below, top)
+        return match_blocks.gather_block(self._make_task(stage), below)
 
     def _rank_block(self, stage: SearchStage, block: MatchBlock) -> list[Match]:
         newest = self.request.moment

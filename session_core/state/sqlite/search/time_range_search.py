@@ -21,11 +21,11 @@ from session_core.state import search_text, sql_blocks
 from session_core.state.merged_search import STEPS
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
-from session_core.state.sqlite.search import any_words, blocks, candidates, hermes
+from session_core.state.sqlite.search import any_words, candidates, hermes_indexes, match_blocks
 from session_core.state.sqlite.search import stages as search_stages
-from session_core.state.sqlite.search.blocks import MatchBlock
 from session_core.state.sqlite.search.candidates import CandidateQuery, Match
 from session_core.state.sqlite.search.index_plan import IndexPlan
+from session_core.state.sqlite.search.match_blocks import MatchBlock
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.search import SearchPosition, SearchRun
 from session_core.state.sqlite.search.stages import SearchStage
@@ -88,9 +88,9 @@ class TimeRangeSearch:
             try:
                 return function(self._get_run(handle))
             except _sqlite3.load_library().DatabaseError:
-                if handle.seen.get(hermes.INDEX_BROKEN_KEY):
+                if handle.seen.get(hermes_indexes.INDEX_BROKEN_KEY):
                     raise
-                handle.seen[hermes.INDEX_BROKEN_KEY] = True
+                handle.seen[hermes_indexes.INDEX_BROKEN_KEY] = True
                 self._run = None
                 return function(self._get_run(handle))
 
@@ -298,7 +298,7 @@ class TimeRangeRun(SearchRun):
         if self.request.order == "oldest":
             top = self.top if border is None else border
             while at < top:
-                block = blocks.gather_oldest(task, at, top)
+                block = match_blocks.gather_oldest(task, at, top)
                 matches += block.matches
                 at = block.floor
                 if border is None and not block.done:
@@ -306,7 +306,7 @@ class TimeRangeRun(SearchRun):
             return matches, None, False
         task = task if border is None else replace(task, low=max(border, self.low))
         while True:
-            block = blocks.gather_block(task, at)
+            block = match_blocks.gather_block(task, at)
             matches += block.matches
             if block.done or (border is not None and block.floor <= border):
                 return matches, None, False

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite.search import blocks
+from session_core.state.sqlite.search import match_blocks
 from tests.homes import add_message, add_session, connect, make_hermes_database
 from tests.thorough import take_main_kinds
 
@@ -193,7 +193,7 @@ def test_json_key_names_are_not_found(path: Path) -> None:
 def test_rare_old_substring_is_found_immediately(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "_DENSE_IDS", 5)
+    monkeypatch.setattr(match_blocks, "_DENSE_IDS", 5)
     with open_filled_home(path, 22) as connection:
         message_id = add_message(connection, "s", "user", "项目叫麒麟")
         connection.execute("BEGIN")

@@ -18,8 +18,8 @@ from session_core.state import sql_blocks, validation
 from session_core.state.sqlite import fts, routes, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.deletion import delete_message_rows
-from session_core.state.sqlite.rows import raw, row_images
-from session_core.state.sqlite.rows.raw import Row, TableShape
+from session_core.state.sqlite.rows import raw_rows, row_images
+from session_core.state.sqlite.rows.raw_rows import Row, TableShape
 from session_core.state.sqlite.rows.row_images import MESSAGES, SESSIONS
 from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import Revision, RowImages
@@ -34,13 +34,13 @@ def check_unchanged(handle: Connection, image: RowImages) -> None:
         index = shape.columns.index("id")
         for page in _split_pages(sorted(image.rows, key=itemgetter(index))):
             rows = row_images.read_messages(handle, shape, [row[index] for row in page])
-            if len(rows) != len(page) or not all(map(raw.is_same, rows, page)):
+            if len(rows) != len(page) or not all(map(raw_rows.is_same, rows, page)):
                 raise make_changed_error("a message")
         return
     for row in image.rows:
-        rows = raw.find_rows(handle, shape, make_row_key(shape, row))
+        rows = raw_rows.find_rows(handle, shape, make_row_key(shape, row))
         # Equal rows may be stored several times if their key has a NULL.
-        if len(rows) != image.rows.count(row) or not raw.is_same(rows[0], row):
+        if len(rows) != image.rows.count(row) or not raw_rows.is_same(rows[0], row):
             raise make_changed_error(f"a row of {image.table}")
 
 
@@ -86,7 +86,7 @@ def make_row_key(shape: TableShape, row: Row) -> dict[str, Any]:
 
 def require_shape(handle: Connection, image: RowImages) -> TableShape:
     """Return the shape of an image's table, which must be unchanged."""
-    shape = raw.get_shape(handle, image.table)
+    shape = raw_rows.get_shape(handle, image.table)
     if shape is None or shape.columns != image.columns:
         raise make_changed_error(f"the table {image.table}")
     return shape
@@ -198,12 +198,12 @@ class RowDeleter(SqliteOperations):
             raise InvalidInput("key, before and after must be mappings of columns")
 
         def update_unchanged_row(handle: Connection) -> None:
-            shape = raw.get_shape(handle, table)
+            shape = raw_rows.get_shape(handle, table)
             if shape is None:
                 raise InvalidInput(f"this home has no table {table}")
             for values in (key, before, after):
                 row_images.require_columns(shape, values)
-            rows = raw.find_rows(handle, shape, key)
+            rows = raw_rows.find_rows(handle, shape, key)
             if len(rows) != 1 or not _has_values(shape, rows[0], before):
                 raise make_changed_error(f"a row of {table}")
             if after:
@@ -227,7 +227,7 @@ def update_columns(
     # The index removes the old text of a row before it changes, and adds the new text after.
     fts.remove_index_entries(handle, message_ids)
     fts.repair_entries(handle, message_ids)
-    raw.update_rows(handle, table, key, after)
+    raw_rows.update_rows(handle, table, key, after)
     fts.repair_entries(handle, message_ids)
     fts.reindex_messages(handle, message_ids, before)
 
@@ -308,7 +308,7 @@ def _delete_row(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
         return False
     try:
         # A row that is gone already went by a cascade. One that stays is kept by a trigger.
-        if not raw.delete_rows(handle, table, key) and _is_present(handle, table, key):
+        if not raw_rows.delete_rows(handle, table, key) and _is_present(handle, table, key):
             raise make_changed_error(f"a row of {table} to delete")
     except handle.integrity_error as error:
         if "FOREIGN KEY" not in str(error):
@@ -325,8 +325,8 @@ def _is_referred_to(handle: Connection, table: str, key: Mapping[str, Any]) -> b
 
 
 def _is_present(handle: Connection, table: str, key: Mapping[str, Any]) -> bool:
-    shape = raw.get_shape(handle, table)
-    return shape is not None and bool(raw.find_rows(handle, shape, key))
+    shape = raw_rows.get_shape(handle, table)
+    return shape is not None and bool(raw_rows.find_rows(handle, shape, key))
 
 
 @contextmanager
@@ -358,4 +358,4 @@ def _forget_counts(handle: Connection, image: RowImages) -> None:
 
 def _has_values(shape: TableShape, row: Row, values: Mapping[str, Any]) -> bool:
     current = [row[shape.columns.index(name)] for name in values]
-    return raw.is_same(current, list(values.values()))
+    return raw_rows.is_same(current, list(values.values()))

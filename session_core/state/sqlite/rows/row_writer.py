@@ -19,8 +19,8 @@ from typing import Any
 from session_core.state import sql_blocks
 from session_core.state.sqlite import fts, routes
 from session_core.state.sqlite.connection import Connection, quote_name
-from session_core.state.sqlite.rows import raw, row_images
-from session_core.state.sqlite.rows.raw import ForeignKey, Row, TableShape
+from session_core.state.sqlite.rows import raw_rows, row_images
+from session_core.state.sqlite.rows.raw_rows import ForeignKey, Row, TableShape
 from session_core.state.sqlite.rows.row_images import MESSAGES, SESSIONS, check_images
 from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import PutResult, RawText, RowImages, RowMismatch
@@ -100,7 +100,7 @@ class TableWriter:
             self._handle.forget_session_counts(session_id)
             if self._handle.has_row_ids and session_id not in self._report.sessions:
                 # Lists that have cached the session read its last message again.
-                self._handle.execute_update(SQL["move_last"], raw.bind_values([session_id]))
+                self._handle.execute_update(SQL["move_last"], raw_rows.bind_values([session_id]))
 
     def repair_links(self) -> None:
         """Clear references to missing rows, or delete the row if its columns cannot be NULL."""
@@ -145,7 +145,7 @@ class TableWriter:
         # If one statement for all rows fails, the rows are inserted one by one.
         self._handle.execute_update("SAVEPOINT at_once")
         try:
-            raw.insert_rows(self._handle, self._shape.table, self._names, self._rows)
+            raw_rows.insert_rows(self._handle, self._shape.table, self._names, self._rows)
         except self._handle.integrity_error:
             # A trigger with RAISE(ROLLBACK) has ended the transaction. Later rows would commit one
             # by one.
@@ -171,14 +171,14 @@ class TableWriter:
         return [
             key
             for key in keys
-            if not raw.is_same(stored.get(key, ()), tuple(self._new[key].values()))
+            if not raw_rows.is_same(stored.get(key, ()), tuple(self._new[key].values()))
         ]
 
     def _insert_rows(self) -> None:
         for row in self._rows:
             key = self._get_key(row)
             present_rows = self._read_by_key(key)
-            equal_rows = sum(raw.is_same(present_row, row) for present_row in present_rows)
+            equal_rows = sum(raw_rows.is_same(present_row, row) for present_row in present_rows)
             # Any number of rows can have a key with a NULL, equal rows included.
             if equal_rows > (self._counted[tuple(row)] if None in key else 0):
                 self._report.present += 1
@@ -199,18 +199,20 @@ class TableWriter:
     def _read_by_key(self, key: Row) -> list[Row]:
         """Return the rows with a key, with the columns of the image."""
         key_values = dict(zip(self._shape.key, key, strict=True))
-        names, table = raw.join_columns(self._names), quote_name(self._shape.table)
-        sql = f"SELECT {names} FROM {table} WHERE {raw.build_condition(key_values)}"  # noqa: S608 -- quoted names of the schema
-        return raw.read_rows(self._handle, sql, raw.bind_values(key))
+        names, table = raw_rows.join_columns(self._names), quote_name(self._shape.table)
+        sql = f"SELECT {names} FROM {table} WHERE {raw_rows.build_condition(key_values)}"  # noqa: S608 -- quoted names of the schema
+        return raw_rows.read_rows(self._handle, sql, raw_rows.bind_values(key))
 
     def _insert_with_new_rowid(self, row: Sequence[Any]) -> None:
         """Restore a row with a new row id, since another row has its row id, its only key."""
         values = dict(zip(self._names, row, strict=True))
         (index,) = self._shape.key
         del values[index]
-        for row_here in raw.find_rows(self._handle, self._shape, values):
+        for row_here in raw_rows.find_rows(self._handle, self._shape, values):
             present_values = dict(zip(self._shape.columns, row_here, strict=True))
-            is_equal = raw.is_same([present_values[name] for name in values], list(values.values()))
+            is_equal = raw_rows.is_same(
+                [present_values[name] for name in values], list(values.values())
+            )
             if is_equal and (present_values[index],) not in self._known:
                 self._known.add((present_values[index],))
                 self._report.present += 1
@@ -222,7 +224,7 @@ class TableWriter:
         while True:
             try:
                 with self._handle.isolate_failure():
-                    row_id = raw.insert_row(self._handle, self._shape.table, values)
+                    row_id = raw_rows.insert_row(self._handle, self._shape.table, values)
             except self._handle.integrity_error as error:
                 # The transaction was ended by a trigger. What follows would commit on its own.
                 if not self._handle.in_transaction:
@@ -255,20 +257,20 @@ class TableWriter:
         return values[name] is not None or name in self._shape.defaults
 
     def _is_present(self, link: ForeignKey, reference: Row) -> bool:
-        if raw.get_shape(self._handle, link.table) is None or not link.named:
+        if raw_rows.get_shape(self._handle, link.table) is None or not link.named:
             return True  # the schema itself has no such table or column
         values = dict(zip(link.named, reference, strict=True))
-        sql = f"SELECT 1 FROM {quote_name(link.table)} WHERE {raw.build_condition(values)}"  # noqa: S608 -- quoted names of the schema
-        return bool(self._handle.fetch_tuples(sql, raw.bind_values(values.values())))
+        sql = f"SELECT 1 FROM {quote_name(link.table)} WHERE {raw_rows.build_condition(values)}"  # noqa: S608 -- quoted names of the schema
+        return bool(self._handle.fetch_tuples(sql, raw_rows.bind_values(values.values())))
 
     def _clear_reference(self, link: ForeignKey, key: Row) -> None:
         key_values = dict(zip(self._shape.key, key, strict=True))
         empty = dict.fromkeys(link.columns)
         try:
             with self._handle.isolate_failure():
-                raw.update_rows(self._handle, self._shape.table, key_values, empty)
+                raw_rows.update_rows(self._handle, self._shape.table, key_values, empty)
         except self._handle.integrity_error:
-            raw.delete_rows(self._handle, self._shape.table, key_values)
+            raw_rows.delete_rows(self._handle, self._shape.table, key_values)
             del self._new[key]
             self._report.inserted -= 1
             self._refuse_row(key, _GONE_REASON)
@@ -279,15 +281,15 @@ class TableWriter:
 
     def _correct_row(self, key: Row, values: Mapping[str, Any]) -> None:
         key_values = dict(zip(self._shape.key, key, strict=True))
-        for row in raw.find_rows(self._handle, self._shape, key_values):
+        for row in raw_rows.find_rows(self._handle, self._shape, key_values):
             present_values = dict(zip(self._shape.columns, row, strict=True))
             changed = {
                 name: value
                 for name, value in values.items()
-                if not raw.is_same([present_values[name]], [value])
+                if not raw_rows.is_same([present_values[name]], [value])
             }
             if changed:
-                raw.update_rows(self._handle, self._shape.table, key_values, changed)
+                raw_rows.update_rows(self._handle, self._shape.table, key_values, changed)
 
     def _refuse_row(self, key: Row, reason: str) -> None:
         self._report.refused.append(RowMismatch(self._shape.table, key, reason))
@@ -387,7 +389,7 @@ def _iter_table_writers(
     handle: Connection, image: RowImages, report: PutReport
 ) -> Iterator[TableWriter]:
     """Yield the writer of an image, if the home has its table."""
-    shape = raw.get_shape(handle, image.table)
+    shape = raw_rows.get_shape(handle, image.table)
     if shape is None:
         report.refused += [RowMismatch(image.table, (), _NO_TABLE_REASON) for _ in image.rows]
         return
