@@ -67,9 +67,11 @@ CREATE TABLE trash_rows (
     home_id bigint NOT NULL DEFAULT this_home(),
     step text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
-    data bytea STORAGE EXTERNAL NOT NULL,
+    data bytea NOT NULL,
     PRIMARY KEY (home_id, step, position)
 );
+-- It is compressed already. PostgreSQL 15 has no such clause in CREATE TABLE.
+ALTER TABLE trash_rows ALTER COLUMN data SET STORAGE EXTERNAL;
 
 CREATE TABLE audit_rows (
     home_id bigint NOT NULL DEFAULT this_home(),
