@@ -81,13 +81,19 @@ def connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
     with connection:
         if connection.info.server_version < LEAST_VERSION:
             raise Unsupported("the server must be PostgreSQL 15 or later; upgrade it")
-        yield connection
+        try:
+            yield connection
+        except psycopg.OperationalError as error:
+            raise Busy(
+                "the connection to the server was lost; check the server, then try again"
+            ) from error
 
 
 def _make_connect_error(error: psycopg.Error) -> SessionError:
     # The driver has no class for a refusal. Its text repeats the server's severity.
     is_password_missing = error.pgconn is not None and error.pgconn.needs_password
-    if is_password_missing or "FATAL" in str(error):
+    is_starting = "the database system is" in str(error)
+    if is_password_missing or ("FATAL" in str(error) and not is_starting):
         return Denied(
             "the server refused the connection; check the user, the password and the database"
         )

@@ -48,10 +48,14 @@ _GET_SNAPSHOT = f"SELECT {_GET_TIME}, pg_current_snapshot()::text"
 _LOCK_HOME = (
     "SET LOCAL lock_timeout = {timeout}; "
     "SELECT pg_advisory_xact_lock('homes'::regclass::oid::integer, {home}), "
-    f"{_GET_TIME}, pg_current_xact_id()::text; SET LOCAL lock_timeout = 0"
+    f"{_GET_TIME}, pg_current_xact_id()::text; SET LOCAL lock_timeout = {{rows_timeout}}"
 )
 
+_LEAST_ROW_WAIT_MS = 250
+"""Rows that a program without the lock of the home has locked are waited for as long at least."""
+
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+_RETRIED = (errors.SerializationFailure, errors.DeadlockDetected)
 
 
 class PostgresStore:
@@ -221,10 +225,11 @@ class PostgresStore:
             handle = self.begin_write()
             try:
                 result = function(handle)
-            except (errors.SerializationFailure, errors.DeadlockDetected, *_LOST) as error:
+            except psycopg.Error as error:
                 self.release_connection(handle)
                 # Nothing was committed: the COMMIT was never sent.
-                if isinstance(error, errors.QueryCanceled) or time.monotonic() >= until:
+                can_retry = isinstance(error, _RETRIED) or _is_lost(error)
+                if not can_retry or time.monotonic() >= until:
                     raise
                 continue
             except BaseException:
@@ -248,7 +253,8 @@ class PostgresStore:
             self._create_home()
         wait_ms = self._patience_s * 1000
         timeout = 0 if wait_ms > _MAX_TIMEOUT_MS else max(int(wait_ms), 1)
-        lock = _LOCK_HOME.format(timeout=timeout, home=self._home)
+        rows_timeout = timeout and max(timeout, _LEAST_ROW_WAIT_MS)
+        lock = _LOCK_HOME.format(timeout=timeout, rows_timeout=rows_timeout, home=self._home)
         is_due = self._note.is_due
         handle = self._begin(_BEGIN_WRITE, f"{lock}; {self._note.compose()}" if is_due else lock)
         handle.has_note = is_due
@@ -360,10 +366,9 @@ class PostgresStore:
             try:
                 cursor = handle.run_script(begin + settings + last)
                 self._prepare(handle, cursor, is_read=begin is _BEGIN_READ)
-            except _LOST as error:
+            except psycopg.Error as error:
                 self.release_connection(handle)
-                is_lock = isinstance(error, (errors.LockNotAvailable, errors.QueryCanceled))
-                if is_lock or time.monotonic() >= until:
+                if not _is_lost(error) or time.monotonic() >= until:
                     raise
             except BaseException:
                 self.release_connection(handle)
@@ -420,15 +425,20 @@ class PostgresStore:
             statement=statement.format(schema=self.address.schema),
             end="COMMIT" if commit else "ROLLBACK",
         )
-        handle = self._take_connection()
-        try:
-            return list(_iter_results(handle.execute(script, (name, name))))[-1]
-        except errors.UndefinedTable as error:
-            raise StorageError(
-                "the database has no tables of this program; run the migrations"
-            ) from error
-        finally:
-            self.release_connection(handle)
+        until = time.monotonic() + self._patience_s
+        while True:
+            handle = self._take_connection()
+            try:
+                return list(_iter_results(handle.execute(script, (name, name))))[-1]
+            except errors.UndefinedTable as error:
+                raise StorageError(
+                    "the database has no tables of this program; run the migrations"
+                ) from error
+            except _LOST as error:
+                if not _is_lost(error) or time.monotonic() >= until:
+                    raise
+            finally:
+                self.release_connection(handle)
 
     def _require_commit(self, change: str, error: Exception) -> None:
         """Raise `Busy` unless the server confirms the commit of a transaction.
@@ -454,6 +464,12 @@ class PostgresStore:
             "the connection was lost at the commit, and it is unknown whether the change was "
             "stored; read again before you retry"
         ) from error
+
+
+def _is_lost(error: psycopg.Error) -> bool:
+    """Return whether an error is the end of a connection, which says nothing of a statement."""
+    code = error.sqlstate
+    return isinstance(error, _LOST) and (code is None or code.startswith(("08", "57P")))
 
 
 def _iter_results(cursor: psycopg.Cursor[Any]) -> Iterator[tuple[Any, ...] | None]:

@@ -114,6 +114,7 @@ def connect(address: str, home: str = "1") -> Iterator[psycopg.Connection[Any]]:
         plain.rollback()
 
 
+@pytest.mark.requirement("postgres:apart")
 def test_statement_without_predicate_reads_one_home(bare: str) -> None:
     open_statements = {}
     with connect(bare) as plain:
@@ -217,6 +218,7 @@ def use_home(home: Any, word: str) -> list[Any]:
     return [*seen, look()]
 
 
+@pytest.mark.requirement("postgres:apart")
 def test_engine_without_predicates_keeps_homes_apart(bare: str, tmp_path: Any) -> None:
     with open_home(f"{bare}n") as neighbour, open_home(bare) as home, open_home(tmp_path) as own:
         fill_home(neighbour.db, "theirs")
@@ -227,6 +229,7 @@ def test_engine_without_predicates_keeps_homes_apart(bare: str, tmp_path: Any) -
         assert read_tables(neighbour.db) == before
 
 
+@pytest.mark.requirement("postgres:role")
 def test_role_of_programs_owns_nothing(address: str) -> None:
     with connect(address) as plain:
         owned = plain.execute(

@@ -56,6 +56,7 @@ def test_wrong_clock_stores_time_of_server(
     assert abs(row["timestamp"] - before) < 600
 
 
+@pytest.mark.requirement("postgres:clock")
 def test_fast_clock_takes_no_compression_lock(address: str, set_clock: SetClock) -> None:
     with PostgresDB(address) as here, PostgresDB(address) as there:
         here.create_session("s", "cli")
@@ -67,6 +68,7 @@ def test_fast_clock_takes_no_compression_lock(address: str, set_clock: SetClock)
         assert load_home_activity(there, time.time()).at < time.time() - HOUR_S / 2
 
 
+@pytest.mark.requirement("postgres:clock")
 def test_turn_of_other_machine_counts_by_server_clock(
     address: str, set_clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
