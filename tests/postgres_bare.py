@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -22,6 +23,7 @@ _SECURITY_MIGRATION = 4
 """It makes the policies, and the search that works with the rights of the owner."""
 
 
+@cache
 def strip_predicates(text: str) -> str:
     """Return SQL in which no condition names the home of a row."""
     return _PREDICATE.sub("true", text)

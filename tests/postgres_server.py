@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -26,8 +27,11 @@ from urllib.parse import parse_qs
 import psycopg
 
 from session_core.state.postgres.migrations.runner import migrate_schema
+from tests.postgres_pooler import start_pooler
 
 ADDRESS_VARIABLE = "POSTGRES_ADDRESS"
+OWNER_VARIABLE = "POSTGRES_OWNER_ADDRESS"
+POOLER_VARIABLE = "POSTGRES_POOLER"
 BIN_VARIABLE = "POSTGRES_BIN"
 LOCALE_VARIABLE = "POSTGRES_LOCALE"
 
@@ -48,17 +52,35 @@ _SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class PostgresServer:
     """A running server."""
 
     folder: Path
+    command: list[str]
+    user: str | None
     process: subprocess.Popen[bytes]
 
     @property
     def address(self) -> str:
         """The address of its database, by its socket, with the role that owns all of it."""
         return f"postgresql://{_OWNER}@/postgres?host={self.folder}"
+
+    def kill(self) -> None:
+        """Kill all its processes at once, as a crash of the machine does."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        pids = [self.process.pid, *map(int, children.split())]
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(_START_S)
+        while any(_has_memory(pid) for pid in pids[1:]):
+            time.sleep(0.002)
+
+    def start_again(self) -> None:
+        """Start it on its data after it was killed."""
+        (self.folder / ".s.PGSQL.5432").unlink(missing_ok=True)
+        self.process = _start_process(self.command, self.user, self.folder)
 
     def stop(self, pid: int | None = None) -> None:
         """Stop the server at once and delete its folder, unless in a fork of the process `pid`."""
@@ -78,13 +100,26 @@ def get_address() -> str:
     if ADDRESS_VARIABLE not in os.environ:
         server = start_server(os.environ.get(LOCALE_VARIABLE, "C"))
         atexit.register(server.stop, os.getpid())
-        os.environ[ADDRESS_VARIABLE] = prepare_database(server.address)
+        address = prepare_database(server.address)
+        os.environ[OWNER_VARIABLE] = server.address
+        if os.environ.get(POOLER_VARIABLE):
+            pooler = start_pooler(
+                os.environ[POOLER_VARIABLE],
+                server.folder,
+                [RUNTIME_ROLE],
+                user=server.user,
+                prepare=_die_with_parent,
+            )
+            atexit.register(pooler.stop, os.getpid())
+            address = address.replace(str(server.folder), str(pooler.folder))
+        os.environ[ADDRESS_VARIABLE] = address
     return os.environ[ADDRESS_VARIABLE]
 
 
 def get_owner_address() -> str:
-    """Return the address of the same database with the role that owns the tables."""
-    return get_address().replace(f"//{RUNTIME_ROLE}@", f"//{_OWNER}@")
+    """Return the address of the same database with the role that owns it, without a pooler."""
+    get_address()
+    return os.environ[OWNER_VARIABLE]
 
 
 def prepare_database(address: str) -> str:
@@ -97,7 +132,7 @@ def prepare_database(address: str) -> str:
 
 def get_folder() -> Path:
     """Return the folder of the server of this process, with its socket and its data."""
-    return Path(parse_qs(get_address().partition("?")[2])["host"][0])
+    return Path(parse_qs(get_owner_address().partition("?")[2])["host"][0])
 
 
 def start_server(locale: str = "C", **settings: str) -> PostgresServer:
@@ -118,6 +153,10 @@ def start_server(locale: str = "C", **settings: str) -> PostgresServer:
     options = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
     command = [str(binaries / "postgres"), "-D", str(data)]
     command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+    return PostgresServer(folder, command, user, _start_process(command, user, folder))
+
+
+def _start_process(command: list[str], user: str | None, folder: Path) -> subprocess.Popen[bytes]:
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -129,7 +168,14 @@ def start_server(locale: str = "C", **settings: str) -> PostgresServer:
             preexec_fn=_die_with_parent,  # noqa: PLW1509 -- no thread of a test holds a lock yet
         )
     _wait_until_ready(process, folder, log)
-    return PostgresServer(folder, process)
+    return process
+
+
+def _has_memory(pid: int) -> bool:
+    """Return whether a process is there that has not ended, and so is attached to the memory."""
+    with suppress(OSError):
+        return bool(Path(f"/proc/{pid}/maps").read_text())
+    return False
 
 
 def _choose_parent(user: str | None) -> Path:
