@@ -43,20 +43,20 @@ class CompressionExecutor:
         self._planner = planner
         self._committer = committer
 
-    def apply(
+    def apply_plan(
         self, handle: str | StoredPlan, summary: str | None, client: str, stop: StopFn | None
     ) -> CompressionResult:
         """Apply a plan once.
 
         Return the stored result if it was applied before.
         """
-        plan = self.check(handle, summary)
+        plan = self.check_plan(handle, summary)
         if plan.state == "finished":
             return self._repeat_result(plan, client)
         once = partial(self._apply_once, plan, summary, client, stop)
         return self._locks.run_locked([plan.members[0].id], once, patient=True)
 
-    def check(self, handle: str | StoredPlan, summary: str | None) -> StoredPlan:
+    def check_plan(self, handle: str | StoredPlan, summary: str | None) -> StoredPlan:
         """Return a plan that can be applied with this summary, or that was applied already."""
         if summary is not None and not isinstance(summary, str):
             raise InvalidInput("summary must be text; omit it for an extractive summary")
@@ -96,7 +96,7 @@ class CompressionExecutor:
                 raise NotCompressed("stopped", f"plan {handle} was stopped; apply it again")
             # The lock may have expired while the summary was written.
             self._locks.confirm_lock(planned.session_id)
-            return self._committer.commit(handle, ready)
+            return self._committer.commit_compression(handle, ready)
 
         try:
             return self._locks.run_locked([planned.session_id], commit_under_lock)

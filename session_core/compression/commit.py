@@ -248,7 +248,7 @@ class CompressionCommitter:
         digest = digest_rows(rows[: planned.end])
         return PreparedCompression(planned, row, rows, revision, rebuilt, report, chats, digest)
 
-    def commit(self, plan: str, ready: PreparedCompression) -> CompressionResult:
+    def commit_compression(self, plan: str, ready: PreparedCompression) -> CompressionResult:
         """Run the step of a plan, and call the hooks before and after it.
 
         Raises:

@@ -169,7 +169,9 @@ class Compressor:
             raise InvalidInput(
                 f"method must be one of {', '.join(get_args(Method))}, got {method!r}"
             )
-        planned, _ = self._planner.plan(session_id, shape, keep_last, method, force=force)
+        planned, _ = self._planner.plan_compression(
+            session_id, shape, keep_last, method, force=force
+        )
         return planned
 
     def check(self, plan: str | StoredPlan, summary: str | None = None) -> None:
@@ -181,7 +183,7 @@ class Compressor:
             InvalidInput: the plan is of another kind, or needs another method.
             NotCompressed: the plan was closed.
         """
-        self._executor.check(plan, summary)
+        self._executor.check_plan(plan, summary)
 
     def apply(
         self,
@@ -206,7 +208,7 @@ class Compressor:
             NotCompressed: the summary is empty or not shorter, the session has ended, another agent
                 uses or compresses it, the call was stopped, or the plan was closed.
         """
-        return self._executor.apply(plan, summary, client, stop)
+        return self._executor.apply_plan(plan, summary, client, stop)
 
     def compress(
         self,
@@ -243,7 +245,7 @@ class Compressor:
 
         def plan_and_apply() -> CompressionResult:
             for attempts_left in reversed(range(_MAX_ATTEMPTS)):
-                plan, messages = self._planner.plan(tip, shape, keep_last, force=force)
+                plan, messages = self._planner.plan_compression(tip, shape, keep_last, force=force)
                 summary = None
                 try:
                     if summarizer is not None:
@@ -279,7 +281,7 @@ class Compressor:
             Changed: another process is writing to the conversation; undo again.
             NotCompressed: another process compresses it, or uses a session that would be deleted.
         """
-        return self._undo.undo(batch, client)
+        return self._undo.undo_compression(batch, client)
 
     def plan_undo(self, batch: str) -> UndoPlan | None:
         """Plan to undo a compression.
@@ -293,7 +295,7 @@ class Compressor:
             Conflict: it was undone, or the compressed session was deleted.
             NotCompressed: another process compresses it.
         """
-        return self._undo.plan(batch)
+        return self._undo.plan_undo(batch)
 
     def apply_undo(self, plan: str, *, client: str = DEFAULT_CLIENT) -> UndoResult:
         """Apply a plan to undo a compression.
@@ -308,7 +310,7 @@ class Compressor:
             Changed: the conversation has grown since; plan the undo again.
             NotCompressed: another process compresses it, or uses a session that would be deleted.
         """
-        return self._undo.apply(plan, client)
+        return self._undo.apply_undo_plan(plan, client)
 
 
 def _open_store(db: StateDatabase) -> SessionStore | None:

@@ -82,7 +82,7 @@ class CompressionPlanner:
         self._clean = clean
         self._clock = clock
 
-    def plan(
+    def plan_compression(
         self,
         session_id: str,
         requested_shape: RequestedShape,

@@ -359,12 +359,12 @@ class CompressionUndo:
         self._locks = locks
         self._clock = clock
 
-    def undo(self, batch: str, client: str) -> UndoResult | UndoPlan:
+    def undo_compression(self, batch: str, client: str) -> UndoResult | UndoPlan:
         """Undo a compression, or return a plan for the undo if it would drop later messages."""
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._undo_batch, batch, client), patient=True)
 
-    def plan(self, batch: str) -> UndoPlan | None:
+    def plan_undo(self, batch: str) -> UndoPlan | None:
         """Plan to undo a compression.
 
         Return None if the undo would drop nothing.
@@ -372,7 +372,7 @@ class CompressionUndo:
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._plan_if_lossy, batch), patient=True)
 
-    def apply(self, handle: str, client: str) -> UndoResult:
+    def apply_undo_plan(self, handle: str, client: str) -> UndoResult:
         """Apply a plan to undo a compression."""
         plan = self._get_plan(handle)
         if plan.state != "finished":

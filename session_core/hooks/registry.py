@@ -50,12 +50,12 @@ class HookRegistry:
         """
         check_function(hook, function)
 
-        def call(**arguments: Any) -> object:
+        def call_function(**arguments: Any) -> object:
             return call_with_arguments(hook, function, arguments)
 
         label = getattr(function, "__qualname__", type(function).__qualname__)
         plugin = _FunctionPlugin()
-        setattr(plugin, hook, hookimpl(call))
+        setattr(plugin, hook, hookimpl(call_function))
         with self._lock:
             name = self._find_free_name(name or label)
             self._manager.register(plugin, name)

@@ -138,10 +138,12 @@ class AgentCleaner:
                 self._report("the clean-up of an agent did not end in time", None)
 
     def _start_clean_up(self, key: str, agent: object) -> IsolatedCall:
-        def report(error: BaseException) -> None:
+        def report_failure(error: BaseException) -> None:
             self._report(f"the clean-up of the agent of {key} failed", error)
 
-        return IsolatedCall(partial(self._clean_up, key, agent), self._bound_s, on_error=report)
+        return IsolatedCall(
+            partial(self._clean_up, key, agent), self._bound_s, on_error=report_failure
+        )
 
 
 A = TypeVar("A")

@@ -61,7 +61,7 @@ class AgentTable:
         """Store a slot in place of the current slot of the key."""
         with self._lock:
             before = self._slots.get(key)
-            self._store(key, slot)
+            self._store_slot(key, slot)
             # Threads that wait for the replaced build try again.
             if before is not None:
                 before.settled.set()
@@ -155,7 +155,7 @@ class AgentTable:
             slot = self._slots.get(key)
             if slot is not replaced or (slot is not None and slot.version != version):
                 return False
-            self._store(key, pending)
+            self._store_slot(key, pending)
             pending.turns += 1
             return True
 
@@ -168,7 +168,7 @@ class AgentTable:
             before = self._slots.get(key)
             slot.agent = agent
             slot.version += 1
-            self._store(key, slot)
+            self._store_slot(key, slot)
             slot.settled.set()
             return None if before is slot or before is None or before.is_pending else before
 
@@ -209,7 +209,7 @@ class AgentTable:
                 slot.set_known_revision(session_id, count)
             return is_same
 
-    def _store(self, key: str, slot: AgentSlot) -> None:
+    def _store_slot(self, key: str, slot: AgentSlot) -> None:
         slot.used_at = self._clock()
         self._slots[key] = slot
         # A key that was there would keep its place, and the first of them is evicted next.
@@ -217,7 +217,7 @@ class AgentTable:
 
     def _mark_used(self, key: str, slot: AgentSlot) -> None:
         slot.turns += 1
-        self._store(key, slot)
+        self._store_slot(key, slot)
 
 
 EMPTY_REVISION = Revision(0, 0, 0, 0, None)

@@ -148,11 +148,11 @@ class SessionRuntime(TurnRunner):
         """
         _refuse_in_event_loop("await ashutdown()")
         # First, so that no turn begins while the others are waited for.
-        self._finisher.active_runs.stop()
+        self._finisher.active_runs.refuse_new_turns()
         wait(list(self._closings), _CLOSING_TIMEOUT_S)  # let turns finish that are ending now
         # Marked before the wait: a kill during the wait must not lose the interruption.
         marked = [key for key in self.running if self._mark_interrupted(key)]
-        interrupted = self._finisher.active_runs.drain(drain_s)
+        interrupted = self._finisher.active_runs.drain_turns(drain_s)
         for key, runs in interrupted.items():
             self._end_interrupted_turns(runs)
             session_id = runs[-1].session_id

@@ -93,7 +93,7 @@ class ActiveRuns:
                     del self._runs[run.session_key]
                     self._changed.notify_all()
 
-    def supersede(self, session_key: str) -> None:
+    def supersede_turns(self, session_key: str) -> None:
         """Mark the active turns of a chat as superseded, so that they no longer change the chat."""
         with self._changed:
             for run in self._runs.get(session_key, ()):
@@ -105,7 +105,7 @@ class ActiveRuns:
             is_reported, run.is_end_reported = run.is_end_reported, True
         return not is_reported
 
-    def stop(self) -> None:
+    def refuse_new_turns(self) -> None:
         """Refuse all further messages and turns."""
         with self._changed:
             self._stopping = True
@@ -114,7 +114,7 @@ class ActiveRuns:
         if self._stopping:
             raise Denied("shutting down; send the message again in a moment")
 
-    def drain(self, wait_s: float) -> dict[str, list[AgentTurn]]:
+    def drain_turns(self, wait_s: float) -> dict[str, list[AgentTurn]]:
         """Wait up to `wait_s` until no turn is active.
 
         Return the others, marked as superseded.
@@ -124,7 +124,7 @@ class ActiveRuns:
             remaining = {key: list(runs) for key, runs in self._runs.items()}
             for key in remaining:
                 # A turn that outlives the shutdown writes nothing back.
-                self.supersede(key)
+                self.supersede_turns(key)
             return remaining
 
 
@@ -188,8 +188,8 @@ async def call_function(
     if inspect.iscoroutinefunction(function):
         return await function(*args)
     # Before the thread begins: a cancelled coroutine must not close the turn under it.
-    ending.hold()
-    value = await threads.run(partial(function, *args), on_end=ending.release)
+    ending.add_holder()
+    value = await threads.run(partial(function, *args), on_end=ending.release_holder)
     return await value if inspect.isawaitable(value) else value
 
 
@@ -225,7 +225,7 @@ class TurnFinisher:
     def leave_session(self, session_key: str) -> None:
         """Supersede the active turns of a chat that has left its session."""
         self.titles.drop_title(session_key)
-        self.active_runs.supersede(session_key)
+        self.active_runs.supersede_turns(session_key)
 
     def finish_turn(self, run: AgentTurn, result: AgentResult) -> Reply:
         """Store the results of a turn and return the reply."""
@@ -416,7 +416,7 @@ class TurnRunner:
                     partial(self._finish_and_release, run, result, ending)
                 )
         except BaseException as error:
-            closing = self._close_in_thread(ending.release)
+            closing = self._close_in_thread(ending.release_holder)
             # The turn must end even if its coroutine is cancelled, so a thread closes it.
             if isinstance(error, Exception):  # a cancelled caller does not wait
                 await wait_until_finished(closing)
@@ -446,8 +446,8 @@ class TurnRunner:
             ending.stack.callback(self._finisher.release_lease, run)
             return run
 
-        ending.hold()
-        run = await get_worker_threads(self, "calls").run(begin_turn, on_end=ending.release)
+        ending.add_holder()
+        run = await get_worker_threads(self, "calls").run(begin_turn, on_end=ending.release_holder)
         ending.stack.enter_context(self._finisher.active_runs.enter_run(run))
         ending.stack.callback(
             self._finisher.end_turn, run, completed=False
@@ -480,7 +480,7 @@ class TurnRunner:
         try:
             return self._finisher.finish_turn(run, result)
         finally:
-            ending.release()
+            ending.release_holder()
 
     def _begin_turn(self, source: SessionSource) -> AgentTurn:
         """Find the session of a message and record its turn, in one commit.
@@ -542,12 +542,12 @@ class SharedExitStack:
         self._lock = threading.Lock()
         self._holders = 1
 
-    def hold(self) -> None:
-        """Add a holder, which must call `release`."""
+    def add_holder(self) -> None:
+        """Add a holder, which must call `release_holder`."""
         with self._lock:
             self._holders += 1
 
-    def release(self) -> None:
+    def release_holder(self) -> None:
         """Remove a holder.
 
         The last holder closes the stack. Never called on an event loop.

@@ -1,8 +1,8 @@
 """Changes of routes: one thread per chat at a time, retried after a conflict.
 
-`RouteDecisions.run` reads the entry of a chat under the lock of that chat and passes it to a
-function as a `RouteDecision`. The function decides and stores the new entry. If another process has
-changed the entry meanwhile, the decision is dropped and made again. Calls that a decision
+`RouteDecisions.run_decision` reads the entry of a chat under the lock of that chat and passes it to
+a function as a `RouteDecision`. The function decides and stores the new entry. If another process
+has changed the entry meanwhile, the decision is dropped and made again. Calls that a decision
 schedules, such as hooks, run after the commit, without the lock.
 """
 
@@ -61,7 +61,7 @@ class OpenTransaction(threading.local):
         self._transaction: RouteTransaction | None = None
         self._task: weakref.ref[object] | None = None
 
-    def find(self) -> RouteTransaction | None:
+    def find_transaction(self) -> RouteTransaction | None:
         """Return the transaction that the current task has open in this thread."""
         if self._transaction is None or self._task != get_current_task():
             return None
@@ -81,7 +81,7 @@ class OpenTransaction(threading.local):
         return self._transaction
 
     @contextmanager
-    def enter(self, transaction: RouteTransaction) -> Iterator[None]:
+    def enter_transaction(self, transaction: RouteTransaction) -> Iterator[None]:
         """Set the open transaction of this thread while the block runs."""
         self._transaction, self._task = transaction, get_current_task()
         try:
@@ -175,7 +175,7 @@ class RouteDecisions:
         self.locks = KeyLocks()
         self._open = OpenTransaction()
 
-    def run(
+    def run_decision(
         self,
         key: str,
         decide: Callable[[RouteDecision], Decided],
@@ -218,14 +218,14 @@ class RouteDecisions:
         Return None if the chat has no entry or if `change` returns False.
         """
 
-        def decide(decision: RouteDecision) -> SessionEntry | None:
+        def decide_change(decision: RouteDecision) -> SessionEntry | None:
             entry = decision.entry
             if entry is None or not change(entry):
                 return None
             decision.store_entry(entry, database_change)
             return entry
 
-        return self.run(key, decide)
+        return self.run_decision(key, decide_change)
 
     def begin_unlocked(self, key: str) -> RouteDecision:
         """Return a decision without a lock and without retries, to store one entry."""
@@ -242,7 +242,7 @@ class RouteDecisions:
 
     def is_ending(self, session_id: str) -> bool:
         """Return True if the open transaction ends a session that no chat has left so far."""
-        transaction = self._open.find()
+        transaction = self._open.find_transaction()
         return transaction is not None and session_id in transaction.ending
 
     @contextmanager
@@ -254,7 +254,7 @@ class RouteDecisions:
             # Always in the same order, so that two transactions do not wait for each other.
             for key in sorted(transaction.session_keys):
                 stack.enter_context(self.locks.hold_lock(key))
-            with self._open_transaction(), self._open.enter(transaction):
+            with self._open_transaction(), self._open.enter_transaction(transaction):
                 yield
         # After commit and locks: a hook may change the same chats.
         for callback in transaction.after_commit:

@@ -522,15 +522,15 @@ class HookOutbox:
             decision.store_entry(entry)
             return True
 
-        def record() -> bool:
+        def record_begin() -> bool:
             is_refused = (
                 hook == FINALIZE
                 and self._settings.is_hermes
                 and not self._ends.record_finalize_in_mark(boundary)
             )
-            return self._decisions.run(key, store_begin) and not is_refused
+            return self._decisions.run_decision(key, store_begin) and not is_refused
 
-        return self._ends.try_record_begin(record)
+        return self._ends.try_record_begin(record_begin)
 
     def _has_listeners(self) -> bool:
         return self._settings.hooks is not None and self._settings.hooks.has_listeners()

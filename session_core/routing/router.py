@@ -75,7 +75,7 @@ class SessionRouter:
             forced = force_new and (is_same or entry.created_at < arrived_at)
             return self._continue_or_reset(decision, source, entry, force_new=forced)
 
-        return self._decisions.run(key, decide_route, turn_token=turn)
+        return self._decisions.run_decision(key, decide_route, turn_token=turn)
 
     def reset_session(self, session_key: str, display_name: str | None) -> SessionEntry | None:
         """Start a new session on request.
@@ -93,7 +93,7 @@ class SessionRouter:
             entry.display_name = display_name or entry.display_name
             return self._reset_on_request(decision, entry)
 
-        return self._decisions.run(session_key, decide_reset)
+        return self._decisions.run_decision(session_key, decide_reset)
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
         """Move a chat to an existing session and reopen that session."""
@@ -113,7 +113,7 @@ class SessionRouter:
             self._follow_compression(entry)
             return self._switch_entry(decision, entry, target_session_id)
 
-        return self._decisions.run(session_key, decide_switch)
+        return self._decisions.run_decision(session_key, decide_switch)
 
     def move_to_continuation(
         self, session_key: str, old_session_id: str, new_session_id: str
@@ -133,7 +133,7 @@ class SessionRouter:
             return entry
 
         try:
-            return self._decisions.run(session_key, move_route)
+            return self._decisions.run_decision(session_key, move_route)
         except _RouteMovedError as error:
             raise Conflict(str(error)) from None
 
@@ -146,7 +146,7 @@ class SessionRouter:
         try:
             self._decisions.prepare_change()
             for key, entry in self._decisions.backend.list_entries().items():
-                if self._get_end_reason(entry) is not None and self._decisions.run(
+                if self._get_end_reason(entry) is not None and self._decisions.run_decision(
                     key, self._repair_route
                 ):
                     repaired_keys.append(key)
@@ -237,7 +237,7 @@ class SessionRouter:
         *,
         arriving: bool = True,
     ) -> SessionEntry | None:
-        """Move a chat to the session that it can continue, and reopen that session."""
+        """Move a chat to the session that it can continue, and reopen_session that session."""
         settings, key = self._settings, decision.key
         if settings.db is None:
             return None
@@ -255,14 +255,14 @@ class SessionRouter:
             entry.updated_at = settings.now()
         peer = _build_peer_change(entry) if row.get("session_key") != key else None
 
-        def reopen(db: StateDatabase) -> None:
+        def reopen_session(db: StateDatabase) -> None:
             if row["ended_at"] is not None:
                 db.reopen_session(row["id"])
             if peer is not None:
                 peer(db)
 
         self._ends.schedule_reopened(decision, row["id"])
-        decision.store_entry(entry, reopen, urgent=True)
+        decision.store_entry(entry, reopen_session, urgent=True)
         return entry
 
     def _reopen_session(self, decision: RouteDecision, row: SessionRow | None) -> None:
@@ -335,13 +335,13 @@ class SessionRouter:
             _build_peer_change(entry),
         )
 
-        def switch(db: StateDatabase) -> None:
+        def switch_sessions(db: StateDatabase) -> None:
             end_session(db)
             db.reopen_session(session_id)
             record_peer(db)
 
         self._ends.schedule_reopened(decision, session_id)
-        self._store_boundary(decision, old, entry, "session_switch", switch)
+        self._store_boundary(decision, old, entry, "session_switch", switch_sessions)
         return entry
 
     def _store_boundary(

@@ -163,10 +163,10 @@ def open_read_only(path: str) -> Iterator[_sqlite3.Connection]:
 def make_query(connection: _sqlite3.Connection) -> Query:
     """Return the function with which a format queries a database."""
 
-    def query(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def run_query(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
 
-    return query
+    return run_query
 
 
 def get_database_errors() -> tuple[type[Exception], ...]:

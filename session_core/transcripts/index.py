@@ -63,7 +63,7 @@ class Index:
         with translate_errors():
             make_private_folder(folder)
             try:
-                self._open()
+                self._open_connections()
             except _sqlite3.load_library().DatabaseError as error:
                 if _get_code(error) not in _DAMAGED_CODES:
                     raise
@@ -119,7 +119,7 @@ class Index:
         with self.reading, translate_errors():
             if self._labels.is_outdated() and not self._reader.in_transaction:
                 self._reader.execute("PRAGMA query_only=0")
-                self._labels.update()
+                self._labels.update_view()
                 self._reader.execute("PRAGMA query_only=1")
 
     def purge(self, tries: int) -> bool:
@@ -155,7 +155,7 @@ class Index:
             self._has_cleaned = True
             remove_abandoned_files(self.path.parent, LAYOUT)
 
-    def _open(self) -> None:
+    def _open_connections(self) -> None:
         self._writer = self._connect()
         try:
             # Before the file has a page, since it cannot be changed later.
@@ -197,7 +197,7 @@ class Index:
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{self.path}{suffix}")  # noqa: PTH108 -- the path is text with a suffix
-        self._open()
+        self._open_connections()
 
 
 def truncate_log(writer: _sqlite3.Connection, tries: int) -> bool:

@@ -107,7 +107,7 @@ class IndexWriter:
                 db.execute(SQL["delete_facts"], (entry.id,))
                 db.execute(SQL["delete_source"], (entry.id,))
 
-    def clear(self) -> None:
+    def clear_index(self) -> None:
         """Remove all data, including the words of messages that were removed before."""
         with self._index.open_transaction() as db:
             _increment_counter(db, "removal")

@@ -65,7 +65,7 @@ class Indexer:
         self.problem: SessionError | None = None
         """The error that prevented writing the index at the last scan, or None."""
 
-    def refresh(self, budget_s: float) -> None:
+    def refresh_index(self, budget_s: float) -> None:
         """Scan all roots, read recent changes, and read history for about `budget_s`.
 
         With a budget of 0 no history is read. If the scan or a write fails, the index stays as it
@@ -101,7 +101,7 @@ class Indexer:
             self._read_pending(until, until)
             self._verify_prefixes(until)
             if self._needs_rebuild():
-                self._writer.clear()
+                self._writer.clear_index()
                 self._scan_files()
             return self._has_unread() or self._index.release_space()
 
@@ -144,7 +144,7 @@ class Indexer:
                 is_meant = file is not None and file.session_id == session_id
                 if is_meant and feed is not None and not _has_long_rest(pending):
                     self._read_file(feed, pending, batch, until, is_history=not pending.is_grown)
-            batch.write()
+            batch.write_parts()
             self.catalog.load_changes()
 
     def read_matching(self, needle: bytes, budget_s: float, looked: dict[str, bool]) -> bool:
@@ -170,7 +170,7 @@ class Indexer:
                 looked[path] = has_text is False
                 if has_text:
                     self._read_file(feed, pending, batch, until, is_history=not pending.is_grown)
-            batch.write()
+            batch.write_parts()
             self._refresh_outdated_roots()
             return is_left
 
@@ -245,10 +245,10 @@ class Indexer:
         for root in self.catalog.roots.values():
             root.sweeper.stop_watch()
 
-    def clear(self) -> None:
+    def clear_index(self) -> None:
         """Remove all data from the index, so that it is read again."""
         with self._index.writing:
-            self._writer.clear()
+            self._writer.clear_index()
 
     def _write_removals(self) -> None:
         for root in self.catalog.roots.values():
@@ -286,7 +286,7 @@ class Indexer:
                 self._read_file(feed, pending, batch, limit, is_history=not is_fresh)
             else:
                 self._read_database(pending, limit, is_history=not pending.is_grown)
-        batch.write()
+        batch.write_parts()
         self._refresh_outdated_roots()
 
     def _refresh_outdated_roots(self) -> None:
@@ -306,11 +306,11 @@ class Indexer:
             part = feed.read_part(entry, file, min(_PART_BYTES, SLICE_BYTES))
             if part is None:
                 return
-            batch.add(part, is_history=is_history)
+            batch.add_part(part, is_history=is_history)
             if part.after.is_read:
                 return
             # Before the next slice, which continues from the entry that this one stores.
-            batch.write()
+            batch.write_parts()
             self.catalog.load_changes()
             stored = pending.root.entries.get(entry.path)
             # Another process was faster: the next scan continues from the entry that it stored.
@@ -373,15 +373,15 @@ class _Batch:
         self._parts: dict[bool, list[SourcePart]] = {True: [], False: []}
         self._size = 0
 
-    def add(self, part: SourcePart, *, is_history: bool) -> None:
+    def add_part(self, part: SourcePart, *, is_history: bool) -> None:
         """Add a part, and write the batch if it is large enough."""
         self._parts[is_history].append(part)
         self._size += part.text_size + 1000
         is_full = len(self._parts[is_history]) >= _MAX_SLICE_FILES
         if self._size >= SLICE_BYTES or is_full:
-            self.write()
+            self.write_parts()
 
-    def write(self) -> None:
+    def write_parts(self) -> None:
         """Write the parts, newest last, so that ids rise with time."""
         for is_history, parts in self._parts.items():
             if parts:

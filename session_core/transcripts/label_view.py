@@ -33,17 +33,17 @@ class LabelView:
         """Return True if the file was created, replaced or removed since `update`."""
         return _get_file_id(self._path) != self._file
 
-    def update(self) -> None:
+    def update_view(self) -> None:
         """Attach the current file. Must not be called in a transaction."""
         file = _get_file_id(self._path)
         self._connection.execute("DROP VIEW temp.sessions")
         if self._file is not None:
             self._connection.execute("DETACH labels")
-        is_attached = file is not None and self._attach()
+        is_attached = file is not None and self._attach_file()
         self._file = file if is_attached else None
         self._create_view(is_attached=is_attached)
 
-    def _attach(self) -> bool:
+    def _attach_file(self) -> bool:
         """Attach the file.
 
         Return False if it cannot be read or has no tables yet.

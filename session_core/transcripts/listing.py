@@ -85,7 +85,7 @@ def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
         conditions.append(_match_folders(where.project))
     title = "coalesce(s.title, s.preview, '')"
     for word in (where.words or "").split():
-        pattern = f"%{_escape(word)}%"
+        pattern = f"%{_escape_like(word)}%"
         sql = f"({title} LIKE ? ESCAPE '!' OR s.session_id LIKE ? ESCAPE '!')"
         conditions.append(Condition(sql, (pattern, pattern)))
     for text, column in (
@@ -94,9 +94,11 @@ def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
         (where.branch_like, "coalesce(s.branch, '')"),
     ):
         if text is not None:
-            conditions.append(Condition(f"{column} LIKE ? ESCAPE '!'", (f"%{_escape(text)}%",)))
+            conditions.append(
+                Condition(f"{column} LIKE ? ESCAPE '!'", (f"%{_escape_like(text)}%",))
+            )
     if where.cwd_prefix is not None:
-        prefix = _escape(where.cwd_prefix) + "%"
+        prefix = _escape_like(where.cwd_prefix) + "%"
         conditions.append(Condition("s.folder LIKE ? ESCAPE '!'", (prefix,)))
     return conditions + _build_ranges(where)
 
@@ -116,7 +118,7 @@ def _match_folders(project: str | Sequence[str]) -> Condition:
     values: list[str] = []
     for path in parse_folders("project", project) or ():
         folder = path.rstrip("/") or "/"
-        values += [folder, _escape(folder if folder == "/" else folder + "/") + "%"]
+        values += [folder, _escape_like(folder if folder == "/" else folder + "/") + "%"]
     clauses = ["(s.folder = ? OR s.folder LIKE ? ESCAPE '!')"] * (len(values) // 2)
     return Condition(f"({' OR '.join(clauses) or '0'})", tuple(values))
 
@@ -173,7 +175,7 @@ def match_any(column: str, values: Sequence[str | int]) -> Condition:
     return Condition(f"{column} IN ({marks})", tuple(values))
 
 
-def _escape(text: str) -> str:
+def _escape_like(text: str) -> str:
     """Return a text for LIKE without wildcards."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 

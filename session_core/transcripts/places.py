@@ -109,12 +109,14 @@ def _is_present(store: str, environ: Mapping[str, str], home: Path, notes: Path)
     try:
         if (notes / _KEPT_FOLDER / store).exists():
             return True
-        if any(root.is_dir() for name in AGENTS[store].roots for root in _expand(folder, name)):
+        if any(
+            root.is_dir() for name in AGENTS[store].roots for root in _expand_glob(folder, name)
+        ):
             return True
         return folder.is_dir() and (notes / _SEEN_FOLDER / store).exists()
     except OSError:  # a folder that may not be read holds nothing for us
         return False
 
 
-def _expand(folder: Path, name: str) -> list[Path]:
+def _expand_glob(folder: Path, name: str) -> list[Path]:
     return list(folder.glob(name)) if "*" in name else [folder / name]

@@ -74,22 +74,22 @@ class RootSweeper:
         Return False if no file has changed.
         """
         if self._watch is None or not self.sweep.folders:
-            return self._sweep()
+            return self._sweep_root()
         changed = self._watch.read_changes()
         if changed == set() and time.monotonic() - self._swept_at > _CHECK_S:
-            missed = self._sweep()
+            missed = self._sweep_root()
             # An event may come late; a change that still has none was missed.
             if missed and self._watch is not None and not self._watch.read_changes():
                 self.stop_watch()
             return missed
         if changed is None or (self._is_database and changed):
-            return self._sweep()
+            return self._sweep_root()
         for path in changed:
             if self._is_wanted(path):
                 update_file(self.sweep, self.root, path, self._user_id)
         return bool(changed)
 
-    def _sweep(self) -> bool:
+    def _sweep_root(self) -> bool:
         """Sweep the whole root.
 
         Return False if no file has changed.

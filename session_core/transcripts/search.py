@@ -140,7 +140,7 @@ class TranscriptSearch(CandidateReader):
         node = self._request.query.node
         block = SearchBlock(self, step, [], begin, None)
         if step == "substring":
-            self._scan(block, end)
+            self._scan_texts(block, end)
         elif node is None or step == "inner":
             block.is_whole = True
         elif step in ("any", "conversation"):
@@ -175,7 +175,7 @@ class TranscriptSearch(CandidateReader):
             folded = search_text.fold_text(text)
             if block.step == "substring" and self._literal not in folded:
                 continue
-            score = self._score(block, candidate, message, folded)
+            score = self._score_candidate(block, candidate, message, folded)
             hit = partial(self._make_hit, block, candidate, text, score)
             ranked.append((score, candidate, hit))
         if request.order == "relevance":
@@ -192,7 +192,7 @@ class TranscriptSearch(CandidateReader):
             matches.append(RankedMatch(score, self._get_place(candidate).at_ms, identity, hit))
         return matches
 
-    def _score(
+    def _score_candidate(
         self, block: SearchBlock, candidate: Candidate, message: Message, folded: str
     ) -> float:
         if block.scorer is not None:
@@ -248,7 +248,7 @@ class TranscriptSearch(CandidateReader):
             f" WHERE words MATCH ? AND w.rowid BETWEEN ? AND ? AND {self._request.where}"
         )
 
-        def find(ranges: Sequence[tuple[int, int]], condition: Condition) -> list[_Match]:
+        def find_matches(ranges: Sequence[tuple[int, int]], condition: Condition) -> list[_Match]:
             values = [*self._request.values, *condition.values]
             statement = f"{sql} AND {condition.sql}"
             return [
@@ -260,14 +260,14 @@ class TranscriptSearch(CandidateReader):
         matches: list[_Match] = []
         bound: int | None = None
         for ranges, bound in self._iter_ranges(block.begin, end):
-            matches = self._limit_per_session([*matches, *find(ranges, edges)])
+            matches = self._limit_per_session([*matches, *find_matches(ranges, edges)])
             certain = 0 if bound is None else sum(at > bound for at, _, _ in matches)
             if end is None and certain >= WINDOW:
                 break
         else:
             # The blocks that begin after the edge may have messages without a time.
             skipped = self._list_skipped(block.begin)
-            matches += find(skipped, edges.add_clause("m.at IS NULL"))
+            matches += find_matches(skipped, edges.add_clause("m.at IS NULL"))
         self._limit_candidates(block, matches, bound, end)
 
     def _limit_per_session(self, matches: list[_Match]) -> list[_Match]:
@@ -436,10 +436,10 @@ class TranscriptSearch(CandidateReader):
             candidates.sort(key=lambda item: -scores.score(item.id, item.length))
         block.candidates = candidates[:_MAX_BEST]
 
-        def score(candidate: Candidate, folded: str) -> float:
+        def score_text(candidate: Candidate, folded: str) -> float:
             return scores.score_text(candidate.id, candidate.title, folded)
 
-        block.scorer = score
+        block.scorer = score_text
 
     def _list_best(self) -> set[int]:
         """Return the matches that the step `any` has shown, as sessions or messages."""
@@ -485,7 +485,7 @@ class TranscriptSearch(CandidateReader):
 
     # Substrings: the texts of the newest blocks of ids, within a time.
 
-    def _scan(self, block: SearchBlock, end: SearchEdge | None) -> None:
+    def _scan_texts(self, block: SearchBlock, end: SearchEdge | None) -> None:
         """Find the next matches in the texts, until enough are found or the budget is used."""
         if not self._literal.strip():
             return

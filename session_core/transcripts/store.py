@@ -159,7 +159,7 @@ class TranscriptStore:
 
     def rebuild(self) -> None:
         """Clear the index, so that the next calls rebuild it."""
-        self._indexer.clear()
+        self._indexer.clear_index()
 
     def select_stores(self, stores: Collection[str]) -> TranscriptStore:
         """Return a view of some of the stores.
@@ -182,12 +182,12 @@ class TranscriptStore:
         finally:
             self._blocks.is_fresh = None
 
-    def _refresh(self, budget_s: float) -> None:
+    def _refresh_index(self, budget_s: float) -> None:
         is_fresh = getattr(self._blocks, "is_fresh", None)
         if is_fresh:
             return
         self._index.update_labels()
-        self._indexer.refresh(budget_s)
+        self._indexer.refresh_index(budget_s)
         if is_fresh is not None:
             self._blocks.is_fresh = True
 
@@ -230,7 +230,7 @@ class TranscriptStore:
     ) -> list[SummaryRow]:
         glance_sql = listing.build_list_sql(conditions, order, limit, position)
         with self._index.writing:
-            self._refresh(0)
+            self._refresh_index(0)
             index_sql = listing.build_list_sql(
                 [*conditions, *self._build_scope()], order, limit, position
             )
@@ -252,7 +252,7 @@ class TranscriptStore:
     def list_folders(self) -> list[str]:
         """Return the working folders of all sessions, each once."""
         with self._index.writing:
-            self._refresh(0)
+            self._refresh_index(0)
             new = self._unindexed.list_new(self._indexer.catalog)
             self._unindexed.read_new_files(new, self._indexer.feeds, _MAX_READ_ENDS_S)
             rows = [
@@ -443,7 +443,7 @@ class TranscriptStore:
         from session_core.transcripts.search import TranscriptSearch  # noqa: PLC0415 -- as above
 
         check_text("query", query, needed=True)
-        self._refresh(_REFRESH_S)
+        self._refresh_index(_REFRESH_S)
         conditions = [] if where is None else listing.build_conditions(where, moment)
         conditions += self._build_scope()
         if session is not None:
@@ -505,7 +505,7 @@ class TranscriptStore:
             pause(poller.pause_s)
 
     def _read_changes(self, cursor: str | None, session: str | None, limit: int) -> EventPage:
-        self._refresh(_REFRESH_S)
+        self._refresh_index(_REFRESH_S)
         conditions = self._build_scope()
         if session is not None:
             conditions.append(Condition("s.id = ?", (self._require_row(session)["id"],)))
@@ -513,7 +513,7 @@ class TranscriptStore:
 
     def measure_coverage(self) -> list[StoreCoverage]:
         """Return how much of each store is indexed."""
-        self._refresh(_REFRESH_S)
+        self._refresh_index(_REFRESH_S)
         self._remember_stores()
         seen = list_seen_stores(self._index.path.parent)
         stores = measure_coverage(self._index, self._indexer.catalog, seen, time.time())
@@ -543,7 +543,7 @@ class TranscriptStore:
 
     def _find_row(self, session_id: str) -> SummaryRow | None:
         """Return the row of a session, after reading its file to the end if needed."""
-        self._refresh(_REFRESH_S)
+        self._refresh_index(_REFRESH_S)
         rows = self._select_rows([Condition("s.session_id = ?", (session_id,))])
         if not rows or not rows[0]["is_read"]:
             self._indexer.read_session(session_id)

@@ -69,7 +69,7 @@ class UnindexedSessions:
     def read(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """Run a SELECT over the rows."""
         if self._labels.is_outdated():
-            self._labels.update()
+            self._labels.update_view()
         return self._db.execute(sql, values).fetchall()
 
     def _read_ends(self, pending: PendingFile, feeds: dict[int, FileFeed]) -> None:

@@ -169,7 +169,7 @@ def test_conflict_drops_calls_of_decision(store: SessionStore, attempts: int) ->
         if len(decisions) < attempts:
             raise Conflict("another process was faster")
 
-    store.decisions.run(KEY, decide)
+    store.decisions.run_decision(KEY, decide)
     assert calls == [attempts]
     assert len(decisions) == attempts
 

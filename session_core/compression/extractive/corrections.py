@@ -176,8 +176,8 @@ class CorrectionFinder:
         if not any(map(index.is_rare, topic)):
             return
         words = index.topics[at] | index.topics[other]
-        whole = index.weigh(words - new.value_words - old.value_words) or 1.0
-        overlap = index.weigh(topic) / whole
+        whole = index.sum_weights(words - new.value_words - old.value_words) or 1.0
+        overlap = index.sum_weights(topic) / whole
         same = overlap >= _SAME_OVERLAP and self._has_same_subject(at, other, conflict)
         alike = len(topic) >= _MIN_SUBJECT_WORDS and self._has_same_beginning(at, other, conflict)
         if same or alike:
@@ -197,14 +197,16 @@ class CorrectionFinder:
         ours = index.topics[at] - self._get_claims(at).value_words
         theirs = index.topics[other] - self._get_claims(other).value_words
         least = (
-            min(index.weigh(ours), index.weigh(theirs)) if topic <= ours else index.weigh(theirs)
+            min(index.sum_weights(ours), index.sum_weights(theirs))
+            if topic <= ours
+            else index.sum_weights(theirs)
         )
-        return min(index.weigh(topic) / least, 1.0) if least else 0.0
+        return min(index.sum_weights(topic) / least, 1.0) if least else 0.0
 
     def _measure_word_share(self, at: int, topic: Iterable[str]) -> float:
         """Return the weight of some words divided by the weight of a statement."""
-        whole = self._index.weigh(self._index.topics[at])
-        return self._index.weigh(topic) / whole if whole else 0.0
+        whole = self._index.sum_weights(self._index.topics[at])
+        return self._index.sum_weights(topic) / whole if whole else 0.0
 
     def _is_rejected(self, at: int, other: int) -> bool:
         """Return whether a reply rejects a recent statement of the other side."""

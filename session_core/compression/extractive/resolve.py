@@ -97,8 +97,8 @@ def _find_repeated(at: int, related: Related, index: TopicIndex) -> Iterator[int
         before = index.words[other]
         # Most have little in common; counting is faster than weighing.
         if 2 * len(common) >= len(before) and index.values[other] <= index.values[at]:
-            union = index.weigh(words | before)
-            if union and index.weigh(words & before) / union >= _REPEAT_OVERLAP:
+            union = index.sum_weights(words | before)
+            if union and index.sum_weights(words & before) / union >= _REPEAT_OVERLAP:
                 yield other
 
 

@@ -88,7 +88,7 @@ class TopicIndex:
         ]
         self._most = max(_MIN_POSTINGS, int(_COMMON_SHARE * count))
 
-    def weigh(self, words: Iterable[str]) -> float:
+    def sum_weights(self, words: Iterable[str]) -> float:
         """Return the total weight of words.
 
         The order of a set differs between processes; `fsum` returns the same sum for each order.
@@ -97,7 +97,7 @@ class TopicIndex:
 
     def count_rare_words(self, words: Iterable[str]) -> float:
         """Return the total weight of words as a number of words of maximal weight."""
-        return self.weigh(words) / self._most_weight
+        return self.sum_weights(words) / self._most_weight
 
     def count_places(self, word: str) -> int:
         """Return the number of statements that contain a word."""
@@ -122,8 +122,8 @@ class TopicIndex:
 
     def measure_coverage(self, part: int, whole: int) -> float:
         """Return the share of one statement's topic that another statement contains."""
-        total = self.weigh(self.topics[part])
-        return self.weigh(self.topics[part] & self.topics[whole]) / total if total else 0.0
+        total = self.sum_weights(self.topics[part])
+        return self.sum_weights(self.topics[part] & self.topics[whole]) / total if total else 0.0
 
 
 class SharedWords:

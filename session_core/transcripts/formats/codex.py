@@ -155,7 +155,7 @@ class CodexFormat:
         if line is None:
             is_compaction = kind == "compacted"
             return Record(offset, length, kind or "damaged", (), None, is_compaction, is_compaction)
-        return _LineParser(line, offset, length, state).read()
+        return _LineParser(line, offset, length, state).build_record()
 
     def read_cut_record(self, head: bytes, offset: int, length: int, state: ReaderState) -> Record:
         """Return a record without messages for a line above the cap."""
@@ -197,7 +197,7 @@ class CodexStateFormat:
         columns = _list_columns(query)
         # Threads may share a time, so the id continues within one.
         rows = query(
-            f"SELECT id, updated_at, {_select(columns)} FROM threads"  # noqa: S608 -- the inserted names are constants
+            f"SELECT id, updated_at, {_build_columns(columns)} FROM threads"  # noqa: S608 -- the inserted names are constants
             " WHERE typeof(id) = 'text' AND typeof(updated_at) = 'integer'"
             " AND (updated_at, id) > (?, ?) ORDER BY updated_at, id LIMIT ?",
             (state.get("updated_at", -1), state.get("id", ""), limit),
@@ -228,7 +228,7 @@ def _list_columns(query: Query) -> set[str]:
     return {row[0] for row in query("SELECT name FROM pragma_table_info('threads')", ())}
 
 
-def _select(columns: set[str]) -> str:
+def _build_columns(columns: set[str]) -> str:
     return ", ".join(name if name in columns else "NULL" for name in _THREAD_COLUMNS)
 
 
@@ -273,7 +273,7 @@ class _LineParser:
         if "payload" not in line:
             self._read_as_first_version()
 
-    def read(self) -> Record:
+    def build_record(self) -> Record:
         """Return the record of the line."""
         readers = {
             "session_meta": self._read_meta,

@@ -177,14 +177,14 @@ class OpenClawDatabaseFormat:
         def read_id(rowid: int) -> str | None:
             sql = "SELECT session_id, seq, event_json FROM transcript_events WHERE rowid = ?"
             rows = query(sql, (rowid,))
-            return _identify(*rows[0]) if rows else None
+            return _identify_event(*rows[0]) if rows else None
 
         rows = query(
             "SELECT rowid, session_id, seq, event_json FROM transcript_events"
             " WHERE rowid > ? ORDER BY rowid LIMIT ?",
             (find_mark(marks, read_id), limit),
         )
-        add_marks(marks, [(row[0], _identify(*row[1:])) for row in rows])
+        add_marks(marks, [(row[0], _identify_event(*row[1:])) for row in rows])
         return [_read_row(seq, session_id, event) for _, session_id, seq, event in rows]
 
 
@@ -261,7 +261,7 @@ def _find_current(query: Query, session_key: str | None) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def _identify(session_id: Any, seq: Any, event: Any) -> str:
+def _identify_event(session_id: Any, seq: Any, event: Any) -> str:
     """Return a text that changes if a rewrite puts another event in the same place."""
     # A rewrite keeps session and number and gives them to another event.
     checksum = zlib.crc32(str(event).encode("utf-8", "replace"))

@@ -95,7 +95,7 @@ class OpenCodeFormat:
             if records:
                 return records
         for layout in layouts:
-            records = _Changes(layout, query, state).read(limit)
+            records = _Changes(layout, query, state).read_records(limit)
             if records:
                 return records
         return []
@@ -264,7 +264,7 @@ class _Changes:
         self._layout, self._query = layout, query
         self._state = state.setdefault(layout.messages, {"marks": [], "open": {}})
 
-    def read(self, limit: int) -> list[Record]:
+    def read_records(self, limit: int) -> list[Record]:
         records = self._read_open()
         rows = self._layout.select_rows(
             self._query,

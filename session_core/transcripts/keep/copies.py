@@ -106,7 +106,7 @@ class KeptCopies:
                     return
                 version = self.database.get_data_version()
                 if version != self._data_version:
-                    self._load()
+                    self._load_copies()
                     self._data_version = version
         except SessionError as error:
             self.problem = error
@@ -116,7 +116,7 @@ class KeptCopies:
         """The error that prevented reading the list of forgotten sessions, or None."""
         return None if self._is_excluding else self.problem
 
-    def _load(self) -> None:
+    def _load_copies(self) -> None:
         # Before the copies, of which a part may be damaged.
         rows = self.database.read(SQL["list_exclusions"])
         self.exclusions = frozenset((store, session_id) for store, session_id, *_ in rows)
@@ -129,11 +129,11 @@ class KeptCopies:
         for row in self.database.read(SQL["list_changed_copies"], (self._change,)):
             copy = _make_copy(row)
             self._change = copy.change
-            self._put(copy)
+            self._put_copy(copy)
         self.unfinished = int(self.database.get_setting("unfinished") or 0)
         self.is_on = self.database.get_setting("mode") == "on"
 
-    def _put(self, copy: Copy) -> None:
+    def _put_copy(self, copy: Copy) -> None:
         old_path = self._paths.get(copy.id)
         if old_path is not None and old_path != copy.full_path:
             old = self._copies.pop(old_path)

@@ -120,7 +120,7 @@ class KeptDatabase:
             writer = self._connect(self.path)
             try:
                 _require_tables(writer)
-                _prepare(writer)
+                _set_pragmas(writer)
             except BaseException:
                 writer.close()
                 raise
@@ -132,7 +132,7 @@ class KeptDatabase:
         new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}.new")
         try:
             with closing(self._connect(new)) as db:
-                _prepare(db)
+                _set_pragmas(db)
                 _create_tables(db)
             with suppress(FileExistsError):
                 os.link(new, self.path)
@@ -146,7 +146,7 @@ class KeptDatabase:
         return _sqlite3.connect(f"{path.as_uri()}?mode=rwc", busy_timeout_s=_BUSY_TIMEOUT_S)
 
 
-def _prepare(writer: _sqlite3.Connection) -> None:
+def _set_pragmas(writer: _sqlite3.Connection) -> None:
     """Set the pragmas that decide how the file is written."""
     # Before the first table, since it changes how pages are laid out.
     writer.execute("PRAGMA auto_vacuum=INCREMENTAL")

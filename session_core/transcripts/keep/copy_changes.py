@@ -51,10 +51,10 @@ def apply_change(db: _sqlite3.Connection, change: CopyChange) -> None:
     identity = change.identity._replace(size=change.size)
     flags = {"is_whole": change.is_whole, "is_unchecked": change.is_unchecked}
     if copy is None:
-        number = _insert(db, (*values, *identity), **flags)
+        number = _insert_copy(db, (*values, *identity), **flags)
     else:
         number = copy.id
-        _update(db, number, (*values, *identity), **flags)
+        _update_copy(db, number, (*values, *identity), **flags)
     replaced = [row[0] for row in db.execute(SQL["list_chunks_from"], (number, change.offset))]
     db.execute(SQL["delete_pieces_from"], (number, change.offset))
     offset = change.offset
@@ -68,7 +68,7 @@ def rename_copy(db: _sqlite3.Connection, copy: Copy, root: str, path: str) -> No
     """Store the new path of a copy's source."""
     if _is_current(db, copy, copy.store, copy.root, copy.path):
         values = (copy.store, root, path, copy.session_id, copy.kind, *copy.identity)
-        _update(db, copy.id, values, is_whole=copy.is_whole, is_unchecked=copy.is_unchecked)
+        _update_copy(db, copy.id, values, is_whole=copy.is_whole, is_unchecked=copy.is_unchecked)
 
 
 def remove_copy(db: _sqlite3.Connection, copy: Copy) -> None:
@@ -93,14 +93,14 @@ def _is_current(
     return row is None if copy is None else row == (copy.id, copy.change)
 
 
-def _insert(
+def _insert_copy(
     db: _sqlite3.Connection, values: tuple[object, ...], *, is_whole: bool, is_unchecked: bool
 ) -> int:
     state = (is_whole, is_unchecked, time.time(), increment_counter(db, "change"))
     return int(db.execute(SQL["add_copy"], (*values, *state)).lastrowid or 0)
 
 
-def _update(
+def _update_copy(
     db: _sqlite3.Connection,
     number: int,
     values: tuple[object, ...],

@@ -127,13 +127,15 @@ class Keeper:
                 self._tasks.popleft()
             # A file continues from the copy that is stored.
             if not is_done or size >= SLICE_BYTES or len(changes) >= _MAX_SLICE_FILES:
-                self._store(changes)
+                self._store_changes(changes)
                 size = 0
-        self._store(changes)
+        self._store_changes(changes)
         is_left = bool(self._tasks)
         for root in self._catalog.roots.values():
             if is_database_format(root.root.format):
-                is_left |= self._databases.copy_pending(root, until, self._store, is_anew=is_anew)
+                is_left |= self._databases.copy_pending(
+                    root, until, self._store_changes, is_anew=is_anew
+                )
         return is_left
 
     def _list_root_tasks(self, root: RootCatalog) -> Iterator[Task]:
@@ -218,7 +220,7 @@ class Keeper:
         copy = self._copies.find_copy(task.root.root.path, task.path)
         if copy is None or source.identity.size == 0:
             return None
-        offset, is_equal = self._compare(source, copy, 0, copy.identity.size)
+        offset, is_equal = self._compare_pieces(source, copy, 0, copy.identity.size)
         if is_equal:
             self._complete_sources[copy.full_path] = (copy.change, source.identity)
             return None
@@ -242,14 +244,16 @@ class Keeper:
         if not copy.is_whole and copy.identity[3] == source.identity[3] and is_same:
             return self._find_last_piece(copy), copy.is_unchecked
         if size <= MAX_CHECKED_BYTES:
-            return self._compare(source, copy, 0, size)[0], False
+            return self._compare_pieces(source, copy, 0, size)[0], False
         if copy.identity == source.identity and copy.is_unchecked:
             return self._compare_long(source, copy)
         tail = max(0, self._find_last_piece(copy) - _TAIL_PIECES * MAX_CHUNK_BYTES)
         begin = self._find_piece(copy, tail)
-        offset, is_equal = self._compare(source, copy, begin, size)
+        offset, is_equal = self._compare_pieces(source, copy, begin, size)
         # A long copy that differs in its last chunks is compared from its beginning.
-        return (offset, True) if is_equal else (self._compare(source, copy, 0, size)[0], False)
+        return (
+            (offset, True) if is_equal else (self._compare_pieces(source, copy, 0, size)[0], False)
+        )
 
     def _compare_long(self, source: Source, copy: Copy) -> tuple[int, bool] | None:
         """Compare the next part of a long copy."""
@@ -257,13 +261,13 @@ class Keeper:
         if change != copy.change:
             offset = 0
         end = offset + 4 * SLICE_BYTES
-        equal_end, is_equal = self._compare(source, copy, offset, end)
+        equal_end, is_equal = self._compare_pieces(source, copy, offset, end)
         if not is_equal or equal_end >= copy.identity.size:
             return (equal_end if not is_equal else self._find_last_piece(copy)), False
         self._checked[copy.full_path] = (copy.change, equal_end)
         return None
 
-    def _compare(self, source: Source, copy: Copy, begin: int, end: int) -> tuple[int, bool]:
+    def _compare_pieces(self, source: Source, copy: Copy, begin: int, end: int) -> tuple[int, bool]:
         """Return the offset up to which the pieces are equal, and whether all pieces are.
 
         The last of the equal pieces counts as different, because a file that has grown extends it.
@@ -349,7 +353,7 @@ class Keeper:
             remove_copy(db, copy)
         self._copies.load_changes()
 
-    def _store(self, changes: list[CopyChange]) -> None:
+    def _store_changes(self, changes: list[CopyChange]) -> None:
         """Store changes in one transaction, and clear the list."""
         if not changes:
             return

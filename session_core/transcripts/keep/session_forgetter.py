@@ -87,17 +87,17 @@ class SessionForgetter:
             db.execute(SQL["delete_old_plans"], (time.time(),))
             values = (handle, target.key, json.dumps(target.native_ids), expires_at)
             db.execute(SQL["put_plan"], values)
-        return self._describe(target, handle, expires_at)
+        return self._build_plan(target, handle, expires_at)
 
     def load_plan(self, handle: str) -> ForgetPlan:
         """Return a stored plan, if its sessions are still the same."""
         target, expires_at = self._load_target(handle)
-        return self._describe(target, handle, expires_at)
+        return self._build_plan(target, handle, expires_at)
 
     def apply_plan(self, handle: str) -> ForgetPlan:
         """Remove the sessions of a plan."""
         target, expires_at = self._load_target(handle)
-        plan = self._describe(target, handle, expires_at)
+        plan = self._build_plan(target, handle, expires_at)
         first = "" if target.first is None else target.first["native_id"]
         ids = [WHOLE_STORE] if target.first is None else target.native_ids
         heirs = {} if target.first is None else self._find_heirs(target)
@@ -117,14 +117,14 @@ class SessionForgetter:
         if target.first is None:
             forget_kept_store(self._index.path.parent, target.store)
         self._copies.load_changes()
-        if not self.finish(_TRIES):
+        if not self.finish_removal(_TRIES):
             raise Busy(
                 "the sessions are forgotten, but another process still reads the files that had "
                 "them; their bytes are overwritten with its next call"
             )
         return plan
 
-    def finish(self, tries: int) -> bool:
+    def finish_removal(self, tries: int) -> bool:
         """Empty the index and overwrite removed bytes.
 
         Return False if another process is reading them.
@@ -134,7 +134,7 @@ class SessionForgetter:
         self._copies.load_changes()
         # A table of words without text cannot drop the words of one session, so all of it goes.
         if self._copies.unfinished == MUST_CLEAR:
-            self._indexer.clear()
+            self._indexer.clear_index()
             self._set_unfinished(MUST_PURGE, clearing)
         is_done = self._index.purge(tries) and self._database.purge(tries)
         if is_done:
@@ -161,7 +161,7 @@ class SessionForgetter:
 
     def _find_target(self, name: str) -> _Target:
         if name in AGENTS:
-            self._indexer.refresh(_REFRESH_S)
+            self._indexer.refresh_index(_REFRESH_S)
             in_store = Condition("s.store = ?", (name,))
             rows = self._access.select([in_store], _MAX_ROWS)
             kept = self._database.read(SQL["list_kept_sessions"], (name,))
@@ -217,7 +217,7 @@ class SessionForgetter:
             )
             yield from (fork["session_id"] for fork in self._access.select([forks], _MAX_ROWS))
 
-    def _describe(self, target: _Target, handle: str, expires_at: float) -> ForgetPlan:
+    def _build_plan(self, target: _Target, handle: str, expires_at: float) -> ForgetPlan:
         now = time.time()
         sessions = [self._access.make_summary(row, now) for row in target.rows]
         ids = [WHOLE_STORE] if target.first is None else target.native_ids

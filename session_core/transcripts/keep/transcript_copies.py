@@ -136,7 +136,7 @@ class TranscriptCopies:
     def finish_forgetting(self) -> None:
         """Finish the removal of sessions in which another process was killed."""
         if self._copies.unfinished:
-            self._forgetter.finish(tries=1)
+            self._forgetter.finish_removal(tries=1)
 
     def close(self) -> None:
         """Close the file of copies."""

@@ -346,16 +346,18 @@ def test_kept_store_is_listed_without_folder(tree: ClaudeTree, tmp_path: Path):
 
 
 def test_killed_forgetting_beside_another_is_finished(tree: ClaudeTree, store: TranscriptStore):
-    killed, clear = tree.open_store(), store._indexer.clear
+    killed, clear = tree.open_store(), store._indexer.clear_index
 
     def forget_meanwhile() -> None:
         clear()
         index_all(killed)
-        kill = mock.patch.object(killed.keep._forgetter, "finish", side_effect=KeyboardInterrupt)
+        kill = mock.patch.object(
+            killed.keep._forgetter, "finish_removal", side_effect=KeyboardInterrupt
+        )
         with kill, suppress(KeyboardInterrupt):
             forget(killed, "two")
 
-    meanwhile = mock.patch.object(store._indexer, "clear", forget_meanwhile)
+    meanwhile = mock.patch.object(store._indexer, "clear_index", forget_meanwhile)
     with closing(killed), meanwhile:
         forget(store, "one")
 
