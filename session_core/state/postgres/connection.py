@@ -31,6 +31,7 @@ from session_core.state.postgres import fts, stored_text
 from session_core.state.query import Node
 from session_core.state.sql_blocks import SqlBlock
 from session_core.state.sqlite.connection import Connection, Params
+from session_core.state.sqlite.rows.raw_rows import RawBytes
 from session_core.types import RawText
 
 _PACKAGE = "session_core.state.postgres"
@@ -345,6 +346,7 @@ def register_texts(connection: psycopg.Connection[Any]) -> None:
     adapters.register_dumper(bytes, stored_text.BytesDumper)
     adapters.register_dumper(bool, stored_text.FlagDumper)
     adapters.register_dumper(RawText, stored_text.RawTextDumper)
+    adapters.register_dumper(RawBytes, stored_text.RawBytesDumper)
     for name in ("text", "varchar"):
         adapters.register_loader(name, stored_text.TextLoader)
     adapters.register_loader(_UNKNOWN_OID, stored_text.TextLoader)

@@ -70,6 +70,14 @@ class RawTextDumper(StrDumper):
         return super().dump(encode_raw_text(obj))
 
 
+class RawBytesDumper(StrDumper):
+    """Stores the bytes of text that is not UTF-8."""
+
+    def dump(self, obj: Any) -> Any:
+        """Return the stored form of the text."""
+        return super().dump(encode_raw_text(RawText(bytes(obj))))
+
+
 class FlagDumper(IntDumper):
     """Stores a flag as 0 or 1."""
 

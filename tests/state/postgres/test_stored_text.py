@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core.state.postgres import stored_text
-from session_core.types import RawText
+from session_core.state.postgres.session_db import PostgresDB
+from session_core.types import RawText, RowImages
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\0\x1a01br")))
@@ -28,3 +29,12 @@ def test_bytes_are_read_back(value: bytes) -> None:
     assert stored_text.decode_text(stored_text.encode_bytes(value)) == value
     raw = RawText(value)
     assert stored_text.decode_text(stored_text.encode_raw_text(raw)) == raw
+
+
+@pytest.mark.parametrize("value", [b"\x00\xff", RawText(b"\x00\xff"), "\x00\x1a"])
+def test_restored_value_keeps_its_type(db: PostgresDB, value: object) -> None:
+    db.create_session("s", "cli")
+    columns = ("id", "session_id", "role", "content", "timestamp")
+    db.rows.put_images([RowImages("messages", columns, ((1, "s", "user", value, 1.0),))])
+    image, _ = db.rows.read_message_images("s", None, 1000)
+    assert dict(zip(image.columns, image.rows[0], strict=True))["content"] == value

@@ -60,6 +60,12 @@ class TableShape:
         return tuple(row[self.columns.index(name)] for name in self.key)
 
 
+class RawBytes(bytes):
+    """The bytes of a text that is not UTF-8, as a parameter; other bytes are a blob."""
+
+    __slots__ = ()
+
+
 def get_shape(handle: Connection, table: str) -> TableShape | None:
     """Return the shape of a table, or None if the home lacks the table."""
     key = "shape", table
@@ -206,7 +212,7 @@ def make_placeholder(value: Any) -> str:
 
 def bind_values(values: Any) -> list[Any]:
     """Return the parameters for the placeholders of values."""
-    return [value.stored if isinstance(value, RawText) else value for value in values]
+    return [RawBytes(value.stored) if isinstance(value, RawText) else value for value in values]
 
 
 def join_columns(names: Any) -> str:
