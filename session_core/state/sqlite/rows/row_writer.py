@@ -163,11 +163,13 @@ class TableWriter:
     def _list_conflicting_keys(self) -> list[Row]:
         """Return the keys of new rows that may differ from their images."""
         keys = [key for key in self._new if None not in key]
-        if self._shape.table != MESSAGES or tuple(self._names) != self._shape.columns:
+        if self._shape.table != MESSAGES:
             return keys
-        index = self._names.index("id")
+        # Another home may have other columns, or the same ones in another order.
+        places = [self._shape.columns.index(name) for name in self._names]
+        index = self._shape.columns.index("id")
         rows = row_images.read_messages(self._handle, self._shape, [key[0] for key in keys])
-        stored = {(row[index],): row for row in rows}
+        stored = {(row[index],): tuple(row[place] for place in places) for row in rows}
         return [
             key
             for key in keys
