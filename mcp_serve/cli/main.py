@@ -51,6 +51,7 @@ VERBS = {
     "log": ("mcp_serve.cli.log", "list the changes made by this program and its clients"),
     "export": ("mcp_serve.cli.export", "write whole conversations to files"),
     "import": ("mcp_serve.cli.importing", "import conversations from an export"),
+    "copy": ("mcp_serve.cli.copy", "copy the sessions of one home into another"),
     "migrate": ("mcp_serve.cli.migrate", "prepare or update the tables of a PostgreSQL home"),
     "serve": ("mcp_serve.cli.serve", "run the MCP server"),
     "install": ("mcp_serve.cli.install", "register the server with a client"),

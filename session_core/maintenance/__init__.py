@@ -7,6 +7,7 @@ __all__, __getattr__, __dir__ = export_names(
     {
         "edits": ("EditPreview", "EditResult"),
         "kinds": ("PLAN_KINDS", "PlanKind", "Tool"),
+        "transfer.copier": ("CopyPreview", "CopyResult", "copy_home", "preview_copy"),
         "transfer.exporter": ("ExportForm", "ExportResult"),
         "transfer.import_results": ("ImportPreview", "ImportResult", "ImportedSession"),
         "transfer.scan": ("BrokenLine",),

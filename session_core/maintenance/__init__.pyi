@@ -3,6 +3,10 @@ from session_core.maintenance.edits import EditResult as EditResult
 from session_core.maintenance.kinds import PLAN_KINDS as PLAN_KINDS
 from session_core.maintenance.kinds import PlanKind as PlanKind
 from session_core.maintenance.kinds import Tool as Tool
+from session_core.maintenance.transfer.copier import CopyPreview as CopyPreview
+from session_core.maintenance.transfer.copier import CopyResult as CopyResult
+from session_core.maintenance.transfer.copier import copy_home as copy_home
+from session_core.maintenance.transfer.copier import preview_copy as preview_copy
 from session_core.maintenance.transfer.exporter import ExportForm as ExportForm
 from session_core.maintenance.transfer.exporter import ExportResult as ExportResult
 from session_core.maintenance.transfer.import_results import ImportedSession as ImportedSession

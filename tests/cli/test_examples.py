@@ -25,6 +25,7 @@ from mcp_serve.cli.command_errors import DECLINED, DONE, INTERRUPTED
 from tests import postgres_server
 from tests.docs.pages import PAGES, find_code_blocks
 from tests.homes import add_message, connect
+from tests.postgres_home import get_home_address
 from tests.readme import home
 from tests.readme.parts import README
 from tests.serve.test_transcripts import write_codex
@@ -122,8 +123,7 @@ def _prepare_example(line, person, answer):
     if "0190a3f2" in line:
         ClaudeTree(folder).write("0190a3f2-1111-4222-8333-444455556666", ["which database"])
     if "postgresql://" in line:
-        address = f"{postgres_server.get_owner_address()}&schema=t{uuid.uuid4().hex[:12]}"
-        line = re.sub(r"'postgresql://[^']*'", shlex.quote(address), line)
+        line = _replace_address(line, folder)
     if " import " in line:
         answer("mcp-sessions export --out sessions.jsonl")
     verb = line.split()[1]
@@ -134,6 +134,14 @@ def _prepare_example(line, person, answer):
         batch = answer(f"mcp-sessions edit {home.LEDGER} --title Another --yes")["batch"]
         line = re.sub(r"\bb-\w+", batch, line)
     return line
+
+
+def _replace_address(line, folder):
+    """Return an example with the address of a home of this run, or of a new schema to migrate."""
+    address = get_home_address(folder)
+    if " migrate " in line:
+        address = f"{postgres_server.get_owner_address()}&schema=t{uuid.uuid4().hex[:12]}"
+    return re.sub(r"'postgresql://[^']*'", shlex.quote(address), line)
 
 
 def _remove_missing_tools(line):
