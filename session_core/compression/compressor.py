@@ -52,10 +52,11 @@ _MAX_ATTEMPTS = 3
 class Compressor:
     """Compresses the sessions of one home.
 
-    Without `store`, a session store of the home is opened, which `close` closes. `clean(messages)`
-    returns a function that is applied to each brief and each extractive summary of these messages
-    before it is shown or stored; by default they are unchanged. Instances may be shared between
-    threads. The `client` of a change is its name in the audit log.
+    Without `store`, a session store of the home is opened, which `close` closes. `hooks` default to
+    the hooks of the store. `estimate(message)` returns the number of tokens of a message.
+    `clean(messages)` returns a function that is applied to each brief and each extractive summary
+    of these messages before it is shown or stored; by default they are unchanged. Instances may be
+    shared between threads. The `client` of a change is its name in the audit log.
 
     Raises:
         InvalidInput: the ledger or the store belongs to another home.

@@ -298,7 +298,7 @@ def choose_shape(
             f"{_explain_too_large(touched_rows)}: use continuation, or keep less with keep_last"
         )
         return Refusal("too_large", reason if "compacted" in rows[0] else _OLD_HOME_REASON)
-    # The child of such a session is never taken for its continuation.
+    # Hermes never counts the child of such a session as its continuation.
     if row.get("source") == "tool":
         return Refusal("tool", _NO_CONTINUATION_REASON)
     activity_text = find_activity(db, row, get_last_timestamp(rows), routed=routed, now=now)

@@ -92,7 +92,7 @@ class PastCompression:
         Raises:
             Conflict: it was deleted, or its id belongs to another session by now.
         """
-        # The start time tells it from a later session with the same id.
+        # The start time distinguishes it from a later session with the same id.
         row = db.get_session(self.old_session_id)
         if row is None or row["started_at"] != self.row["started_at"]:
             raise Conflict(
@@ -279,7 +279,7 @@ def drop_continuation(
     }
     routes.redirect_chats(chats, past.old_session_id)
     for route in past.change.routes:
-        # A route that its chat has changed since is not replaced by the old one.
+        # A route that its chat has changed since is not replaced by the old route.
         if texts.get(_get_row_key(route["row"])) == route["left"]:
             db.rows.put_routing_row(route["row"])
     dropped = sum(db.message_count(session_id) for session_id in planned_drop.sessions)
@@ -481,7 +481,7 @@ class CompressionUndo:
                 members=tuple(dropped.sessions),
             )
 
-        # All of them are locked, so that none is compressed while it is deleted.
+        # All sessions are locked, so that none is compressed while it is deleted.
         return self._locks.run_locked(tuple(dropped.sessions), run_drop_step, patient=True)
 
     def _run_undo_step(

@@ -69,7 +69,9 @@ _active_implementations: ContextVar[tuple[_ImplementationKey, ...]] = ContextVar
 class Hooks(HookRegistry):
     """The hook implementations, added in code or installed as plugins.
 
-    Plugins are loaded from the entry points of `group` at the first call; None loads none.
+    Plugins are loaded from the entry points of `group` at the first call; None loads none. A caller
+    waits up to `timeout_s` for each implementation. `report(message, error)` receives the faults of
+    implementations.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ class Hooks(HookRegistry):
                 after=running[-1] if running else None,
             )
             self._calls[key] = [*running, call]
-        # An implementation cannot wait for itself, and nothing waits for a late one.
+        # An implementation cannot wait for itself, and no caller waits for a late call.
         if key in _active_implementations.get() or any(earlier.is_late for earlier in running):
             return "behind", None
         failure = call.wait()

@@ -221,7 +221,7 @@ def call_with_arguments(
             named = {**arguments, **named}
         elif parameter.kind is parameter.VAR_POSITIONAL:
             continue
-        # The function's own default stands for a value that is unknown at this moment.
+        # The function's own default replaces a value that is unknown at this moment.
         elif parameter.name in values or parameter.default is parameter.empty:
             value = values.get(parameter.name)
             if parameter.kind is parameter.POSITIONAL_ONLY:

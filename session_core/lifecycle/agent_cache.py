@@ -154,7 +154,8 @@ class AgentCache(TupleMapping, Generic[A]):
 
     It holds up to `max_entries` agents, each until it has been idle for `idle_s`. Agents in a turn
     and agents that `running` reports are never evicted, even above the limit. An evicted agent is
-    passed to `clean_up(key, agent)`, which may be async and closes the agent by default.
+    passed to `clean_up(key, agent)`, which may be async, may take `clean_up_s`, and closes the
+    agent by default. A thread waits up to `build_s` for an agent that another thread builds.
 
     A look-up compares the revision of the session at build time with the current one, follows the
     chain of our own appends, and rebuilds the agent if another process wrote. The database,

@@ -61,6 +61,10 @@ class SessionRuntime(TurnRunner):
     `api_calls`, `last_prompt_tokens` and `compression_exhausted`; `model`, `task_id` and `turn_id`
     are passed to hooks.
 
+    `db` and `hooks` default to those of the session store. `signature(entry)` returns a value after
+    whose change an agent is built again; by default it is the model that the chat has selected.
+    `report(message, error)` receives errors that do not stop a turn.
+
     If `run.turn.how` is "switched", the agent is in another session and must reload its history. No
     agent is in two turns at once: a message that arrives while another message is being answered
     gets a new agent, which becomes the agent of the chat.

@@ -78,7 +78,7 @@ class ActiveRuns:
         with self._changed:
             self._refuse_if_stopping()
             runs = self._runs.setdefault(run.session_key, [])
-            # A message that arrived earlier may enter later, so the order is that of arrival.
+            # A message that arrived earlier may enter later, so runs are sorted by arrival.
             runs.append(run)
             runs.sort(key=lambda turn: turn.number)
             for earlier in runs[:-1]:

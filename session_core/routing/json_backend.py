@@ -80,8 +80,7 @@ class JsonBackend:
         if text == entry.stored and change_database is None:
             return False
         with self._lock, self._mirror.lock_file():
-            # Read under the file lock, since all entries are written, those of other processes
-            # included.
+            # Read under the file lock, because entries of other processes are written too.
             contents = self._mirror.read()
             if _encode_entry(contents.entries.get(key)) != entry.stored:
                 self._save_broken_entry(key, contents, entry)

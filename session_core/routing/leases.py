@@ -87,7 +87,7 @@ def format_token(nonce: str) -> str:
 
     A forked process has another token, because the token contains the process id.
     """
-    # The start time and the host tell this process from others that get the same number.
+    # The start time and the host distinguish this process from others with the same number.
     pid = os.getpid()
     return (
         f"pid={pid}:start={_get_start_time(pid)}:host={processes.identify_host()}:"

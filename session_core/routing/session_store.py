@@ -42,7 +42,12 @@ from session_core.state.protocol import StateDatabase
 class SessionStore:
     """The routes of a home: the session of each chat.
 
-    Without `sessions_dir` the routes are in the database alone, and no file mirrors them.
+    Without `sessions_dir` the routes are in the database alone, and no file mirrors them. Without
+    `db`, or with a database that has no table of routes, they are in `sessions.json` alone.
+
+    `has_active_processes_fn(session_key)` returns True if a process of the chat is at work, so that
+    no policy ends its session. `marks` holds the delivered ends of a Hermes home. `now` is the
+    clock, and `new_id(now)` returns the id of a new session.
     """
 
     def __init__(

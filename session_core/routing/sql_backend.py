@@ -90,7 +90,7 @@ class SqlBackend:
             return None
         strays = self._get_strays()
         row = self._db.routes.get_entry(key, scope=self.scope)
-        # A readable entry of the file stands for a broken row.
+        # A readable entry of the file replaces a broken row.
         if row is None or row == strays.broken.get(key):
             text = strays.entries.get(key)
             return None if text is None else self._parse_entry(key, text)

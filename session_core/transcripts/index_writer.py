@@ -115,7 +115,7 @@ class IndexWriter:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 -- the names are constants
             db.execute("INSERT INTO words (words) VALUES ('delete-all')")
             db.execute(SQL["put_meta"], ("dead", 0))
-            # `next_id` goes on rising, since cursors of the change feed are ids.
+            # `next_id` continues to rise, because cursors of the change feed are ids.
             db.execute(SQL["put_meta"], ("first_id", FIRST_ID))
 
 

@@ -70,6 +70,8 @@ class TranscriptStore:
     """Lists, reads and searches the transcripts of other agents.
 
     `folder` is the folder of the index, which is created. `stores` limits the stores by name.
+    `environ` replaces the environment in which agents and the state folder are found, and `formats`
+    the formats of this package.
     """
 
     def __init__(
@@ -298,7 +300,11 @@ class TranscriptStore:
         roles: Sequence[str] | None = None,
         view: MessageView = "live",
     ) -> MessageWindow:
-        """Return messages next to a message id, or the newest messages without an id."""
+        """Return messages next to a message id, or the newest messages without an id.
+
+        Pass only one of `before`, `after` and `around`. `view="full"` includes messages that a
+        compaction has replaced.
+        """
         check_limit(limit)
         check_window(before, after, around)
         row = self._require_row(session_id)
@@ -392,8 +398,10 @@ class TranscriptStore:
     ) -> SearchResult:
         """Search the messages.
 
-        Return the best hits first, one per session by default. The age of a message is measured at
-        the time of the first page.
+        Return the best hits first. With `per="conversation"` each session has one hit, with
+        `per="message"` each message. `mode="substring"` searches for the text as it is written.
+        `where` limits the sessions; `roles`, `tool`, `since` and `until` (epoch seconds) limit the
+        messages. The age of a message is measured at the time of the first page.
         """
         from session_core.state.merged_search import MergedPosition, MergedSearch  # noqa: PLC0415 -- slow to import, only searches need it
 

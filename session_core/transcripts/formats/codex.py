@@ -195,7 +195,7 @@ class CodexStateFormat:
     def read_changes(self, query: Query, state: ReaderState, limit: int) -> list[Record]:
         """Return facts of the threads that changed since the last call."""
         columns = _list_columns(query)
-        # Threads may share a time, so the id continues within one.
+        # Threads may share a time, so the position contains the id too.
         rows = query(
             f"SELECT id, updated_at, {_build_columns(columns)} FROM threads"  # noqa: S608 -- the inserted names are constants
             " WHERE typeof(id) = 'text' AND typeof(updated_at) = 'integer'"
@@ -479,7 +479,7 @@ class _LineParser:
             # Versions before 0.80 do not name turns: each prompt begins one.
             state["prompts"], state["place"] = state.get("prompts", 0) + 1, 0
         place = state["place"] = state.get("place", 0) + 1
-        # A record that is read alone has another key: the mark tells that it cannot be compared.
+        # A record that is read alone has another key. The mark excludes it from comparisons.
         return f"~{state.get('origin')}:{state.get('turn', state.get('prompts', 0))}:{place}"
 
     def _count_usage(self) -> Usage | None:

@@ -232,7 +232,7 @@ class _Version2(_Layout):
 
     def __init__(self, tables: set[str]) -> None:
         super().__init__(tables)
-        # The last releases of version 1 have the table of messages, and sessions in the old one.
+        # The last releases of version 1 have the new messages table and the old session table.
         is_new = "session_v2" in tables
         self.sessions = "session_v2" if is_new else "session"  # type: ignore[misc]
         self.columns = "parent_id, fork_session_id" if is_new else "parent_id, NULL"  # type: ignore[misc]
@@ -340,7 +340,7 @@ def _read_session_row(row: tuple[Any, ...]) -> Record:
     session = dict(zip((*names, "parent", "fork"), row, strict=True))
     facts: SessionFacts = {"archived": session["archived"] is not None}
     title = get_name(session, "title")
-    # The preview tells more than a title that only has the time.
+    # The preview is more useful than a title that only contains the time.
     if title and not _DEFAULT_TITLE.match(title):
         facts["title"], facts["title_rank"] = title, 0
     folder, release = get_name(session, "folder"), get_name(session, "version")

@@ -104,7 +104,7 @@ class RowComparison:
         self, place: tuple[str, str, str], identity: FileIdentity, *, is_anew: bool
     ) -> _Round:
         before = self._load_round(place)
-        # An interrupted round goes on; if the database has changed again, the next one sees that.
+        # An interrupted round continues. If the database has changed again, the next round sees it.
         if before.position is not None:
             return before
         is_on, now = self._copies.is_on, time.time()
@@ -138,7 +138,7 @@ class RowComparison:
         for data, _, _ in lines:
             digests += map(compute_digest, cut_chunks(data))
         pieces = self._copies.database.read(SQL["list_pieces"], (copy.id, 0, -1))
-        # Without rows the session has gone, and then its copy stands in for it.
+        # Without rows the session has gone, and its copy is served instead.
         return bool(digests) and [piece[2] for piece in pieces] != digests
 
     def list_known_rows(self, copy: Copy | None) -> set[bytes] | None:

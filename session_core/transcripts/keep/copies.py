@@ -117,7 +117,7 @@ class KeptCopies:
         return None if self._is_excluding else self.problem
 
     def _load_copies(self) -> None:
-        # Before the copies, of which a part may be damaged.
+        # Before the copies, some of which may be damaged.
         rows = self.database.read(SQL["list_exclusions"])
         self.exclusions = frozenset((store, session_id) for store, session_id, *_ in rows)
         self._is_excluding = self.is_changed = True
