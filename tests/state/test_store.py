@@ -55,11 +55,21 @@ def test_transaction_without_changes_creates_no_home(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "home" / "state.db") as db:
         with roll_back_at_end(db):
             assert db.in_transaction
-            assert db.get_messages("s") == []
         with db.transaction(), db.transaction():
             assert db.end_session("s", "done") is False
         assert not db.in_transaction
     assert not (tmp_path / "home").exists()
+
+
+def test_late_transaction_locks_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db, SessionDB(path, patience_s=0) as other:
+        with db.transaction():
+            assert db.get_session("s") is None
+            with pytest.raises(Busy):
+                other.create_session("s", "cli", display_name="other")
+            db.create_session("s", "cli", display_name="first")
+        assert other.get_session("s")["display_name"] == "first"
 
 
 def test_late_transaction_is_rolled_back_whole(tmp_path: Path) -> None:

@@ -256,9 +256,11 @@ class SqliteStore:
     def read(self, function: Callable[[Connection], T]) -> T:
         """Call `function` with one snapshot of the database and return its result."""
         self.check_open()
-        writer = self.pool.writer
-        open_handle = writer.current if writer else None
         with self.translate_errors(), translate_bind_errors():
+            if self._pending and self._can_create_home():
+                self._begin_pending_transactions()
+            writer = self.pool.writer
+            open_handle = writer.current if writer else None
             if open_handle is not None:
                 # Values read before a change of this transaction may be outdated. Only commits of
                 # other connections clear them.
@@ -286,9 +288,7 @@ class SqliteStore:
                 changed, result = _rehearse_step(function)
                 if not changed:
                     return result
-            # The outermost begins first, the others become its savepoints.
-            for transaction in self._list_pending_transactions():
-                transaction.begin()
+            self._begin_pending_transactions()
             return self.get_writer().run_in_transaction(function)
 
     def update_search_index(self) -> None:
@@ -335,6 +335,18 @@ class SqliteStore:
         """Return True if the first change will create a home."""
         self.check_open()
         return self.pool.writer is None and not self.read_only and not has_database(self.path)
+
+    def _can_create_home(self) -> bool:
+        """Return True if a change can create the home, or if it exists."""
+        return has_database(self.path) or self._guess_missing_kind() == "own"
+
+    def _begin_pending_transactions(self) -> None:
+        transactions = self._list_pending_transactions()
+        # The home that a transaction creates is read meanwhile.
+        if not any(transaction.is_beginning for transaction in transactions):
+            # The outermost begins first, the others become its savepoints.
+            for transaction in transactions:
+                transaction.begin()
 
     def _list_pending_transactions(self) -> list[Transaction]:
         """Return the transactions of this task that have not begun yet, outermost first."""

@@ -1,7 +1,8 @@
 """Transactions and read snapshots of callers, and savepoints in transactions.
 
-On a path without a file, a transaction begins with its first change, so that a transaction that
-fails earlier creates no home.
+On a path without a file, a transaction begins with its first read or change, so that one that fails
+earlier creates no home. It cannot begin later than that: another process might create the home and
+change what was read.
 """
 
 from __future__ import annotations
@@ -138,6 +139,7 @@ class Transaction:
         self._thread: weakref.ref[ThreadToken] | None = None
         self._task: weakref.ref[object] | None = None
         self._over = False
+        self.is_beginning = False
 
     def __enter__(self) -> None:
         self._thread, self._task = get_thread_token(), get_current_task()
@@ -159,6 +161,7 @@ class Transaction:
         """Begin the transaction, unless it has begun."""
         if self._writer is not None:
             return
+        self.is_beginning = True
         try:
             with self._errors():
                 writer = self._writer = self._open_writer()
@@ -176,6 +179,8 @@ class Transaction:
             self._end_transaction(type(error))
             self._writer = self._job = self._part = None
             raise
+        finally:
+            self.is_beginning = False
 
     def _check_linked(self, open_handle: Connection) -> None:
         if open_handle.linked and not self._linked:
