@@ -35,7 +35,7 @@ PEERS = {
     "pipx": "pipx==1.18.4",
     "skillsaw": "skillsaw==0.22.0",
     **{
-        f"sdk-{extra}": f"--editable={ROOT}[{extra}]"
+        f"sdk-{extra}": f"--editable={ROOT}[{extra},postgres]"
         for extra in ("openai", "claude", "pydantic-ai", "adk")
     },
 }

@@ -18,7 +18,7 @@ from session_core.types import MessageRow, Revision
 T = TypeVar("T")
 
 HomeArgument = str | os.PathLike[str] | OpenedHome | AsyncOpenedHome
-"""A folder, a file that ends in `.db`, or what `open_home` or `aopen_home` returned."""
+"""A path or an address that `open_home` accepts, or what `open_home` or `aopen_home` returned."""
 
 
 class HomeAdapter:

@@ -21,6 +21,7 @@ from google.genai import types
 
 from session_core import open_home
 from session_core.adapters.adk import AdkSessionService
+from tests.adapters.sdk_homes import name_home
 
 APPS, USERS = ["shop", "bank/app"], ["ann", "bo@x"]
 KEYS = ["color", "user:name", "app:theme", "temp:scratch", "user:empty"]
@@ -142,11 +143,11 @@ def dump(session: Any) -> Any:
     return values
 
 
-async def run_random_operations(folder: Path, count: int) -> dict[str, int]:
+async def run_random_operations(base: str, folder: Path, count: int) -> dict[str, int]:
     """Return how often each operation ran with equal results."""
     counts: dict[str, int] = {}
     peer = SqliteSessionService(str(folder / f"{uuid.uuid4()}.db"))
-    with AdkSessionService(folder / "random") as ours:
+    with AdkSessionService(name_home(base, "random")) as ours:
         twins = Twins(ours, peer, seed=7)
         for _ in range(count):
             name = await twins.step()
@@ -155,11 +156,11 @@ async def run_random_operations(folder: Path, count: int) -> dict[str, int]:
     return counts
 
 
-async def use_service(folder: Path) -> dict[str, Any]:
+async def use_service(base: str, folder: Path) -> dict[str, Any]:
     """Append, search, delete and restore; return what was seen."""
     key = {"app_name": "shop", "user_id": "ann", "session_id": "s"}
-    dice = random.Random(1)
-    with open_home(folder / "used") as home, AdkSessionService(home) as service:
+    dice, uri = random.Random(1), f"sessions://{name_home(base, 'used')}"
+    with open_home(name_home(base, "used")) as home, AdkSessionService(home) as service:
         session = await service.create_session(**key, state={"color": "red"})
         for number in range(6):
             await service.append_event(session, make_event(dice, number))
@@ -169,7 +170,7 @@ async def use_service(folder: Path) -> dict[str, Any]:
         missing = await service.get_session(**key)
         home.maintenance.restore(home.ledger.list_batches().items[0].id)
         restored = await service.get_session(**key)
-    with AdkSessionService(uri=f"sessions://{folder}/used") as service:
+    with AdkSessionService(uri=uri) as service:
         again = await service.get_session(**key)
     services = folder / "agents"
     services.mkdir()
@@ -178,9 +179,7 @@ async def use_service(folder: Path) -> dict[str, Any]:
         "    class: session_core.adapters.adk.AdkSessionService\n"
     )
     load_services_module(str(services))
-    made = create_session_service_from_options(
-        base_dir=services, session_service_uri=f"sessions://{folder}/used"
-    )
+    made = create_session_service_from_options(base_dir=services, session_service_uri=uri)
     by_factory = await made.get_session(**key)
     made.close()
     return {
@@ -193,10 +192,13 @@ async def use_service(folder: Path) -> dict[str, Any]:
     }
 
 
-async def main(folder: Path, count: int) -> None:
+async def main(base: str, folder: Path, count: int) -> None:
     """Print the results."""
-    results = {"random": await run_random_operations(folder, count), **await use_service(folder)}
+    results = {
+        "random": await run_random_operations(base, folder, count),
+        **await use_service(base, folder),
+    }
     print(json.dumps(results))
 
 
-asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 400))
+asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

@@ -6,13 +6,13 @@ import asyncio
 import itertools
 import json
 import sys
-from pathlib import Path
 
 from claude_agent_sdk import get_session_messages_from_store, list_sessions_from_store
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from session_core import open_home
 from session_core.adapters.claude import ClaudeSessionStore
+from tests.adapters.sdk_homes import name_home
 
 KEY = {"project_key": "-shop", "session_id": "5a9d0c1e-3f6b-4c67-9d1a-000000000001"}
 AGENT = {**KEY, "subpath": "subagents/agent-1"}
@@ -44,13 +44,13 @@ def make_entries(session_id: str, count: int) -> list[dict[str, object]]:
     return entries
 
 
-async def check_conformance(folder: Path) -> int:
+async def check_conformance(base: str) -> int:
     """Run the suite over a new home for each contract; return how many homes it asked for."""
     numbers = itertools.count()
     stores = []
 
     def make_store() -> ClaudeSessionStore:
-        stores.append(ClaudeSessionStore(folder / f"home{next(numbers)}"))
+        stores.append(ClaudeSessionStore(name_home(base, f"home{next(numbers)}")))
         return stores[-1]
 
     await run_session_store_conformance(make_store)
@@ -59,11 +59,11 @@ async def check_conformance(folder: Path) -> int:
     return len(stores)
 
 
-async def use_store(folder: Path) -> dict[str, object]:
+async def use_store(base: str) -> dict[str, object]:
     """Append, repeat, list, search, delete and restore; return what was seen."""
     seen: dict[str, object] = {}
     entries = make_entries(KEY["session_id"], 6)
-    with open_home(folder / "used") as home, ClaudeSessionStore(home) as store:
+    with open_home(name_home(base, "used")) as home, ClaudeSessionStore(home) as store:
         await store.append(AGENT, make_entries("agent", 2))
         seen["unwritten main"] = await store.load(KEY)
         seen["unwritten list"] = await store.list_sessions("-shop")
@@ -103,10 +103,10 @@ async def use_store(folder: Path) -> dict[str, object]:
     return seen
 
 
-async def main(folder: Path) -> None:
+async def main(base: str) -> None:
     """Print the results."""
-    results = {"homes": await check_conformance(folder), **await use_store(folder)}
+    results = {"homes": await check_conformance(base), **await use_store(base)}
     print(json.dumps(results))
 
 
-asyncio.run(main(Path(sys.argv[1])))
+asyncio.run(main(sys.argv[1]))

@@ -27,6 +27,7 @@ from openai.types.responses import (
 )
 
 from session_core.adapters.openai import OpenAISession
+from tests.adapters.sdk_homes import name_home
 
 QUESTIONS = ["What is the weather in Oslo?", "And tomorrow?", "Thanks."]
 
@@ -90,15 +91,15 @@ async def run_agent(session: Session) -> dict[str, Any]:
     }
 
 
-async def main(folder: Path) -> None:
+async def main(base: str, folder: Path) -> None:
     """Print the results of both sessions."""
     set_tracing_disabled(disabled=True)
     peer = SQLiteSession("s", folder / "peer.db")
-    ours = OpenAISession("s", folder / "home", session_settings=SessionSettings())
+    ours = OpenAISession("s", name_home(base, "home"), session_settings=SessionSettings())
     results = {"peer": await run_agent(peer), "ours": await run_agent(ours)}
     print(json.dumps(results))
     peer.close()
     ours.close()
 
 
-asyncio.run(main(Path(sys.argv[1])))
+asyncio.run(main(sys.argv[1], Path(sys.argv[2])))

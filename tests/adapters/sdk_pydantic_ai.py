@@ -7,7 +7,6 @@ import json
 import random
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from pydantic_ai import Agent
@@ -35,6 +34,7 @@ from pydantic_ai.usage import RunUsage
 
 from session_core import open_home
 from session_core.adapters.pydantic_ai import PydanticConversationStore
+from tests.adapters.sdk_homes import name_home
 
 SCOPES = [None, "ann", "bo"]
 
@@ -160,10 +160,10 @@ def _drop_times(value: Any) -> Any:
     return [_drop_times(item) for item in value] if isinstance(value, list) else value
 
 
-async def run_random_operations(folder: Path, count: int) -> dict[str, int]:
+async def run_random_operations(base: str, count: int) -> dict[str, int]:
     """Return how often each operation ran with equal results."""
     counts: dict[str, int] = {}
-    with PydanticConversationStore(folder / "random") as store:
+    with PydanticConversationStore(name_home(base, "random")) as store:
         twins = Twins(store, seed=7)
         for _ in range(count):
             name = await twins.step()
@@ -171,10 +171,10 @@ async def run_random_operations(folder: Path, count: int) -> dict[str, int]:
     return counts
 
 
-async def use_store(folder: Path) -> dict[str, Any]:
+async def use_store(base: str) -> dict[str, Any]:
     """Run an agent, restart, delete and restore; return what was seen."""
     agent = Agent(TestModel(custom_output_text="It is in ledger.py."))
-    with open_home(folder / "used") as home, PydanticConversationStore(home) as store:
+    with open_home(name_home(base, "used")) as home, PydanticConversationStore(home) as store:
         begun = Conversation(conversation_id="chat")
         result = await agent.run("Where is the ledger?", conversation=begun)
         await store.save(result, scope="ann")
@@ -211,10 +211,10 @@ async def use_store(folder: Path) -> dict[str, Any]:
         }
 
 
-async def main(folder: Path, count: int) -> None:
+async def main(base: str, count: int) -> None:
     """Print the results."""
-    results = {"random": await run_random_operations(folder, count), **await use_store(folder)}
+    results = {"random": await run_random_operations(base, count), **await use_store(base)}
     print(json.dumps(results))
 
 
-asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 400))
+asyncio.run(main(sys.argv[1], int(sys.argv[3])))
