@@ -22,6 +22,7 @@ import pytest
 
 from mcp_serve.cli import main
 from mcp_serve.cli.command_errors import DECLINED, DONE, INTERRUPTED
+from session_core import open_home
 from tests import postgres_server
 from tests.docs.pages import PAGES, find_code_blocks
 from tests.homes import add_message, connect
@@ -139,6 +140,8 @@ def _prepare_example(line, person, answer):
 def _replace_address(line, folder):
     """Return an example with the address of a home of this run, or of a new schema to migrate."""
     address = get_home_address(folder)
+    with open_home(address) as shared:
+        shared.db.append_message("shared", "user", "hello", create={"source": "cli"})
     if " migrate " in line:
         address = f"{postgres_server.get_owner_address()}&schema=t{uuid.uuid4().hex[:12]}"
     return re.sub(r"'postgresql://[^']*'", shlex.quote(address), line)
