@@ -43,10 +43,10 @@ class Completions:
         return _make_completion(values, typed)
 
 
-def _make_completion(found: Iterable[str], typed: str) -> Completion:
+def _make_completion(candidates: Iterable[str], typed: str) -> Completion:
     """Return the values that contain the typed text, first the values that begin with it."""
     low = typed.casefold()
-    values = [value for value in dict.fromkeys(found) if low in value.casefold()]
+    values = [value for value in dict.fromkeys(candidates) if low in value.casefold()]
     values.sort(key=lambda value: not value.casefold().startswith(low))
     return Completion(
         values=values[:_MAX_VALUES], total=len(values), has_more=len(values) > _MAX_VALUES

@@ -309,8 +309,8 @@ class ServedHome:
     def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
         """Return the messages that previews were cut from, by session."""
         ids = {row.id: row.preview_id for row in summaries if row.preview_id is not None}
-        found = self.db.find_messages(list(set(ids.values())))
-        return {session: found[number] for session, number in ids.items() if number in found}
+        messages = self.db.find_messages(list(set(ids.values())))
+        return {session: messages[number] for session, number in ids.items() if number in messages}
 
     @contextmanager
     def open_search(self, query: str, **options: Any) -> Iterator[StoreSearch]:

@@ -60,24 +60,24 @@ def match_arguments(stores: Sequence[ServedStore], arguments: A) -> MatchedArgum
 
 
 def _match_sources(stores: Sequence[ServedStore], matched: MatchedArguments[A], name: str) -> None:
-    given = to_tuple(getattr(matched.arguments, name, None))
-    if given is None:
+    passed = to_tuple(getattr(matched.arguments, name, None))
+    if passed is None:
         return
     existing = collect_values(stores, lambda store: store.list_sources())
-    values, unknown = match_values(given, existing)
+    values, unknown = match_values(passed, existing)
     matched.replace(name, tuple(values))
     if unknown:
         matched.notes.append(explain_unknown(stores[0], name, unknown, existing))
         matched.is_unknown |= name == "source" and not values
 
 
-def match_values(given: Iterable[str], existing: Iterable[str]) -> tuple[list[str], list[str]]:
+def match_values(values: Iterable[str], existing: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the existing spellings of the values that exist, and the unknown values."""
     spellings: dict[str, list[str]] = {}
     for value in existing:
         spellings.setdefault(value.casefold(), []).append(value)
-    known = [value for text in given for value in spellings.get(text.casefold(), ())]
-    return known, [text for text in given if text.casefold() not in spellings]
+    known = [value for text in values for value in spellings.get(text.casefold(), ())]
+    return known, [text for text in values if text.casefold() not in spellings]
 
 
 def explain_unknown(
@@ -131,8 +131,8 @@ def find_folders(ending: str, folders: Iterable[str]) -> list[str]:
     for folder in folders:
         for end in _find_end_positions(folder, wanted):
             (matches if end == len(folder.rstrip("/\\")) else above)[folder[:end]] = None
-    found = sorted(matches or above)
-    return [f for f in found if not any(_is_below(f, other) for other in found)]
+    selected = sorted(matches or above)
+    return [f for f in selected if not any(_is_below(f, other) for other in selected)]
 
 
 def _split_parts(path: str) -> list[str]:

@@ -30,27 +30,29 @@ def locate_store(
         Unsupported: the call would change a transcript of another agent.
         NotFound: no store has the session.
     """
-    given = {name: value for name, value in arguments.items() if value is not None}
-    if given.get("store") is not None:
-        served.check_name(given["store"])
+    given_arguments = {name: value for name, value in arguments.items() if value is not None}
+    if given_arguments.get("store") is not None:
+        served.check_name(given_arguments["store"])
     if spec.changes:
-        _refuse_named_transcripts(served, spec, given)
+        _refuse_named_transcripts(served, spec, given_arguments)
     if len(served.names) == 1:
         return {**arguments, "store": None}  # the same cursor fits with and without the name
-    if "store" in given or "cursor" in given:
+    if "store" in given_arguments or "cursor" in given_arguments:
         return dict(arguments)
-    return {**arguments, "store": _find_store(served, spec, given)}
+    return {**arguments, "store": _find_store(served, spec, given_arguments)}
 
 
-def _find_store(served: ServedStores, spec: ToolSpec, given: Mapping[str, Any]) -> str | None:
-    handles = {name: given[name] for name in ("plan", "batch") if name in given}
+def _find_store(
+    served: ServedStores, spec: ToolSpec, given_arguments: Mapping[str, Any]
+) -> str | None:
+    handles = {name: given_arguments[name] for name in ("plan", "batch") if name in given_arguments}
     if handles:
         return served.find_store(**handles)
-    if given.get("what") == "trash":
-        return _find_common_store(served, spec, given, is_batch=True)
-    if "session" in given:
-        return find_session_store(served.get_stores(), given["session"], spec)
-    return _find_common_store(served, spec, given, is_batch=False)
+    if given_arguments.get("what") == "trash":
+        return _find_common_store(served, spec, given_arguments, is_batch=True)
+    if "session" in given_arguments:
+        return find_session_store(served.get_stores(), given_arguments["session"], spec)
+    return _find_common_store(served, spec, given_arguments, is_batch=False)
 
 
 def find_session_store(
@@ -77,14 +79,14 @@ def _can_take_titles(spec: ToolSpec | None) -> bool:
 
 
 def _refuse_named_transcripts(
-    served: ServedStores, spec: ToolSpec, given: Mapping[str, Any]
+    served: ServedStores, spec: ToolSpec, given_arguments: Mapping[str, Any]
 ) -> None:
     """Refuse a change of a store of another agent before anything is planned.
 
     Raises:
         Unsupported: the named store holds transcripts, or no home is served.
     """
-    store = given.get("store")
+    store = given_arguments.get("store")
     is_none_served = store is None and not served.home_names
     if not spec.takes_transcripts and (store in served.transcript_names or is_none_served):
         raise Unsupported(
@@ -176,14 +178,14 @@ def _get_name(store: ServedStore, match: ResolvedSession) -> str | None:
 
 
 def _find_common_store(
-    served: ServedStores, spec: ToolSpec, given: Mapping[str, Any], *, is_batch: bool
+    served: ServedStores, spec: ToolSpec, given_arguments: Mapping[str, Any], *, is_batch: bool
 ) -> str | None:
     """Return the only store of these sessions or batches, or None if they are unknown.
 
     Raises:
         InvalidInput: they are in several stores.
     """
-    references: Sequence[str] = given.get("sessions", ())
+    references: Sequence[str] = given_arguments.get("sessions", ())
     groups: dict[str | None, list[str]] = {}
     homes = served.get_stores() if references else []
     for reference in references:
@@ -201,7 +203,7 @@ def _find_common_store(
     if len(known) > 1:
         more = "".join(
             f", {name}={json.dumps(value, ensure_ascii=False)}"
-            for name, value in given.items()
+            for name, value in given_arguments.items()
             if name not in ("store", "sessions")
         )
         calls = " and ".join(

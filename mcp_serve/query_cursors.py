@@ -102,7 +102,7 @@ def make_malformed_error() -> InvalidInput:
 
 
 def check_same_arguments(
-    page_query: PagedQuery, given: Mapping[str, Any], defaults: Mapping[str, Any]
+    page_query: PagedQuery, passed: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> None:
     """Check that arguments passed with a cursor equal the arguments it was created with.
 
@@ -110,7 +110,7 @@ def check_same_arguments(
         InvalidInput: an argument differs.
     """
     # The cursor does not store default values.
-    for name, value in given.items():
+    for name, value in passed.items():
         if name not in FREE_ARGUMENTS and value != page_query.query.get(name, defaults[name]):
             raise InvalidInput(
                 f"{name} differs from the query of the cursor; pass the cursor alone, "

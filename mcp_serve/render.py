@@ -187,7 +187,7 @@ def render_text(home: ServedStore, row: MessageRow, *, whole: bool) -> tuple[str
     Tool output and the arguments of tool calls are cut short unless `whole` is true.
     """
     # A label, so that a picture is not an empty message.
-    labels = [f"[{each['kind']}]" for each in list_attachments(home, row["content"])]
+    labels = [f"[{part['kind']}]" for part in list_attachments(home, row["content"])]
     body = "\n".join([*_list_nonempty(extract_plain_text(row["content"])), *labels])
     body = home.redact(body)
     if row["role"] == "tool" and not whole:
@@ -247,8 +247,10 @@ _TEXT_KINDS = ("tool_use", "tool_result", "thinking", "reasoning", "refusal")
 def list_attachments(home: ServedStore, content: Any) -> list[dict[str, Any]]:
     """Return the known kind, name and size of each part without text."""
     parts = content if isinstance(content, list) else []
-    found = [part for part in parts if isinstance(part, Mapping) and find_kind(part) is not None]
-    return [_describe_part(home, part) for part in found[:_MAX_ATTACHMENTS]]
+    attachments = [
+        part for part in parts if isinstance(part, Mapping) and find_kind(part) is not None
+    ]
+    return [_describe_part(home, part) for part in attachments[:_MAX_ATTACHMENTS]]
 
 
 def find_kind(part: Mapping[str, Any]) -> str | None:

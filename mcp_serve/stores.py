@@ -230,8 +230,14 @@ class ServedStores:
         """Return the store that holds a plan or batch, or None."""
         if len(self.names) == 1:
             return None
-        found = next((name for name in self._places if self._has_handle(name, plan, batch)), None)
-        return self._find_label_store(batch) if found is None and batch is not None else found
+        store_name = next(
+            (name for name in self._places if self._has_handle(name, plan, batch)), None
+        )
+        return (
+            self._find_label_store(batch)
+            if store_name is None and batch is not None
+            else store_name
+        )
 
     def _find_label_store(self, batch: str) -> str | None:
         """Return the transcript store whose labels a batch has edited, or None."""

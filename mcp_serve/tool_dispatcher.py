@@ -106,15 +106,19 @@ def resolve_arguments(
     """Return the arguments of a call, including the arguments of its cursor, and its query."""
     defaults = {name: field.default for name, field in spec.arguments.model_fields.items()}
     # Null means not given: clients send both.
-    given = {name: value for name, value in arguments.items() if value is not None}
-    cursor = given.get("cursor")
+    given_arguments = {name: value for name, value in arguments.items() if value is not None}
+    cursor = given_arguments.get("cursor")
     if cursor is None:
         now = float(int(served.get_store(arguments.get("store")).now()))
-        query = {name: value for name, value in given.items() if value != defaults[name]}
+        query = {name: value for name, value in given_arguments.items() if value != defaults[name]}
         return spec.arguments.model_construct(**arguments), PagedQuery(spec.name, query, now)
     page_query = query_cursors.parse_cursor(spec.name, cursor, spec.place)
-    query_cursors.check_same_arguments(page_query, given, defaults)
-    free = {name: value for name, value in given.items() if name in query_cursors.FREE_ARGUMENTS}
+    query_cursors.check_same_arguments(page_query, given_arguments, defaults)
+    free = {
+        name: value
+        for name, value in given_arguments.items()
+        if name in query_cursors.FREE_ARGUMENTS
+    }
     try:
         return spec.arguments.read({**page_query.query, **free}), page_query
     except ValidationError as error:

@@ -207,13 +207,13 @@ class ServedTranscripts:
     def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
         """Return the messages that previews were cut from, by session."""
         places = [(row.id, row.preview_id) for row in summaries if row.preview_id is not None]
-        found = {place[0]: row for place, row in self.library.find_messages(places).items()}
+        openings = {place[0]: row for place, row in self.library.find_messages(places).items()}
         # A session that is not indexed yet is read for it: a preview alone may hide a secret.
         for session_id, number in places:
-            if session_id not in found:
+            if session_id not in openings:
                 row = self.library.get_message(session_id, number)
-                found |= {} if row is None else {session_id: row}
-        return found
+                openings |= {} if row is None else {session_id: row}
+        return openings
 
     @contextmanager
     def open_search(
@@ -299,7 +299,7 @@ class ServedTranscripts:
 def _list_relatives(name: str, ids: Sequence[str]) -> str:
     """Return a sentence with the newest ids, or nothing."""
     more = [f"and {len(ids) - _MAX_RELATIVES:,} more"] if len(ids) > _MAX_RELATIVES else []
-    shown = [*(f"{each:.100}" for each in ids[-_MAX_RELATIVES:]), *more]
+    shown = [*(f"{session_id:.100}" for session_id in ids[-_MAX_RELATIVES:]), *more]
     return f"{name}: {', '.join(shown)}." if ids else ""
 
 

@@ -168,7 +168,9 @@ class CommandParser(argparse.ArgumentParser):
         Otherwise `-secret` would be the option `-s` with the value `ecret`. So a short option has
         its value in the next argument, except for a number.
         """
-        names = {name for each in self._actions if each.nargs != 0 for name in each.option_strings}
+        names = {
+            name for action in self._actions if action.nargs != 0 for name in action.option_strings
+        }
         options, query = list[str](), list[str]()
         for number, word in enumerate(words):
             if word == "--":
@@ -216,7 +218,7 @@ class CommandParser(argparse.ArgumentParser):
     def _describe_usage(self) -> str:
         """Return the program, its arguments and a word for its options."""
         # With a usage of its own, a parser of verbs would repeat it in the name of each verb.
-        arguments = [_describe_argument(each) for each in self._get_positional_actions()]
+        arguments = [_describe_argument(action) for action in self._get_positional_actions()]
         return " ".join([self.prog, "[options]", *arguments])
 
     def error(self, message: str) -> NoReturn:

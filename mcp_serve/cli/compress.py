@@ -74,28 +74,28 @@ def run(options: argparse.Namespace) -> int:
     """Plan, show the summary, ask and apply."""
     if options.session is None and options.plan is None:
         raise InvalidInput("name the session to compress, or pass --plan HANDLE")
-    beside = {} if options.summary is None else {"summary": _read_summary(options.summary)}
+    with_handle = {} if options.summary is None else {"summary": _read_summary(options.summary)}
     method = options.method
     if method is None and options.plan is None:
-        method = "summary" if beside else "extractive"
-    if method == "summary" and not beside and not options.plan_only:
+        method = "summary" if with_handle else "extractive"
+    if method == "summary" and not with_handle and not options.plan_only:
         raise InvalidInput(
             "--method summary needs --summary FILE, or --plan-only to print its brief"
         )
-    asked = {
+    arguments = {
         "session": options.session,
         "method": method,
         "shape": options.shape,
         "keep_last": options.keep_last,
     }
-    again = ("--summary", options.summary or "FILE") if beside or method == "summary" else ()
+    again = ("--summary", options.summary or "FILE") if with_handle or method == "summary" else ()
     change = plan_command.ChangeRequest(
         compress.SPEC,
         "compress",
-        asked,
-        beside=beside,
+        arguments,
+        with_handle=with_handle,
         again=again,
-        plan=partial(_show_plan, summary=beside.get("summary")),
+        plan=partial(_show_plan, summary=with_handle.get("summary")),
         done=_show_result,
     )
     return plan_command.plan_and_apply(options, change)
@@ -113,10 +113,10 @@ def _read_summary(name: str) -> str:
         raise InvalidInput(f"cannot read the summary from {name}: {error}") from error
 
 
-def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) -> None:
-    brief = found.get("brief")
+def _show_plan(out: Terminal, kind: str, answer: Answer, *, summary: str | None) -> None:
+    brief = answer.get("brief")
     if brief is None:
-        plan_output.show_plan(out, kind, found)
+        plan_output.show_plan(out, kind, answer)
         return
     out.write_line(
         f"Compress {brief['messages']:,} messages, about {brief['tokens']:,} tokens", "bold"
@@ -139,7 +139,7 @@ def _show_plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) 
         for line in lines[:_MAX_LINES]:
             out.write_truncated(f"  {line}")
         _show_more(out, len(lines) - _MAX_LINES)
-    plan_output.show_space(out, kind, found["bytes"])
+    plan_output.show_space(out, kind, answer["bytes"])
 
 
 def _show_more(out: Terminal, count: int) -> None:
@@ -154,13 +154,13 @@ _RETENTION_COLUMNS = (
 )
 
 
-def _show_result(out: Terminal, kind: str, found: Answer) -> None:
-    before, after = found["tokens_before"], found["tokens_after"]
+def _show_result(out: Terminal, kind: str, answer: Answer) -> None:
+    before, after = answer["tokens_before"], answer["tokens_after"]
     less = f" ({100 * (before - after) // before} % less)" if before else ""
     out.write_line(f"Done: {before:,} tokens reduced to {after:,}{less}.", "bold")
-    if found["shape"] == "continuation":
-        out.write_line(f"The conversation continues in {found['session_id']}.")
-    kept = found["retention"]
+    if answer["shape"] == "continuation":
+        out.write_line(f"The conversation continues in {answer['session_id']}.")
+    kept = answer["retention"]
     out.write_line(f"The summary keeps {kept['kept']:,} of {kept['found']:,} statements.")
     if kept["by_kind"]:
         rows = [
@@ -168,5 +168,5 @@ def _show_result(out: Terminal, kind: str, found: Answer) -> None:
             for name, (total, kept_count) in kept["by_kind"].items()
         ]
         out.write_table(_RETENTION_COLUMNS, rows)
-    plan_output.show_skipped(out, found)
+    plan_output.show_skipped(out, answer)
     del kind

@@ -210,11 +210,11 @@ class Tour:
         self._out.write_heading("What have I worked on?")
         listed = (await self._call_tool("sessions_list", limit=_NEWEST_COUNT))["sessions"]
         self._out.write_truncated(f"{'active':>7}  {'from':<9} {'msgs':>4}  title", "dim")
-        for each in listed:
-            title = to_plain_line(each["title"] or each["preview"] or "(empty)")
-            age = format_age(each["last_active_at"])
+        for session in listed:
+            title = to_plain_line(session["title"] or session["preview"] or "(empty)")
+            age = format_age(session["last_active_at"])
             self._out.write_truncated(
-                f"{age:>7}  {each['source']:<9} {each['messages']:>4}  {title}"
+                f"{age:>7}  {session['source']:<9} {session['messages']:>4}  {title}"
             )
 
     async def _read_session(self) -> None:
@@ -226,9 +226,9 @@ class Tour:
         self._out.write_truncated(
             f"{len(messages)} messages; the last {_SHOWN_COUNT} of them:", "dim"
         )
-        for each in messages[-_SHOWN_COUNT:]:
+        for message in messages[-_SHOWN_COUNT:]:
             self._out.write_block(
-                f"{each['role']:<10}", to_plain_line(each["text"]), lines=_MAX_LINES
+                f"{message['role']:<10}", to_plain_line(message["text"]), lines=_MAX_LINES
             )
 
     async def _search_sessions(self) -> None:
@@ -244,10 +244,10 @@ class Tour:
         self._out.write_heading("Is anything wrong?")
         answer = await self._call_tool("sessions_stats")
         self._out.write_block("", f"{_format_counts(answer)}, {format_bytes(answer['size']['db'])}")
-        for each in answer["findings"]:
-            mended = f" -> {each['tool']}" if each["tool"] else ""
+        for finding in answer["findings"]:
+            mended = f" -> {finding['tool']}" if finding["tool"] else ""
             text = plan_output.describe_finding(
-                each["code"], each["count"], to_plain_line(each["what"])
+                finding["code"], finding["count"], to_plain_line(finding["what"])
             )
             self._out.write_block("   ", text + mended)
 
@@ -257,9 +257,9 @@ class Tour:
         planned = await self._call_tool("sessions_prune", what="all")
         size = planned["bytes"]
         freed = format_bytes(size["free_in_file"] + size["returned_to_disk"])
-        said = f"A plan of {planned['count']} items that frees {freed}. By kind:"
-        self._out.write_block("", said)
-        kinds = groupby(planned["items"], key=lambda each: each["why"].split()[0])
+        text = f"A plan of {planned['count']} items that frees {freed}. By kind:"
+        self._out.write_block("", text)
+        kinds = groupby(planned["items"], key=lambda item: item["why"].split()[0])
         for first, *others in (list(kind) for _, kind in kinds):
             title = to_plain_line(first["title"] or first["id"])
             shown = f"{title}: {to_plain_line(first['why'])}"
@@ -267,8 +267,8 @@ class Tour:
         self._out.write_heading("Apply exactly this plan; everything goes to the trash first.")
         applied = await self._call_tool("sessions_prune", plan=planned["plan"])
         skipped = f", {len(applied['skipped'])} skipped" if applied["skipped"] else ""
-        said = f"{applied['outcome']}: {applied['removed']} removed{skipped}"
-        self._out.write_block("", said)
+        text = f"{applied['outcome']}: {applied['removed']} removed{skipped}"
+        self._out.write_block("", text)
         return str(applied["batch"])
 
     async def _restore_batch(self, batch: str) -> None:

@@ -110,8 +110,8 @@ def run(options: argparse.Namespace) -> int:
         )
     finally:
         served.close()
-    missing = [each for each in checks if each.more.get("code") == _NO_HOME]
-    if any(each.state == "failure" and each not in missing for each in checks):
+    missing = [check for check in checks if check.more.get("code") == _NO_HOME]
+    if any(check.state == "failure" and check not in missing for check in checks):
         return FAILED
     return UNKNOWN_ID if missing else DONE
 
@@ -246,8 +246,8 @@ def _check_file(
             client.name, "ok", f"registered in {path}", more=more | {"entries": list(entries)}
         )
     if is_here:
-        said = f"installed; not registered in {path}"
-        return Check(client.name, "ok", said, f"mcp-sessions install {by}", more)
+        text = f"installed; not registered in {path}"
+        return Check(client.name, "ok", text, f"mcp-sessions install {by}", more)
     return Check(client.name, "ok", "not installed", more=more)
 
 
@@ -400,40 +400,40 @@ def _has_wrong_name(served: ServedStores) -> bool:
 def check_sqlite() -> Check:
     """Return the check of the SQLite version."""
     driver = choose_driver()
-    said = f"{driver.version} ({driver.name})"
+    text = f"{driver.version} ({driver.name})"
     if driver.fixed:
-        return Check("sqlite", "ok", f"{said}; not affected by the checkpoint race")
+        return Check("sqlite", "ok", f"{text}; not affected by the checkpoint race")
     return Check(
         "sqlite",
         "warning",
-        f"{said}: before 3.51.3, concurrent checkpoints can in rare cases damage a database",
+        f"{text}: before 3.51.3, concurrent checkpoints can in rare cases damage a database",
         "pip install pysqlite3 (if a wheel exists), or use a Python with a newer SQLite",
     )
 
 
 def _check_location(served: ServedStores) -> Check:
-    found = find_home(served.options.home)
-    names = list_homes(found)
+    home = find_home(served.options.home)
+    names = list_homes(home)
     hint = f"; stores: {', '.join(names)}" if len(names) > 1 else ""
-    profile = None if found.path is None else find_active_profile(found.path)
+    profile = None if home.path is None else find_active_profile(home.path)
     active = shorten_text(to_plain_line(profile or ""))
     if active not in ("", "default"):
         hint += f"; the active profile of Hermes is {active}; serve it with --store hermes:{active}"
-    said = f"{found.place} ({found.found_by}){hint}"
-    more = {"path": str(found.place), "found_by": found.found_by}
+    text = f"{home.place} ({home.found_by}){hint}"
+    more = {"path": str(home.place), "found_by": home.found_by}
     more |= {"active_profile": active} if active else {}
-    is_secret = isinstance(found.place, DatabaseAddress) and not found.place.can_be_shown
-    if is_secret and found.found_by == "--home":
-        said += "; other users can read the password in the list of processes"
+    is_secret = isinstance(home.place, DatabaseAddress) and not home.place.can_be_shown
+    if is_secret and home.found_by == "--home":
+        text += "; other users can read the password in the list of processes"
         advice = "move the password to a password file (PGPASSFILE) or a service file"
-        return Check("home", "warning", said, advice, more)
-    return Check("home", "ok", said, more=more)
+        return Check("home", "warning", text, advice, more)
+    return Check("home", "ok", text, more=more)
 
 
 def _check_transcripts(served: ServedStores) -> Iterator[Check]:
     """Yield the number of sessions and the newest title of each agent, or an error."""
     try:
-        found = transcript_summary.summarize_stores(served)
+        summaries = transcript_summary.summarize_stores(served)
     except SessionError as error:
         yield Check("transcripts", "failure", f"cannot be read: {error}", _STATE_ADVICE)
         return
@@ -441,7 +441,7 @@ def _check_transcripts(served: ServedStores) -> Iterator[Check]:
         served.get_transcripts(None).labels.list_batches((), 1)
     except SessionError as error:
         yield Check("labels", "warning", str(error))
-    for store in found:
+    for store in summaries:
         yield Check(store.name, "ok", store.describe(), more={"total": store.sessions})
         if store.problem is not None:
             more = {"code": "unknown_layout", "count": 1}
@@ -492,25 +492,27 @@ def _check_missing_home(
     home: ServedHome, about: str, missing: str | None, *, is_wrong: bool
 ) -> Check:
     state: State = "failure" if is_wrong or missing_home.has_empty_database(home) else "warning"
-    said = f"there is no home in {home.place}: {missing}"
-    return Check(about, state, said, missing_home.suggest_remedy(home), {"code": _NO_HOME})
+    text = f"there is no home in {home.place}: {missing}"
+    return Check(about, state, text, missing_home.suggest_remedy(home), {"code": _NO_HOME})
 
 
 def _check_health(home: ServedHome, about: str, health: HealthReport) -> Iterator[Check]:
     counts, size = health.sessions, health.sizes.db if health.sizes else 0
-    said = f"{counts.total:,} ({counts.open:,} open), {counts.messages:,} messages"
-    said += f", {format_bytes(size)}"
+    text = f"{counts.total:,} ({counts.open:,} open), {counts.messages:,} messages"
+    text += f", {format_bytes(size)}"
     more = {"total": counts.total, "open": counts.open, "messages": counts.messages, "bytes": size}
-    yield Check(about, "ok", said, more=more)
-    for each in health.findings:
-        what = render.render_line(home, each.what, 300) or each.code
-        what = plan_output.describe_finding(each.code, each.count, what)
+    yield Check(about, "ok", text, more=more)
+    for finding in health.findings:
+        what = render.render_line(home, finding.what, 300) or finding.code
+        what = plan_output.describe_finding(finding.code, finding.count, what)
         mends = (
-            f"mcp-sessions {each.tool} {each.plan}" if each.tool else _FINDING_FIXES.get(each.code)
+            f"mcp-sessions {finding.tool} {finding.plan}"
+            if finding.tool
+            else _FINDING_FIXES.get(finding.code)
         )
-        state: State = "failure" if each.code == "unreadable" else "warning"
-        if each.code not in _HARMLESS_FINDINGS:
-            yield Check(about, state, what, mends, {"code": each.code, "count": each.count})
+        state: State = "failure" if finding.code == "unreadable" else "warning"
+        if finding.code not in _HARMLESS_FINDINGS:
+            yield Check(about, state, what, mends, {"code": finding.code, "count": finding.count})
 
 
 def _advise_on_error(home: ServedHome, error: Exception) -> str:
@@ -528,51 +530,51 @@ def _advise_on_error(home: ServedHome, error: Exception) -> str:
 
 def _check_gateway(home: ServedHome, label: str) -> Check:
     about, live = f"gateway{label}", home.find_gateway()
-    others = ", ".join(f"{each.name or '?'} ({each.pid})" for each in home.list_holders())
+    others = ", ".join(f"{holder.name or '?'} ({holder.pid})" for holder in home.list_holders())
     beside = f"; database open in {others}" if others else ""
     if live is None:
         return Check(about, "ok", f"not running{beside}", more={"live": False})
-    said = f"running as process {live.pid}; only it may change its routes{beside}"
-    return Check(about, "ok", said, more={"live": True, "pid": live.pid})
+    text = f"running as process {live.pid}; only it may change its routes{beside}"
+    return Check(about, "ok", text, more={"live": True, "pid": live.pid})
 
 
 def _check_state_folder(home: ServedHome, label: str) -> Iterator[Check]:
     about = f"state folder{label}"
     try:
-        given = auth.find_token(home.token_folder)
+        token = auth.find_token(home.token_folder)
         if home.db_path is None:
             yield Check(about, "ok", "in the database, with the home")
-            yield _check_token(label, given)
+            yield _check_token(label, token)
             return
-        found = home.folder.find()
+        folder = home.folder.find()
         home.folder.check_place()
         place, is_beside = home.folder.place, home.folder.is_adjacent
     except SessionError as error:
         yield Check(about, "failure", str(error), _STATE_ADVICE)
         return
-    yield _check_folder_access(about, found, place, is_beside=is_beside)
-    yield _check_token(label, given)
+    yield _check_folder_access(about, folder, place, is_beside=is_beside)
+    yield _check_token(label, token)
 
 
 def _check_token(label: str, token: str | None) -> Check:
-    said = "set; mcp-sessions doctor --token prints it" if token else "none yet"
-    return Check(f"token{label}", "ok", said if token else f"{said}; serve --http creates one")
+    text = "set; mcp-sessions doctor --token prints it" if token else "none yet"
+    return Check(f"token{label}", "ok", text if token else f"{text}; serve --http creates one")
 
 
-def _check_folder_access(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:
+def _check_folder_access(about: str, folder: Path | None, place: Path, *, is_beside: bool) -> Check:
     """Return the check of the state folder, which must be writable and private."""
     existing = _find_existing_folder(place)
-    more = {"path": str(found)} if found else {}
+    more = {"path": str(folder)} if folder else {}
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        said = f"{existing} is not writable, so changes and undo are not possible"
+        text = f"{existing} is not writable, so changes and undo are not possible"
         mends = f"make it writable: ls -la {existing}" if is_beside else _STATE_ADVICE
-        return Check(about, "failure", said, mends, more)
-    if found is None:
+        return Check(about, "failure", text, mends, more)
+    if folder is None:
         return Check(about, "ok", f"none yet; the first change creates one in {place.parent}")
-    if os.name == "posix" and stat.S_IMODE(found.stat().st_mode) & _OTHERS_MODE:
-        said = f"other users can read {found}, including the trash"
-        return Check(about, "warning", said, f"chmod 700 {found}", more)
-    return Check(about, "ok", f"{found}, private", more=more)
+    if os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & _OTHERS_MODE:
+        text = f"other users can read {folder}, including the trash"
+        return Check(about, "warning", text, f"chmod 700 {folder}", more)
+    return Check(about, "ok", f"{folder}, private", more=more)
 
 
 def _find_existing_folder(folder: Path) -> Path:

@@ -83,9 +83,9 @@ def _list_given_options(options: argparse.Namespace) -> Iterator[str]:
 
 def _preview_edit(sessions: Sequence[str], values: Answer, tools: ToolCaller) -> Answer:
     """Return the changes of an edit in the form of a plan."""
-    given = {"sessions": sessions, **values}
-    tools.validate_arguments(edit.SPEC, given)
-    store = tools.served.get_store(locate.locate_store(tools.served, edit.SPEC, given)["store"])
+    arguments = {"sessions": sessions, **values}
+    tools.validate_arguments(edit.SPEC, arguments)
+    store = tools.served.get_store(locate.locate_store(tools.served, edit.SPEC, arguments)["store"])
     ids = edit.find_edited_ids(store, sessions)
     altered: dict[str, dict[str, tuple[Any, Any]]] = {}
     for change in store.preview_edit(ids, EditValues(**values)):  # type: ignore[typeddict-item]
@@ -93,7 +93,10 @@ def _preview_edit(sessions: Sequence[str], values: Answer, tools: ToolCaller) ->
     count = len(altered)
     planned = PlanPreview("planned" if count else "nothing", None, None, count, ())
     pins = store.list_own_pins()
-    rows = [render.render_session(store, store.summarize_session(each), pins) for each in ids]
+    rows = [
+        render.render_session(store, store.summarize_session(session_id), pins)
+        for session_id in ids
+    ]
     shown_titles = {row["id"]: row["title"] or row["preview"] for row in rows}
     items = [
         {
@@ -124,9 +127,9 @@ def _describe_changes(store: ServedStore, columns: Mapping[str, tuple[Any, Any]]
         yield f"status: ended{f' ({reason})' if reason else ''} -> open"
 
 
-def _show_result(out: Terminal, kind: str, found: Answer) -> None:
+def _show_result(out: Terminal, kind: str, answer: Answer) -> None:
     del kind
-    for session in found["sessions"]:
+    for session in answer["sessions"]:
         pinned = " · pinned" if session["pinned"] else ""
         out.write_line(session["title"] or session["preview"] or "(empty)", "bold")
         source = f"{session['id']} · {session['source']} · {session['status']}{pinned}"

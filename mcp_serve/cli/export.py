@@ -107,9 +107,11 @@ def _choose_store(options: argparse.Namespace, served: ServedStores) -> ServedSt
             raise InvalidInput("an export covers one store; name it with one --store")
         return served.get_store(None)
     stores = served.get_stores()
-    names = {find_session_store(stores, each, read.SPEC): each for each in options.session}
+    names = {
+        find_session_store(stores, reference, read.SPEC): reference for reference in options.session
+    }
     if len(served.names) > 1 and len(names) > 1:
-        groups = " and ".join(f"{each!r:.80} of {name}" for name, each in names.items())
+        groups = " and ".join(f"{reference!r:.80} of {name}" for name, reference in names.items())
         raise InvalidInput(f"an export covers one store, got {groups}; export them one by one")
     return served.get_store(next(iter(names)))
 
@@ -117,7 +119,9 @@ def _choose_store(options: argparse.Namespace, served: ServedStores) -> ServedSt
 def _export_sessions(
     options: argparse.Namespace, store: ServedStore, to: Path | Callable[[bytes], object]
 ) -> ExportResult:
-    sessions = [session_lookup.find_session(store, each).id for each in options.session] or None
+    sessions = [
+        session_lookup.find_session(store, reference).id for reference in options.session
+    ] or None
     where, form = _build_filter(options, store), _choose_form(options)
     if not isinstance(store, ServedHome):
         from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served

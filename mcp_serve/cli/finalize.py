@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, ask and apply."""
-    asked = {
+    arguments = {
         "what": options.what,
         "sessions": options.session,
         "reason": options.reason,
@@ -68,5 +68,5 @@ def run(options: argparse.Namespace) -> int:
         "older_than_days": filters.parse_age_days(options.older_than),
     }
     return plan_command.plan_and_apply(
-        options, plan_command.ChangeRequest(_SPEC, "finalize", asked)
+        options, plan_command.ChangeRequest(_SPEC, "finalize", arguments)
     )

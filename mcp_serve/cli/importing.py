@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         maintenance = tools.home.maintenance
         state = _read_file_state(path)
         with ProgressBar("Reading, in MB") as bar:
-            found = maintenance.preview_import(
+            preview = maintenance.preview_import(
                 path,
                 progress=lambda done, of: bar.report_progress(
                     done // _MEGABYTE, of // _MEGABYTE + 1
@@ -83,18 +83,18 @@ def run(options: argparse.Namespace) -> int:
             )
         is_silent = options.json or options.quiet
         if not (is_silent and (options.yes or options.plan_only)):
-            _show_preview(out, found, options.limit, tools.home)
-        if options.plan_only or not found.sessions:
-            if found.sessions and not is_silent:
+            _show_preview(out, preview, options.limit, tools.home)
+        if options.plan_only or not preview.sessions:
+            if preview.sessions and not is_silent:
                 out.write_line("\nNothing was changed. Import with")
                 out.write_unwrapped(f"  {format_command(options, 'import', str(options.file))}")
-            _print_preview(options, "planned" if found.sessions else "nothing", found)
-            return FAILED if found.broken and not found.sessions else DONE
+            _print_preview(options, "planned" if preview.sessions else "nothing", preview)
+            return FAILED if preview.broken and not preview.sessions else DONE
         if not ask_confirmation(
-            f"\nImport {format_number(len(found.sessions), 'session')}?", yes=options.yes
+            f"\nImport {format_number(len(preview.sessions), 'session')}?", yes=options.yes
         ):
             Terminal(sys.stderr).write_line(format_declined())
-            _print_preview(options, "declined", found)
+            _print_preview(options, "declined", preview)
             return DECLINED
         # The user has confirmed the preview of the file as it was.
         if _read_file_state(path) != state:
@@ -115,30 +115,33 @@ def run(options: argparse.Namespace) -> int:
     return PARTIAL if done.broken else DONE
 
 
-def _print_preview(options: argparse.Namespace, outcome: str, found: ImportPreview) -> None:
+def _print_preview(options: argparse.Namespace, outcome: str, preview: ImportPreview) -> None:
     """Print the preview as JSON with zeros for the keys of the result."""
     if options.json:
-        fields = asdict(found)
+        fields = asdict(preview)
         items = fields.pop("sessions")
         zeros = {"sessions": 0, "messages": 0, "ids": ()}
         print_json({"outcome": outcome, **zeros, **fields, "items": items})
 
 
-def _show_preview(out: Terminal, found: ImportPreview, limit: int, home: ServedHome) -> None:
-    if not found.sessions:
+def _show_preview(out: Terminal, preview: ImportPreview, limit: int, home: ServedHome) -> None:
+    if not preview.sessions:
         out.write_line("There is nothing to import.", "bold")
     else:
-        messages = sum(each.messages for each in found.sessions)
-        what = _format_counts(len(found.sessions), messages)
+        messages = sum(session.messages for session in preview.sessions)
+        what = _format_counts(len(preview.sessions), messages)
         out.write_line(f"Import {what}:", "bold")
-        shown = found.sessions[:limit]
+        shown = preview.sessions[:limit]
         out.write_table(
             _SESSION_COLUMNS,
-            [[f"{each.messages:,}", each.title or "(no title)", each.id] for each in shown],
+            [
+                [f"{session.messages:,}", session.title or "(no title)", session.id]
+                for session in shown
+            ],
         )
-        _show_more(out, len(found.sessions) - len(shown))
-    _show_left_out(out, found, limit)
-    if found.sessions and (missing := missing_home.find_missing_reason(home)):
+        _show_more(out, len(preview.sessions) - len(shown))
+    _show_left_out(out, preview, limit)
+    if preview.sessions and (missing := missing_home.find_missing_reason(home)):
         out.write_line(f"The import creates a home in {home.place}: {missing}.")
 
 
@@ -157,25 +160,25 @@ def _show_result(options: argparse.Namespace, out: Terminal, done: ImportResult)
         out.write_unwrapped(f"  {format_command(options, 'restore', done.batch)}")
 
 
-def _list_reasons(found: ImportPreview | ImportResult) -> Iterator[tuple[str, str]]:
-    yield from ((f"line {each.line}", each.why) for each in found.broken)
-    yield from ((each.id, each.why) for each in (*found.skipped, *found.left_out))
+def _list_reasons(result: ImportPreview | ImportResult) -> Iterator[tuple[str, str]]:
+    yield from ((f"line {item.line}", item.why) for item in result.broken)
+    yield from ((item.id, item.why) for item in (*result.skipped, *result.left_out))
 
 
-def _show_left_out(out: Terminal, found: ImportPreview | ImportResult, limit: int) -> None:
+def _show_left_out(out: Terminal, result: ImportPreview | ImportResult, limit: int) -> None:
     """Show the lines, values, columns and chat state that are left out."""
-    rows: Sequence[tuple[str, str]] = list(_list_reasons(found))
+    rows: Sequence[tuple[str, str]] = list(_list_reasons(result))
     if rows:
         out.write_line()
         out.write_line("Left out:", "bold")
         out.write_table(_LEFT_OUT_COLUMNS, rows[:limit], bare=True)
         _show_more(out, len(rows) - limit)
-    if found.more_broken:
-        out.write_line(f"and {found.more_broken:,} more lines that cannot be imported", "dim")
-    for table, names in found.dropped_columns.items():
+    if result.more_broken:
+        out.write_line(f"and {result.more_broken:,} more lines that cannot be imported", "dim")
+    for table, names in result.dropped_columns.items():
         out.write_line(f"This home has no column {', '.join(names)} in {table}; left out.")
-    if found.chat_state:
-        state = ", ".join(f"{name} ({count:,})" for name, count in found.chat_state.items())
+    if result.chat_state:
+        state = ", ".join(f"{name} ({count:,})" for name, count in result.chat_state.items())
         out.write_line(f"Routes, chats and hand-offs are not imported; left out: {state}.")
 
 

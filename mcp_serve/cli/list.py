@@ -58,60 +58,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List the conversations."""
-    asked = filters.read_given_options(options) | {"order": options.order}
-    asked.pop("limit", None)
+    arguments = filters.read_given_options(options) | {"order": options.order}
+    arguments.pop("limit", None)
     if options.query:
-        asked["query"] = " ".join(options.query)
+        arguments["query"] = " ".join(options.query)
     else:
-        asked.pop("query", None)
+        arguments.pop("query", None)
     if options.cursor is None:  # a cursor carries the query
-        _hide_empty_sessions(options, asked)
-        asked["detail"] = "concise" if options.json else "detailed"
+        _hide_empty_sessions(options, arguments)
+        arguments["detail"] = "concise" if options.json else "detailed"
     return show_answer(
-        options, partial(_list_sessions, options, asked), partial(_show_sessions, options.order)
+        options, partial(_list_sessions, options, arguments), partial(_show_sessions, options.order)
     )
 
 
-def _list_sessions(options: argparse.Namespace, asked: Answer, tools: ToolCaller) -> Answer:
+def _list_sessions(options: argparse.Namespace, arguments: Answer, tools: ToolCaller) -> Answer:
     """Return the conversations, with a note if only hidden conversations match."""
-    found = tools.collect_pages(_SPEC, asked, "sessions", options.limit, options.cursor)
-    if not found["sessions"] and options.cursor is None and not options.all:
-        everything = {**asked, "min_messages": options.min_messages}
+    answer = tools.collect_pages(_SPEC, arguments, "sessions", options.limit, options.cursor)
+    if not answer["sessions"] and options.cursor is None and not options.all:
+        everything = {**arguments, "min_messages": options.min_messages}
         if tools.collect_pages(_SPEC, everything, "sessions", 1)["sessions"]:
-            found["note"] = "Only empty sessions match; --all shows them."
-    return found
+            answer["note"] = "Only empty sessions match; --all shows them."
+    return answer
 
 
-def _hide_empty_sessions(options: argparse.Namespace, asked: Answer) -> None:
+def _hide_empty_sessions(options: argparse.Namespace, arguments: Answer) -> None:
     """Add the filter that hides empty sessions, unless the user filters by messages."""
     if not options.all and options.min_messages is None and options.max_messages is None:
-        asked["min_messages"] = 1
+        arguments["min_messages"] = 1
 
 
 def _choose_columns(order: str | None) -> list[TableColumn]:
     """Return the columns of the list, always with the column that orders it."""
-    return [replace(each, optional=0) if each.head == order else each for each in _COLUMNS]
+    return [replace(column, optional=0) if column.head == order else column for column in _COLUMNS]
 
 
-def _show_sessions(order: str | None, found: Answer) -> None:
+def _show_sessions(order: str | None, answer: Answer) -> None:
     out = get_terminal()
-    if not found["sessions"]:
-        if "note" not in found:
+    if not answer["sessions"]:
+        if "note" not in answer:
             out.write_line("No matching conversations.")
         return
-    show_list(_choose_columns(order), found["sessions"], _format_row)
-    if found["next_cursor"] is not None:
+    show_list(_choose_columns(order), answer["sessions"], _format_row)
+    if answer["next_cursor"] is not None:
         out.write_hint("There are more; raise --limit or narrow the filters.")
 
 
-def _format_row(each: Answer) -> list[str]:
-    shown = each["title"] or each["preview"] or "(empty)"
+def _format_row(session: Answer) -> list[str]:
+    shown = session["title"] or session["preview"] or "(empty)"
     # The messages of a transcript are counted when it was read to its end.
-    count = f"{each['messages']:,}" if "messages" in each else "-"
+    count = f"{session['messages']:,}" if "messages" in session else "-"
     # The agent has deleted it, and the kept copy is shown.
-    source = f"{each['source']}, kept" if "kept" in each else each["source"]
-    cost = f"${each['cost']:,.2f}" if "cost" in each else ""
-    tokens = format_count(each["tokens"]) if "tokens" in each else ""
-    row = [format_age(each["last_active_at"]), count, shown, source]
-    project = PurePath(each.get("project", "")).name
-    return [*row, project, each.get("model", ""), cost, tokens, each["id"]]
+    source = f"{session['source']}, kept" if "kept" in session else session["source"]
+    cost = f"${session['cost']:,.2f}" if "cost" in session else ""
+    tokens = format_count(session["tokens"]) if "tokens" in session else ""
+    row = [format_age(session["last_active_at"]), count, shown, source]
+    project = PurePath(session.get("project", "")).name
+    return [*row, project, session.get("model", ""), cost, tokens, session["id"]]

@@ -55,8 +55,10 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-def _list_entries(stores: Sequence[ServedStore], given: LogArguments, asked: PagedQuery) -> Answer:
-    page = merge_newest(stores, _read_entries, given.limit, asked.place)
+def _list_entries(
+    stores: Sequence[ServedStore], arguments: LogArguments, page_query: PagedQuery
+) -> Answer:
+    page = merge_newest(stores, _read_entries, arguments.limit, page_query.place)
     lines = [
         {
             "at": format_time(entry.at),
@@ -68,7 +70,7 @@ def _list_entries(stores: Sequence[ServedStore], given: LogArguments, asked: Pag
         }
         for store, entry in page.rows
     ]
-    return {"lines": lines, "next_cursor": asked.make_cursor(page.places or None)}
+    return {"lines": lines, "next_cursor": page_query.make_cursor(page.places or None)}
 
 
 def _read_entries(store: ServedStore, limit: int, cursor: str | None) -> Page[AuditEntry]:
@@ -87,23 +89,23 @@ _SPEC = ToolSpec(
 )
 
 
-def _show_entries(found: Answer) -> None:
+def _show_entries(answer: Answer) -> None:
     out = get_terminal()
-    if not found["lines"]:
+    if not answer["lines"]:
         out.write_line("No changes are recorded.")
         return
-    show_list(_COLUMNS, found["lines"], _format_row)
-    if found["next_cursor"] is not None:
+    show_list(_COLUMNS, answer["lines"], _format_row)
+    if answer["next_cursor"] is not None:
         out.write_hint("There are more; raise --limit to show them.")
 
 
-def _format_row(each: Answer) -> list[str]:
+def _format_row(row: Answer) -> list[str]:
     return [
-        format_local_time(each["at"]),
-        each["who"],
-        each["what"],
-        _format_counts(each["counts"]),
-        each["plan"] or "",
+        format_local_time(row["at"]),
+        row["who"],
+        row["what"],
+        _format_counts(row["counts"]),
+        row["plan"] or "",
     ]
 
 

@@ -129,8 +129,8 @@ def _extract_invalid_line(error: ValueError) -> str:
     """Return the line that is not a message of the protocol."""
     from pydantic import ValidationError  # noqa: PLC0415 -- needed only after an error
 
-    given = error.errors()[0].get("input") if isinstance(error, ValidationError) else ""
-    return to_plain_line(given)[:_MAX_SHOWN_CHARS]
+    value = error.errors()[0].get("input") if isinstance(error, ValidationError) else ""
+    return to_plain_line(value)[:_MAX_SHOWN_CHARS]
 
 
 def _unwrap_group(error: BaseException) -> BaseException:

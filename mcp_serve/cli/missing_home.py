@@ -45,7 +45,7 @@ def require_store(served: ServedStores, *, home: bool = False) -> None:
     if not served.home_names or (served.transcript_names and not home):
         return
     homes = served.get_homes()
-    missing = [find_missing_reason(each) for each in homes]
+    missing = [find_missing_reason(served_home) for served_home in homes]
     if all(missing):
         others = (
             "; transcripts of other agents are never changed"
@@ -65,7 +65,7 @@ def explain_wrong_name(served: ServedStores) -> str | None:
     """
     is_named = find_home(served.options.home).found_by in _NAMING_SOURCES or served.options.stores
     homes = served.get_homes()
-    reasons = [find_missing_reason(each) for each in homes]
+    reasons = [find_missing_reason(home) for home in homes]
     return (
         reasons[0]
         if reasons and all(reasons) and (is_named or has_empty_database(homes[0]))
@@ -135,10 +135,10 @@ def _find_similar_homes(home: ServedHome) -> Iterator[Path]:
     path = home.place
     if not isinstance(path, Path):
         return iter(())
-    siblings = {each.name: each for each in _list_folders(path.parent)}
+    siblings = {folder.name: folder for folder in _list_folders(path.parent)}
     close = difflib.get_close_matches(path.name, siblings)
     meant = (path.parent, *_list_folders(path), *(siblings[name] for name in close))
-    return (each for each in meant if each != path and _has_database(each))
+    return (folder for folder in meant if folder != path and _has_database(folder))
 
 
 def _has_database(path: Path) -> bool:
@@ -154,7 +154,7 @@ def _is_file(path: Path) -> bool:
 
 def _list_folders(path: Path) -> list[Path]:
     try:
-        return sorted(each for each in path.iterdir() if each.is_dir())
+        return sorted(entry for entry in path.iterdir() if entry.is_dir())
     except OSError:
         return []
 

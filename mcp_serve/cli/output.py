@@ -96,9 +96,9 @@ def escape_answer(value: Any) -> Any:
     return [escape_answer(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def print_json(found: Mapping[str, Any], *, indent: int | None = 2) -> None:
+def print_json(answer: Mapping[str, Any], *, indent: int | None = 2) -> None:
     """Write a JSON document without characters that a terminal interprets."""
-    text = json.dumps(found, ensure_ascii=False, indent=indent)
+    text = json.dumps(answer, ensure_ascii=False, indent=indent)
     sys.stdout.write(_UNSAFE_PATTERN.sub(lambda raw: json.dumps(raw[0])[1:-1], text) + "\n")
 
 

@@ -105,9 +105,9 @@ class ChangeRequest:
 
     spec: ToolSpec
     verb: str
-    asked: Answer
+    arguments: Answer
     """Arguments of the plan, unless a handle is given."""
-    beside: Answer = field(default_factory=dict)
+    with_handle: Answer = field(default_factory=dict)
     """Arguments passed together with the handle."""
     again: tuple[str, ...] = ()
     """Further words of the command that continues the plan."""
@@ -219,8 +219,8 @@ class _ChangeRunner:
                 if change.preview is not None:
                     self.answer = change.preview(self._tools)
                 else:
-                    asked = resolve_references(self._tools, change.spec, change.asked)
-                    self.answer = self._call_tool(asked, TerminalProgress("Planning"))
+                    arguments = resolve_references(self._tools, change.spec, change.arguments)
+                    self.answer = self._call_tool(arguments, TerminalProgress("Planning"))
         self._handle = self.answer["plan"]
         plan = None if self._handle is None else self._tools.home.ledger.get_plan(self._handle)
         if not self._options.json:
@@ -262,16 +262,16 @@ class _ChangeRunner:
     def _name_chats(self) -> None:
         """Add the names of the chats that are routed to protected sessions, for a person."""
         protected = self.answer.get("protected", ())
-        if not any(each["ids"] for each in protected):
+        if not any(group["ids"] for group in protected):
             return
         home = self._tools.home
         names = {
             entry.session_id: render.render_line(home, entry.display_name or entry.key)
             for entry in home.store.load_entries().values()
         }
-        for each in protected:
-            chats = [names[session_id] for session_id in each["ids"] if session_id in names]
-            each["chats"] = list(dict.fromkeys(filter(None, chats)))
+        for group in protected:
+            chats = [names[session_id] for session_id in group["ids"] if session_id in names]
+            group["chats"] = list(dict.fromkeys(filter(None, chats)))
 
     def _extend_items(self, plan: StoredPlan, limit: int) -> None:
         """Replace the items of the answer by the first `limit` items of the plan."""
@@ -299,10 +299,10 @@ class _ChangeRunner:
     def _load_plan(self, handle: str) -> Answer:
         """Return the preview of a stored plan, and refuse a plan that this verb cannot apply."""
         home, change = self._tools.home, self._change
-        self._tools.validate_arguments(change.spec, {**change.asked, "plan": handle})
+        self._tools.validate_arguments(change.spec, {**change.arguments, "plan": handle})
         plan = plan_answers.load_plan(home, handle, change.spec.asks)
         if change.spec.check is not None:
-            change.spec.check(home, plan, change.beside.get("summary"))
+            change.spec.check(home, plan, change.with_handle.get("summary"))
         return plan_answers.render_preview(home, PlanPreview.from_plan(plan))
 
     def _find_plan_state(self) -> str:
@@ -323,20 +323,24 @@ class _ChangeRunner:
         self._err.write_line(format_declined(f"nothing was changed{closed}"))
         return False
 
-    def _call_tool(self, given: Answer, work: TerminalProgress) -> Answer:
-        return self._tools.call_tool(self._change.spec, given, work)
+    def _call_tool(self, arguments: Answer, work: TerminalProgress) -> Answer:
+        return self._tools.call_tool(self._change.spec, arguments, work)
 
     def _apply_change(self) -> int:
         """Call the tool until nothing remains or Ctrl-C, and show the result."""
         change = self._change
-        given = change.asked if self._handle is None else {"plan": self._handle, **change.beside}
+        arguments = (
+            change.arguments
+            if self._handle is None
+            else {"plan": self._handle, **change.with_handle}
+        )
         work = TerminalProgress(_PROGRESS_LABELS[change.verb])
         self._at_work = True
         try:
             with work:
-                self.answer = self._call_tool(given, work)
+                self.answer = self._call_tool(arguments, work)
                 while self._outcome == "partial" and not work.is_cancelled():
-                    self.answer = self._call_tool(given, work)
+                    self.answer = self._call_tool(arguments, work)
         except BrokenPipeError:
             raise  # the reader of the output has gone; the plan has not failed
         except (SessionError, OSError) as error:
@@ -425,7 +429,7 @@ class _ChangeRunner:
         return format_command(self._options, change.verb, *words)
 
 
-def resolve_references(tools: ToolCaller, spec: ToolSpec, asked: Answer) -> Answer:
+def resolve_references(tools: ToolCaller, spec: ToolSpec, arguments: Answer) -> Answer:
     """Return the arguments with titles and prefixes of sessions replaced by ids.
 
     A model must pass an id or a key, whose session never changes. A person may pass a title, since
@@ -435,20 +439,20 @@ def resolve_references(tools: ToolCaller, spec: ToolSpec, asked: Answer) -> Answ
         InvalidInput: Several sessions match.
         NotFound: No session matches.
     """
-    if spec.takes_titles or asked.get("what") == "trash":
-        return asked
+    if spec.takes_titles or arguments.get("what") == "trash":
+        return arguments
     stores = tools.served.get_stores()
 
     def find_id(reference: str) -> str:
         name = find_session_store(stores, reference, read.SPEC)
         return session_lookup.find_session(tools.served.get_store(name), reference).id
 
-    found = dict(asked)
-    if asked.get("session") is not None:
-        found["session"] = find_id(asked["session"])
-    if asked.get("sessions") is not None:
-        found["sessions"] = [find_id(reference) for reference in asked["sessions"]]
-    return found
+    resolved = dict(arguments)
+    if arguments.get("session") is not None:
+        resolved["session"] = find_id(arguments["session"])
+    if arguments.get("sessions") is not None:
+        resolved["sessions"] = [find_id(reference) for reference in arguments["sessions"]]
+    return resolved
 
 
 _PROGRESS_LABELS = {

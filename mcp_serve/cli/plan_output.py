@@ -41,19 +41,19 @@ def describe_plan(kind: str, count: int) -> str:
     return f"{action} {count:,} {noun if count == 1 else plural}"
 
 
-def show_plan(out: Terminal, kind: str, found: Answer) -> None:
+def show_plan(out: Terminal, kind: str, answer: Answer) -> None:
     """Show the items of a plan, then its totals, protection, space and warnings."""
-    out.write_line(describe_plan(kind, found["count"]), "bold")
-    if found.get("items"):
+    out.write_line(describe_plan(kind, answer["count"]), "bold")
+    if answer.get("items"):
         out.write_line()
-        show_items(out, found)
-    if "totals" in found:
-        _show_totals(out, found["totals"])
-    show_protected(out, found)
-    show_space(out, kind, found["bytes"])
-    for note in [found["note"]] if "note" in found else []:
+        show_items(out, answer)
+    if "totals" in answer:
+        _show_totals(out, answer["totals"])
+    show_protected(out, answer)
+    show_space(out, kind, answer["bytes"])
+    for note in [answer["note"]] if "note" in answer else []:
         out.write_line(translate_tool_text(note))
-    for warning in found["warnings"]:
+    for warning in answer["warnings"]:
         out.write_line(f"Note: {translate_tool_text(warning)}.")
 
 
@@ -87,17 +87,17 @@ def count_ages(moments: Iterable[float], now: float) -> dict[str, int]:
     return {label: counts[label] for _, label in AGE_LABELS if counts[label]}
 
 
-def show_items(out: Terminal, found: Answer) -> None:
+def show_items(out: Terminal, answer: Answer) -> None:
     """Show the first items of a plan and the number of further items."""
-    titled = any(each["title"] for each in found["items"])
+    titled = any(item["title"] for item in answer["items"])
     rows = [
-        [*(_format_title(each) if titled else []), each["why"], each["id"]]
-        for each in found["items"]
+        [*(_format_title(item) if titled else []), item["why"], item["id"]]
+        for item in answer["items"]
     ]
     out.write_table(_ITEM_COLUMNS if titled else _UNTITLED_COLUMNS, rows)
-    more = found["count"] - len(found["items"])
+    more = answer["count"] - len(answer["items"])
     if more > 0:
-        how = f"; --limit {found['count']} shows all" if found["plan"] else ""
+        how = f"; --limit {answer['count']} shows all" if answer["plan"] else ""
         out.write_line(f"and {more:,} more{how}", "dim")
 
 
@@ -106,14 +106,14 @@ def _format_title(item: Answer) -> list[str]:
     return [item["title"] or "(no title)", messages]
 
 
-def show_protected(out: Terminal, found: Answer) -> None:
+def show_protected(out: Terminal, answer: Answer) -> None:
     """Show the number of protected items by reason, and the first items or their chats."""
-    if found.get("protected"):
+    if answer.get("protected"):
         out.write_line()
         out.write_line("Protected", "bold")
         rows = [
-            [f"{each['count']:,}", each["why"], _name_protected(each)]
-            for each in found["protected"]
+            [f"{entry['count']:,}", entry["why"], _name_protected(entry)]
+            for entry in answer["protected"]
         ]
         out.write_table(_COUNT_COLUMNS, rows, bare=True)
 
@@ -161,33 +161,33 @@ def show_space_change(out: Terminal, size: Answer) -> None:
         out.write_line(f"On the disk: {', '.join(parts)}.")
 
 
-def show_skipped(out: Terminal, found: Answer) -> None:
+def show_skipped(out: Terminal, answer: Answer) -> None:
     """Show the skipped items with their reasons."""
-    skipped = found.get("skipped")
+    skipped = answer.get("skipped")
     if skipped:
         out.write_line()
         out.write_line(f"{len(skipped):,} skipped:")
-        out.write_table(_SKIPPED_COLUMNS, [[each["id"], each["why"]] for each in skipped])
+        out.write_table(_SKIPPED_COLUMNS, [[item["id"], item["why"]] for item in skipped])
 
 
 _RESULT_LABELS = (("removed", "removed"), ("finalized", "ended"), ("restored", "restored"))
 
 
-def show_result(out: Terminal, kind: str, found: Answer) -> None:
+def show_result(out: Terminal, kind: str, answer: Answer) -> None:
     """Show the result of an applied plan."""
-    counted = [f"{found[name]:,} {said}" for name, said in _RESULT_LABELS if name in found]
+    counted = [f"{answer[name]:,} {label}" for name, label in _RESULT_LABELS if name in answer]
     if kind == "prune index":
         counted = ["the search index is merged"]
     elif kind == "prune trash":
-        counted = [f"{found['removed']:,} deleted"]
+        counted = [f"{answer['removed']:,} deleted"]
     elif kind == "undo an import":
-        counted = [f"{found['restored']:,} removed"]
-    rest = f"; {found['remaining']:,} remaining" if found["remaining"] else ""
-    end = "Done" if found["outcome"] == "applied" else "Stopped"
+        counted = [f"{answer['restored']:,} removed"]
+    rest = f"; {answer['remaining']:,} remaining" if answer["remaining"] else ""
+    end = "Done" if answer["outcome"] == "applied" else "Stopped"
     out.write_line(f"{end}: {', '.join(counted)}{rest}.", "bold")
-    show_skipped(out, found)
-    if "bytes" in found:
-        show_space_change(out, found["bytes"])
+    show_skipped(out, answer)
+    if "bytes" in answer:
+        show_space_change(out, answer["bytes"])
 
 
 _UNCOUNTED_FINDINGS = (

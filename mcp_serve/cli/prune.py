@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, ask and apply."""
-    asked = filters.read_given_options(options, filters.PruneFilterArguments)
-    asked |= {
+    arguments = filters.read_given_options(options, filters.PruneFilterArguments)
+    arguments |= {
         "sessions": options.session,
         "older_than_days": filters.parse_age_days(options.until),
     }
@@ -59,5 +59,5 @@ def run(options: argparse.Namespace) -> int:
     hint = "" if options.session or options.until or options.what != "sessions" else _AGE_HELP
     again = ("--trash", str(options.trash)) if options.trash else ()
     return plan_command.plan_and_apply(
-        options, plan_command.ChangeRequest(spec, "prune", asked, again=again, nothing=hint)
+        options, plan_command.ChangeRequest(spec, "prune", arguments, again=again, nothing=hint)
     )

@@ -126,35 +126,36 @@ def _preview_in_home(home: ServedHome, batch: str) -> Answer:
     }
 
 
-def _show_plan(out: Terminal, kind: str, found: Answer) -> None:
-    if found["plan"] is not None:
-        plan_output.show_plan(out, kind, found)
+def _show_plan(out: Terminal, kind: str, answer: Answer) -> None:
+    if answer["plan"] is not None:
+        plan_output.show_plan(out, kind, answer)
         return
-    out.write_line(plan_output.describe_plan(kind, found["count"]), "bold")
+    out.write_line(plan_output.describe_plan(kind, answer["count"]), "bold")
     out.write_line(
-        f"Undoes `{found['tool']}` of {format_local_time(found['at'])}. This undo cannot be undone."
+        f"Undoes `{answer['tool']}` of {format_local_time(answer['at'])}. "
+        "This undo cannot be undone."
     )
-    if found["items"]:
+    if answer["items"]:
         out.write_line()
-        plan_output.show_items(out, found)
+        plan_output.show_items(out, answer)
 
 
 _LIST_SPEC = replace(restore.SPEC, run=restore.list_batches)
 """The tool, used only to list batches."""
 
 
-def _show_batches(found: Answer) -> None:
+def _show_batches(answer: Answer) -> None:
     out = get_terminal()
-    if not found["batches"]:
+    if not answer["batches"]:
         out.write_line("There is nothing to undo.")
         return
-    show_list(_COLUMNS, found["batches"], _format_row)
-    if found["next_cursor"] is not None:
+    show_list(_COLUMNS, answer["batches"], _format_row)
+    if answer["next_cursor"] is not None:
         out.write_hint("There are more; raise --limit to show them.")
     else:
         out.write_hint("Undo one with: mcp-sessions restore BATCH")
 
 
-def _format_row(each: Answer) -> list[str]:
-    until = format_local_time(each["expires_at"])[:10]
-    return [format_local_time(each["at"]), each["tool"], f"{each['count']:,}", until, each["batch"]]
+def _format_row(row: Answer) -> list[str]:
+    until = format_local_time(row["expires_at"])[:10]
+    return [format_local_time(row["at"]), row["tool"], f"{row['count']:,}", until, row["batch"]]

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List the routes."""
-    asked = {
+    arguments = {
         "query": " ".join(options.query) or None,
         "platform": options.platform,
         "state": options.state,
@@ -49,27 +49,27 @@ def run(options: argparse.Namespace) -> int:
     return show_answer(
         options,
         lambda tools: tools.collect_pages(
-            routes.SPEC, asked, "routes", options.limit, options.cursor
+            routes.SPEC, arguments, "routes", options.limit, options.cursor
         ),
         _show_routes,
     )
 
 
-def _show_routes(found: Answer) -> None:
+def _show_routes(answer: Answer) -> None:
     out = get_terminal()
-    if not found["routes"]:
+    if not answer["routes"]:
         out.write_line("No matching routes.")
         return
-    out.write_table(_COLUMNS, [_format_row(each) for each in found["routes"]])
-    if found["next_cursor"] is not None:
+    out.write_table(_COLUMNS, [_format_row(row) for row in answer["routes"]])
+    if answer["next_cursor"] is not None:
         out.write_hint("There are more; raise --limit or filter by words or --state.")
 
 
-def _format_row(each: Answer) -> list[str]:
+def _format_row(row: Answer) -> list[str]:
     return [
-        format_age(each["updated_at"]),
-        each["state"],
-        each["name"] or "",
-        each["session_key"],
-        each["session_id"],
+        format_age(row["updated_at"]),
+        row["state"],
+        row["name"] or "",
+        row["session_key"],
+        row["session_id"],
     ]

@@ -155,15 +155,15 @@ def _add_long_session(db: SessionDB, at: float) -> None:
 def _build_tool_turn(step: int, path: str) -> list[dict[str, Any]]:
     call = {"name": "read_file", "arguments": f'{{"path": "{path}"}}'}
     called = {"id": f"call_{step}", "type": "function", "function": call}
-    found = f"{path}: 3 columns, 1 index"
+    text = f"{path}: 3 columns, 1 index"
     if step == 41:  # noqa: PLR2004 -- any step in the middle
-        found += "\nERR_POOL_4711: connection pool exhausted in orders_sync.flush_batch"
-    found += f"\n{_build_source(step)}"
+        text += "\nERR_POOL_4711: connection pool exhausted in orders_sync.flush_batch"
+    text += f"\n{_build_source(step)}"
     return [
         {"role": "assistant", "content": f"Reading {path}.", "tool_calls": [called]},
         {
             "role": "tool",
-            "content": found,
+            "content": text,
             "tool_name": "read_file",
             "tool_call_id": f"call_{step}",
         },
@@ -223,9 +223,12 @@ def _add_other_scripts(db: SessionDB, at: float) -> None:
 
 def _add_picture_session(db: SessionDB, at: float) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    asked = [{"type": "text", "text": "What is wrong in this screenshot of the invoice?"}, picture]
+    content = [
+        {"type": "text", "text": "What is wrong in this screenshot of the invoice?"},
+        picture,
+    ]
     turns = [
-        ("user", asked),
+        ("user", content),
         ("assistant", "The VAT number runs over the edge; the column is 12 mm too narrow."),
     ]
     _store_session(
@@ -275,7 +278,7 @@ class SampleHome:
 @contextmanager
 def create_sample_home(*, keep: bool) -> Iterator[SampleHome]:
     """Create a sample home, and remove it at the end, also after SIGTERM, unless `keep` is True."""
-    before = {each: signal.signal(each, _raise_interrupt) for each in _list_end_signals()}
+    before = {number: signal.signal(number, _raise_interrupt) for number in _list_end_signals()}
     folder = Path(tempfile.mkdtemp(prefix="mcp-sessions-demo-"))
     try:
         yield SampleHome(folder)
@@ -283,8 +286,8 @@ def create_sample_home(*, keep: bool) -> Iterator[SampleHome]:
         before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _list_end_signals() -> list[signal.Signals]:

@@ -128,8 +128,8 @@ def run(options: argparse.Namespace) -> int:
     """Search and show the hits."""
     if not options.query and options.cursor is None:
         raise InvalidInput("name a WORD to search for, or continue a page with --cursor")
-    asked = {name: getattr(options, name) for name in _PASSED_OPTIONS}
-    asked |= {
+    arguments = {name: getattr(options, name) for name in _PASSED_OPTIONS}
+    arguments |= {
         "query": " ".join(options.query) if options.query else None,
         "roles": options.role,
         "mode": "substring" if options.substring else None,
@@ -138,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
 
     def ask(tools: ToolCaller) -> Answer:
         tools.index_transcripts()
-        return tools.collect_pages(_SPEC, asked, "hits", options.limit, options.cursor)
+        return tools.collect_pages(_SPEC, arguments, "hits", options.limit, options.cursor)
 
     marked = build_pattern(options)
     return show_answer(options, ask, partial(_show_hits, marked))
@@ -152,8 +152,8 @@ def build_pattern(options: argparse.Namespace) -> re.Pattern[str] | None:
     query = " ".join(options.query)
     if options.substring:
         return re.compile(re.escape(query), re.IGNORECASE) if query else None
-    found = _WORD_PATTERN.findall(query)
-    words = [word for sign, word in found if not sign and word not in ("AND", "OR", "NOT")]
+    signed_words = _WORD_PATTERN.findall(query)
+    words = [word for sign, word in signed_words if not sign and word not in ("AND", "OR", "NOT")]
     telling = [word for word in words if len(word) >= _TELLING_CHARS or not word.isascii()] or words
     if not telling:
         return None
@@ -161,23 +161,23 @@ def build_pattern(options: argparse.Namespace) -> re.Pattern[str] | None:
     return re.compile("|".join(f"{_BEGIN}{re.escape(word)}" for word in telling), re.IGNORECASE)
 
 
-def _show_hits(marked: re.Pattern[str] | None, found: Answer) -> None:
+def _show_hits(marked: re.Pattern[str] | None, answer: Answer) -> None:
     out = get_terminal()
-    if not found["hits"]:
-        if "note" not in found:
+    if not answer["hits"]:
+        if "note" not in answer:
             out.write_line("Nothing found; try fewer words, or a prefix such as sched*.")
-        _show_extent(out, found)
+        _show_extent(out, answer)
         return
-    for number, hit in enumerate(found["hits"]):
+    for number, hit in enumerate(answer["hits"]):
         if number:
             out.write_line()
         _show_hit(out, hit, marked)
     out.write_hint("")
-    if found["matched"] in _MATCH_LABELS:
+    if answer["matched"] in _MATCH_LABELS:
         out.write_hint(
-            f"Matched {_MATCH_LABELS[found['matched']]}; no message has all of the words."
+            f"Matched {_MATCH_LABELS[answer['matched']]}; no message has all of the words."
         )
-    _show_extent(out, found)
+    _show_extent(out, answer)
     out.write_hint("Read on with: mcp-sessions show ID --around MESSAGE")
 
 
@@ -194,10 +194,10 @@ def _show_hit(out: Terminal, hit: Answer, marked: re.Pattern[str] | None) -> Non
         out.write_text(f"→ {hit['next']}", "dim")
 
 
-def _show_extent(out: Terminal, found: Answer) -> None:
+def _show_extent(out: Terminal, answer: Answer) -> None:
     """Show the time of the oldest message that a partial search has read."""
-    if found["searched_back_to"] is not None:
-        since = format_local_time(found["searched_back_to"])
+    if answer["searched_back_to"] is not None:
+        since = format_local_time(answer["searched_back_to"])
         out.write_hint(f"Searched back to {since}; for older messages narrow it with --until.")
 
 

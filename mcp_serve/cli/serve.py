@@ -121,11 +121,11 @@ def _refuse_http_options(options: argparse.Namespace) -> None:
     names = ("host", "port", "allow_host", "allow_origin", "no_token")
     unset: tuple[object, ...] = (None, [])
     values = ((name, getattr(options, name)) for name in names)
-    given = next((name for name, it in values if it is not False and it not in unset), None)
-    if given is not None:
+    option = next((name for name, it in values if it is not False and it not in unset), None)
+    if option is not None:
         from session_core import InvalidInput  # noqa: PLC0415 -- loaded after the first answer
 
-        raise InvalidInput(f"--{given.replace('_', '-')} applies only to HTTP; add --http")
+        raise InvalidInput(f"--{option.replace('_', '-')} applies only to HTTP; add --http")
 
 
 def _exit_on_interrupt() -> None:

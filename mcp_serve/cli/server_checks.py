@@ -41,39 +41,39 @@ def check_server(home: ServedHome, label: str) -> Iterator[Check]:
 
 
 def _check_version(about: str, report: ServerReport) -> Check:
-    said = f"PostgreSQL {report.version}, {report.round_trip_s * 1000:.1f} ms away"
+    text = f"PostgreSQL {report.version}, {report.round_trip_s * 1000:.1f} ms away"
     more = {"version": report.version, "seconds": round(report.round_trip_s, 6)}
     if report.encoding != _ENCODING:
-        said += f"; its database has the encoding {report.encoding}, which lacks characters"
-        return Check(about, "failure", said, "create the database with ENCODING 'UTF8'", more)
+        text += f"; its database has the encoding {report.encoding}, which lacks characters"
+        return Check(about, "failure", text, "create the database with ENCODING 'UTF8'", more)
     if report.is_standby:
         advice = "name the primary, or add target_session_attrs=read-write to the address"
-        return Check(about, "warning", f"{said}; a standby, which takes no changes", advice, more)
-    return Check(about, "ok", said, more=more)
+        return Check(about, "warning", f"{text}; a standby, which takes no changes", advice, more)
+    return Check(about, "ok", text, more=more)
 
 
 def _check_role(about: str, report: ServerReport, place: DatabaseAddress) -> Check:
     more = {"role": report.role, "is_exempt": report.is_exempt, "can_write": report.can_write}
     migrate = f"mcp-sessions migrate --home '{place}' --grant"
     if report.is_exempt:
-        said = f"{report.role} is exempt from row security, which keeps homes apart"
-        return Check(about, "warning", said, f"{migrate} ROLE, and connect as that role", more)
+        text = f"{report.role} is exempt from row security, which keeps homes apart"
+        return Check(about, "warning", text, f"{migrate} ROLE, and connect as that role", more)
     if not report.can_write and not report.pending:
-        said = f"{report.role} may not change homes"
-        return Check(about, "warning", said, f"{migrate} {report.role}, as the owner", more)
+        text = f"{report.role} may not change homes"
+        return Check(about, "warning", text, f"{migrate} {report.role}, as the owner", more)
     return Check(about, "ok", f"{report.role}, bound by row security", more=more)
 
 
 def _check_migrations(about: str, report: ServerReport, place: DatabaseAddress) -> Check:
     if report.newer is not None:
-        said = f"migration {report.newer:04} is of a newer mcp-sessions"
+        text = f"migration {report.newer:04} is of a newer mcp-sessions"
         more = {"newer": report.newer}
-        return Check(about, "failure", said, "install a newer mcp-sessions", more)
+        return Check(about, "failure", text, "install a newer mcp-sessions", more)
     more_pending = {"pending": list(report.pending)}
     if report.pending:
-        said = f"missing: {', '.join(report.pending)}"
+        text = f"missing: {', '.join(report.pending)}"
         advice = f"mcp-sessions migrate --home '{place}'"
-        return Check(about, "failure", said, advice, more_pending)
+        return Check(about, "failure", text, advice, more_pending)
     return Check(about, "ok", "all applied", more=more_pending)
 
 
@@ -83,8 +83,8 @@ def _check_clock(about: str, report: ServerReport) -> Check:
     if abs(report.skew_s) <= _MAX_SKEW_S + report.round_trip_s / 2:
         return Check(about, "ok", "agrees with that of the server", more=more)
     direction = "behind" if report.skew_s > 0 else "ahead of"
-    said = f"{abs(report.skew_s):,.1f} s {direction} that of the server, so leases and ages differ"
-    return Check(about, "warning", said, "synchronize the clocks of both machines (NTP)", more)
+    text = f"{abs(report.skew_s):,.1f} s {direction} that of the server, so leases and ages differ"
+    return Check(about, "warning", text, "synchronize the clocks of both machines (NTP)", more)
 
 
 def _check_pooling(about: str, report: ServerReport) -> Check:
@@ -95,7 +95,7 @@ def _check_pooling(about: str, report: ServerReport) -> Check:
         return Check(about, "ok", "lends connections for a transaction", more=more)
     advice = "set pool_mode = transaction in the pooler"
     if report.pooling == "statement":
-        said = "lends connections for a statement, so no change can be made"
-        return Check(about, "failure", said, advice, more)
-    said = "lends connections for a session, so each program keeps some of the server"
-    return Check(about, "warning", said, advice, more)
+        text = "lends connections for a statement, so no change can be made"
+        return Check(about, "failure", text, advice, more)
+    text = "lends connections for a session, so each program keeps some of the server"
+    return Check(about, "warning", text, advice, more)

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     """Show the messages in order."""
     if options.session is None and options.cursor is None:
         raise InvalidInput("name the ID of a session, or continue a page with --cursor")
-    asked = {
+    arguments = {
         "session": options.session,
         "before": options.before,
         "after": options.after,
@@ -64,16 +64,18 @@ def run(options: argparse.Namespace) -> int:
     }
 
     def ask(tools: ToolCaller) -> Answer:
-        found = tools.collect_pages(read.SPEC, asked, "messages", options.limit, options.cursor)
-        found["messages"].sort(key=lambda message: message["id"])
-        return found
+        answer = tools.collect_pages(
+            read.SPEC, arguments, "messages", options.limit, options.cursor
+        )
+        answer["messages"].sort(key=lambda message: message["id"])
+        return answer
 
     return show_answer(options, ask, partial(_show_session, options.around))
 
 
-def _show_session(marked: int | None, found: Answer) -> None:
+def _show_session(marked: int | None, answer: Answer) -> None:
     out = get_terminal()
-    session = found["session"]
+    session = answer["session"]
     out.write_line(session["title"] or session["preview"] or session["id"], "bold")
     # The messages of a transcript are counted when it was read to its end.
     counted = [format_number(session["messages"], "message")] if "messages" in session else []
@@ -84,10 +86,10 @@ def _show_session(marked: int | None, found: Answer) -> None:
         out.write_line(f"resume: {session['resume']}", "dim")
     if "kept" in session:
         out.write_line(f"{session['source']} has deleted it; this is the kept copy", "dim")
-    for message in found["messages"]:
+    for message in answer["messages"]:
         _show_message(out, message, is_marked=message["id"] == marked)
-    if found["next_cursor"] is not None:
-        first = found["messages"][0]["id"] if found["messages"] else 0
+    if answer["next_cursor"] is not None:
+        first = answer["messages"][0]["id"] if answer["messages"] else 0
         out.write_hint(f"There are more; use --before {first} or raise --limit.")
 
 

@@ -86,12 +86,12 @@ def run(options: argparse.Namespace) -> int:
         return DECLINED
     now = time.time()
     with ToolCaller(options) as tools:
-        found = _collect_stats(options, tools)
-        stores = list_store_rows(found)
+        answer = _collect_stats(options, tools)
+        stores = list_store_rows(answer)
         count = sum(store.sessions for store in stores)
         with ProgressBar("Adding up cost and tokens") as bar:
             usage = collect_usage(tools.served.get_stores(), now, count, bar.report_progress)
-    place.write(html.render_page(list(_build_reports(options, found)), stores, usage, now))
+    place.write(html.render_page(list(_build_reports(options, answer)), stores, usage, now))
     if options.html != "-":
         _report_written_page(options)
     return DONE
@@ -110,24 +110,27 @@ def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
     is_plain = options.json and options.html is None
     spec = stats.SPEC if is_plain else replace(stats.SPEC, run=_load_chart_data)
     with TerminalProgress("Looking") as work:
-        found = tools.call_tool(spec, {"deep": options.deep}, work)
+        answer = tools.call_tool(spec, {"deep": options.deep}, work)
     if work.is_cancelled():
         raise KeyboardInterrupt
     if not is_plain:
         for name in missing_home.list_needless_homes(tools.served):
-            found.pop(name, None)
-    return found
+            answer.pop(name, None)
+    return answer
 
 
 def _load_chart_data(
-    stores: Sequence[ServedStore], given: stats.StatsArguments, asked: PagedQuery, work: CallContext
+    stores: Sequence[ServedStore],
+    arguments: stats.StatsArguments,
+    page_query: PagedQuery,
+    work: CallContext,
 ) -> dict[str, Any]:
     """Return the reports on the stores by name, with the data of the charts."""
-    del asked
+    del page_query
     reports: dict[str, Any] = {}
     for store in stores:
         if isinstance(store, ServedHome):
-            reports[store.name] = _load_report(store, given, work)
+            reports[store.name] = _load_report(store, arguments, work)
             continue
         for answer in stats.examine_transcripts(store):
             more: dict[str, Any] = {"weeks": [], "tables": {}, "is_transcripts": True}
@@ -136,9 +139,9 @@ def _load_chart_data(
 
 
 def _load_report(
-    home: ServedHome, given: stats.StatsArguments, work: CallContext
+    home: ServedHome, arguments: stats.StatsArguments, work: CallContext
 ) -> dict[str, Any]:
-    answer, health = stats.examine_home(home, given, work)
+    answer, health = stats.examine_home(home, arguments, work)
     sizes = None if health is None else health.sizes
     return answer | {
         "weeks": [] if health is None else [asdict(week) for week in health.weeks],
@@ -147,18 +150,18 @@ def _load_report(
     }
 
 
-def _build_reports(options: argparse.Namespace, found: Answer) -> Iterator[HomeReport]:
-    for name, answer in found.items():
-        yield build_report(options, answer, name if len(found) > 1 else None)
+def _build_reports(options: argparse.Namespace, answers: Answer) -> Iterator[HomeReport]:
+    for name, answer in answers.items():
+        yield build_report(options, answer, name if len(answers) > 1 else None)
 
 
-def _show_reports(options: argparse.Namespace, found: Answer) -> None:
+def _show_reports(options: argparse.Namespace, answers: Answer) -> None:
     out = get_terminal()
-    if len(found) > 1:
-        rows = [_format_store(answer) for answer in found.values()]
+    if len(answers) > 1:
+        rows = [_format_store(answer) for answer in answers.values()]
         out.write_table(_STORE_COLUMNS, rows)
         out.write_line()
-    for number, report in enumerate(_build_reports(options, found)):
+    for number, report in enumerate(_build_reports(options, answers)):
         if number:
             out.write_line()
         _show_report(out, report)
@@ -189,7 +192,7 @@ def _show_report(out: Terminal, report: HomeReport) -> None:
 def _show_bars(out: Terminal, head: str, note: str, points: Sequence[ChartPoint]) -> None:
     if points:
         _show_heading(out, head, note)
-        bars = [charts.ChartBar(point.label, point.value, point.said) for point in points]
+        bars = [charts.ChartBar(point.label, point.value, point.text) for point in points]
         out.write_lines(
             charts.draw_bars(bars, out.width, blocks=out.can_write(charts.BLOCK_CHARACTERS))
         )

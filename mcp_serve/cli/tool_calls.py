@@ -97,7 +97,7 @@ class ToolCaller:
         with ProgressBar("Indexing transcripts") as bar:
             self._served.index_transcripts(bar.report_progress)
 
-    def call_tool(self, spec: ToolSpec, given: Answer, *work: TerminalProgress) -> Answer:
+    def call_tool(self, spec: ToolSpec, arguments: Answer, *work: TerminalProgress) -> Answer:
         """Call a tool on its home.
 
         A changing tool also receives the progress.
@@ -105,44 +105,44 @@ class ToolCaller:
         Raises:
             InvalidInput: The arguments are not valid.
         """
-        read = self.validate_arguments(spec, given)
+        read = self.validate_arguments(spec, arguments)
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         with _translate_argument_errors(spec):
             call = bind_call(spec, chosen, self._served)
         answer: Answer = call(*work)
         return answer
 
-    def validate_arguments(self, spec: ToolSpec, given: Answer) -> Any:
+    def validate_arguments(self, spec: ToolSpec, arguments: Answer) -> Any:
         """Validate the arguments of a tool.
 
         Raises:
             InvalidInput: The arguments are not valid, or not valid together with a plan.
         """
         with _translate_argument_errors(spec):
-            read = spec.arguments.read(given)
+            read = spec.arguments.read(arguments)
             check_plan_alone(read, spec.allowed_with_plan)
         return read
 
     def collect_pages(
-        self, spec: ToolSpec, given: Answer, key: str, limit: int, cursor: str | None = None
+        self, spec: ToolSpec, arguments: Answer, key: str, limit: int, cursor: str | None = None
     ) -> Answer:
         """Return up to `limit` entries of the served stores, fetched page by page.
 
         A tool that does not merge is asked store by store; its cursor belongs to one of them.
         """
         stores = self._served.home_names
-        if spec.merges or "session" in given or cursor is not None or len(stores) == 1:
-            return self._collect_store_pages(spec, given, key, limit, cursor)
+        if spec.merges or "session" in arguments or cursor is not None or len(stores) == 1:
+            return self._collect_store_pages(spec, arguments, key, limit, cursor)
         entries: list[Any] = []
         for store in stores:
-            answer = self._collect_store_pages(spec, given | {"store": store}, key, limit)
+            answer = self._collect_store_pages(spec, arguments | {"store": store}, key, limit)
             entries += answer[key]
         return answer | {key: entries, "next_cursor": None}
 
     def _collect_store_pages(
-        self, spec: ToolSpec, given: Answer, key: str, limit: int, cursor: str | None = None
+        self, spec: ToolSpec, arguments: Answer, key: str, limit: int, cursor: str | None = None
     ) -> Answer:
-        first = given | {"limit": min(limit, _PAGE_SIZE)}
+        first = arguments | {"limit": min(limit, _PAGE_SIZE)}
         answer = self.call_tool(spec, first | ({} if cursor is None else {"cursor": cursor}))
         while len(answer[key]) < limit and answer["next_cursor"] is not None:
             rest = min(limit - len(answer[key]), _PAGE_SIZE)

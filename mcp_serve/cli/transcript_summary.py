@@ -38,21 +38,21 @@ def summarize_stores(served: ServedStores) -> list[StoreSummary]:
         SessionError: the index cannot be used.
     """
     served.index_transcripts()
-    found = {}
+    summaries = {}
     for name in served.transcript_names:
         store = served.get_transcripts(name)
         with store.open_snapshot():
             rows = store.list_sessions(limit=1).items
             coverage = {part.store: part for part in store.measure_coverage()}.get(name)
         title = rows[0].title or render.render_preview(store, rows[0]) if rows else None
-        found[name] = StoreSummary(
+        summaries[name] = StoreSummary(
             name,
             0 if coverage is None else coverage.sessions,
             render.render_line(store, title, _MAX_TITLE_CHARS),
             rows[0].last_active_at if rows else None,
             None if coverage is None else coverage.problem,
         )
-    return list(found.values())
+    return list(summaries.values())
 
 
 def show_stores(out: Terminal, served: ServedStores) -> None:

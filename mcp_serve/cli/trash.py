@@ -81,19 +81,19 @@ def run(options: argparse.Namespace) -> int:
             lambda tools: tools.collect_pages(_SPEC, {}, "batches", options.limit, options.cursor),
             _show_batches,
         )
-    asked: Answer = {"older_than_days": filters.parse_age_days(options.older_than)}
+    arguments: Answer = {"older_than_days": filters.parse_age_days(options.older_than)}
     if options.batch:
-        asked["sessions"] = options.batch
+        arguments["sessions"] = options.batch
     if options.plan is None:
-        asked["what"] = "trash"
+        arguments["what"] = "trash"
     return plan_command.plan_and_apply(
-        options, plan_command.ChangeRequest(_EMPTY_SPEC, "prune", asked)
+        options, plan_command.ChangeRequest(_EMPTY_SPEC, "prune", arguments)
     )
 
 
-def _list_batches(home: ServedHome, given: TrashArguments, asked: PagedQuery) -> Answer:
+def _list_batches(home: ServedHome, arguments: TrashArguments, page_query: PagedQuery) -> Answer:
     """Return the batches that can be restored, then expired batches that still exist."""
-    page = home.maintenance.batches(given.limit, asked.place)
+    page = home.maintenance.batches(arguments.limit, page_query.place)
     batches = list(page.items)
     if page.next_cursor is None:
         # Expired batches are few and in no page, so they follow the last one.
@@ -104,18 +104,18 @@ def _list_batches(home: ServedHome, given: TrashArguments, asked: PagedQuery) ->
             if batch.id not in listed_ids
         ]
     listed = [_build_batch(home, batch) for batch in batches if batch.emptied_at is None]
-    return {"batches": listed, "next_cursor": asked.make_cursor(page.next_cursor)}
+    return {"batches": listed, "next_cursor": page_query.make_cursor(page.next_cursor)}
 
 
-def _build_batch(home: ServedHome, each: Batch) -> Answer:
+def _build_batch(home: ServedHome, batch: Batch) -> Answer:
     return {
-        "batch": each.id,
-        "at": format_time(each.at),
-        "tool": render.render_line(home, each.what) or "",
-        "count": each.count,
-        "bytes": each.bytes,
-        "expires_at": format_time(each.expires_at),
-        "undone": each.undone_at is not None,
+        "batch": batch.id,
+        "at": format_time(batch.at),
+        "tool": render.render_line(home, batch.what) or "",
+        "count": batch.count,
+        "bytes": batch.bytes,
+        "expires_at": format_time(batch.expires_at),
+        "undone": batch.undone_at is not None,
         **({"store": home.store_name} if home.store_name else {}),
     }
 
@@ -133,27 +133,27 @@ _SPEC = ToolSpec(
 )
 
 
-def _show_batches(found: Answer) -> None:
+def _show_batches(answer: Answer) -> None:
     out = get_terminal()
-    if not found["batches"]:
+    if not answer["batches"]:
         out.write_line("The trash is empty.")
         return
-    show_list(_COLUMNS, found["batches"], _format_row)
+    show_list(_COLUMNS, answer["batches"], _format_row)
     out.write_line(
-        f"{format_bytes(sum(each['bytes'] for each in found['batches']))} in total.", "dim"
+        f"{format_bytes(sum(batch['bytes'] for batch in answer['batches']))} in total.", "dim"
     )
-    if found["next_cursor"] is not None:
+    if answer["next_cursor"] is not None:
         out.write_hint("There are more; raise --limit to show them.")
     out.write_hint("Restore one with: mcp-sessions restore BATCH")
 
 
-def _format_row(each: Answer) -> list[str]:
-    undone = " (restored)" if each["undone"] else ""
+def _format_row(row: Answer) -> list[str]:
+    undone = " (restored)" if row["undone"] else ""
     return [
-        format_age(each["at"]),
-        format_bytes(each["bytes"]),
-        each["tool"] + undone,
-        f"{each['count']:,}",
-        format_time_left(each["expires_at"]),
-        each["batch"],
+        format_age(row["at"]),
+        format_bytes(row["bytes"]),
+        row["tool"] + undone,
+        f"{row['count']:,}",
+        format_time_left(row["expires_at"]),
+        row["batch"],
     ]

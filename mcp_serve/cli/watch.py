@@ -93,9 +93,9 @@ class _Watcher:
             cursor = answered["cursor"]
             self._write_events(answered)
 
-    async def _poll_events(self, given: Answer) -> Answer:
+    async def _poll_events(self, arguments: Answer) -> Answer:
         """Wait for events, and retry while another process holds the home exclusively."""
-        read = events.SPEC.arguments.read({k: v for k, v in given.items() if v is not None})
+        read = events.SPEC.arguments.read({k: v for k, v in arguments.items() if v is not None})
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
         while True:
             try:
@@ -116,9 +116,9 @@ class _Watcher:
             self._write_event(event, _format_event(escape_answer(event)), write)
         sys.stdout.flush()
 
-    def _write_event(self, found: Answer, line: str, write: Callable[[str], None]) -> None:
+    def _write_event(self, event: Answer, line: str, write: Callable[[str], None]) -> None:
         if self._options.json:
-            print_json(found, indent=None)
+            print_json(event, indent=None)
         else:
             write(line)
 

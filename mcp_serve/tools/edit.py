@@ -66,7 +66,9 @@ def find_edited_ids(store: ServedStore, references: Sequence[str]) -> list[str]:
         InvalidInput: several sessions match a reference.
         NotFound: no session matches one.
     """
-    return list(dict.fromkeys(session_lookup.find_session(store, each).id for each in references))
+    return list(
+        dict.fromkeys(session_lookup.find_session(store, reference).id for reference in references)
+    )
 
 
 SPEC = ToolSpec(

@@ -67,7 +67,9 @@ def _restore_labels(store: ServedStore, batch: str, work: CallContext) -> dict[s
     return _render_result(
         outcome="applied",
         restored=len(restored.restored),
-        skipped=[{"id": render.render_id(each), "why": reason} for each in restored.skipped],
+        skipped=[
+            {"id": render.render_id(session_id), "why": reason} for session_id in restored.skipped
+        ],
         remaining=0,
         batch=batch,
         warnings=[],

@@ -187,9 +187,9 @@ def _render_hits(
     rows: dict[int, dict[str, Any]] = {}
     for number, store in enumerate(stores):
         places = [place for place, hit in enumerate(hits) if hit.store == number]
-        found = merged.add_replies(number, [hits[place].hit for place in places])
-        messages = store.find_messages(found) if found else {}
-        for place, hit in zip(places, found, strict=True):
+        hits_with_replies = merged.add_replies(number, [hits[place].hit for place in places])
+        messages = store.find_messages(hits_with_replies) if hits_with_replies else {}
+        for place, hit in zip(places, hits_with_replies, strict=True):
             row = messages.get((hit.session_id, hit.message_id))
             reply = None if hit.reply_id is None else messages.get((hit.session_id, hit.reply_id))
             snippet = _render_snippet(store, hit, row, context_chars)

@@ -157,8 +157,10 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         payloads = read_payloads(self.home.db, row_id)
         since = config.after_timestamp if config is not None else None
         if since:
-            payloads = [each for each in payloads if json.loads(each)["timestamp"] >= since]
-        return [Event.model_validate_json(each) for each in payloads[-(count or 0) :]]
+            payloads = [
+                payload for payload in payloads if json.loads(payload)["timestamp"] >= since
+            ]
+        return [Event.model_validate_json(payload) for payload in payloads[-(count or 0) :]]
 
     def _list_sessions(self, app: str, user: str | None) -> list[Session]:
         db = self.home.db
@@ -170,7 +172,9 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
                 # The continuation of a compression has the names of its session.
                 if row["id"] == build_session_id(app, owner, name)
             ]
-        return sorted(sessions, key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return sorted(
+            sessions, key=lambda session: (session.last_update_time, session.user_id, session.id)
+        )
 
     def _build_session(self, app: str, user: str, name: str, stored: Mapping[str, Any]) -> Session:
         state = self.home.db.state

@@ -111,7 +111,11 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
         db = self.home.db
         with db.snapshot():
             ids = db.find_sessions(SessionFilter(source=(SOURCE,), status="all"))
-            records = [record for each in ids if (record := self._find_record(each)) is not None]
+            records = [
+                record
+                for session_id in ids
+                if (record := self._find_record(session_id)) is not None
+            ]
         # The continuation of a compression has the record of its conversation too.
         unique = {record.conversation_id: record for record in records}.values()
         selected = [record for record in unique if scope is None or record.scope == scope]
@@ -218,8 +222,8 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
         """Return all entries of a conversation that has the head."""
         for session_id in self._list_holders(head_id):
             rows = self.home.db.get_messages(session_id)
-            found = (_read_entry(row) for row in rows if row.get("payload_json"))
-            entries = {entry.id: entry for entry in found}
+            stored_entries = (_read_entry(row) for row in rows if row.get("payload_json"))
+            entries = {entry.id: entry for entry in stored_entries}
             if head_id in entries:
                 return entries
         return {}

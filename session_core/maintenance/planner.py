@@ -252,11 +252,11 @@ def _split_words(entry: str) -> list[str]:
 
 def _search_messages(db: StateDatabase, query: str) -> set[str]:
     """Return all sessions with a message that matches."""
-    found: set[str] = set()
+    session_ids: set[str] = set()
     cursor: str | None = None
     while True:
         page = db.search(query, status="all", limit=_HIT_PAGE_SIZE, cursor=cursor)
-        found.update(hit.session_id for hit in page.hits)
+        session_ids.update(hit.session_id for hit in page.hits)
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return session_ids

@@ -29,15 +29,15 @@ class ChartBar:
 
     label: str
     value: int
-    said: str
+    text: str
 
 
 def draw_bars(bars: Sequence[ChartBar], width: int, *, blocks: bool) -> list[Text]:
     """Return a line for each bar, on a common scale."""
     most = max((bar.value for bar in bars), default=0)
-    said = max((cell_len(bar.said) for bar in bars), default=0)
+    text_width = max((cell_len(bar.text) for bar in bars), default=0)
     label = min(max((cell_len(bar.label) for bar in bars), default=0), width // 3)
-    room = min(width - label - said - 2 * _GAP_WIDTH, _MAX_BAR_WIDTH)
+    room = min(width - label - text_width - 2 * _GAP_WIDTH, _MAX_BAR_WIDTH)
     signs = _BAR_BLOCKS if blocks else _PLAIN_BLOCK
     return [
         Text.assemble(
@@ -45,7 +45,7 @@ def draw_bars(bars: Sequence[ChartBar], width: int, *, blocks: bool) -> list[Tex
             " " * _GAP_WIDTH,
             (_fill_bar(bar.value, most, room, signs).ljust(room), _BAR_STYLE),
             " " * _GAP_WIDTH,
-            bar.said.rjust(said),
+            bar.text.rjust(text_width),
         )
         for bar in bars
     ]

@@ -60,13 +60,13 @@ def _render_overview(stores: Sequence[StoreRow], usage: UsageReport, now: float)
         make_element("h1", "All sessions"),
         _render_pairs(list(_list_headlines(stores, usage.total)), "large"),
     )
-    is_indexed = any(each.indexed for each in stores)
+    is_indexed = any(store.indexed for store in stores)
     rows = [
         [
-            *(each.name, f"{each.sessions:,}", f"{each.messages:,}", format_bytes(each.bytes)),
-            *([each.indexed] if is_indexed else []),
+            *(store.name, f"{store.sessions:,}", f"{store.messages:,}", format_bytes(store.bytes)),
+            *([store.indexed] if is_indexed else []),
         ]
-        for each in stores
+        for store in stores
     ]
     heads = ["store", "sessions", "messages", "size", *(["indexed"] if is_indexed else [])]
     made.append(_render_section("Stores", "", markup.draw_table(heads, rows, "Stores", wide=(2,))))
@@ -113,7 +113,7 @@ def _rank_amounts(
 ) -> list[tuple[str, float, str]]:
     """Return the greatest amounts and the sum of the rest."""
     ranked = sorted(
-        ((read(each), name) for name, each in amounts.items() if read(each)), reverse=True
+        ((read(amount), name) for name, amount in amounts.items() if read(amount)), reverse=True
     )
     bars = [(name or "(none)", value, form(value)) for value, name in ranked[:_MAX_BARS]]
     rest = sum(value for value, _ in ranked[_MAX_BARS:])
@@ -124,12 +124,17 @@ def _render_top(top: Sequence[TopSession]) -> Element:
     heads = ("session", "id", "project", "model", "messages", "tokens", "cost")
     rows = [
         [
-            *(each.title or "(empty)", each.id, PurePath(each.project).name, each.model),
-            "" if each.messages is None else f"{each.messages:,}",
-            format_count(each.amount.tokens) if each.amount.tokens else "",
-            _format_cost(each.amount.cost) if each.amount.cost else "",
+            *(
+                session.title or "(empty)",
+                session.id,
+                PurePath(session.project).name,
+                session.model,
+            ),
+            "" if session.messages is None else f"{session.messages:,}",
+            format_count(session.amount.tokens) if session.amount.tokens else "",
+            _format_cost(session.amount.cost) if session.amount.cost else "",
         ]
-        for each in top
+        for session in top
     ]
     return markup.draw_table(heads, rows, "Top sessions", texts=4, wide=(1, 2, 3, 4))
 
@@ -139,7 +144,8 @@ def _shorten_folders(amounts: Mapping[str, Amount]) -> dict[str, Amount]:
     short = {name: "/".join(PurePath(name).parts[-2:]) for name in amounts}
     counts = Counter(short.values())
     return {
-        (short[name] if counts[short[name]] == 1 else name): each for name, each in amounts.items()
+        (short[name] if counts[short[name]] == 1 else name): amount
+        for name, amount in amounts.items()
     }
 
 
@@ -178,7 +184,9 @@ def _render_article(report: HomeReport) -> Element:
     made = make_element("article", make_element("h1", report.home))
     made.append(_render_pairs(report.large, "large"))
     made.append(
-        _render_pairs([each for each in report.figures if each[0] not in _HEADLINE_FIGURES], "rest")
+        _render_pairs(
+            [figure for figure in report.figures if figure[0] not in _HEADLINE_FIGURES], "rest"
+        )
     )
     if any(week.value for week in report.weeks):
         made.append(_render_growth(report.weeks))
@@ -196,8 +204,8 @@ def _render_article(report: HomeReport) -> Element:
 
 def _render_pairs(pairs: Sequence[tuple[str, str]], kind: str) -> Element:
     made = [
-        make_element("div", make_element("dt", name), make_element("dd", said))
-        for name, said in pairs
+        make_element("div", make_element("dt", name), make_element("dd", text))
+        for name, text in pairs
     ]
     if kind == "rest":  # a grid of two columns
         made = [child for pair in made for child in pair]
@@ -213,7 +221,7 @@ def _render_section(head: str, note: str, *children: Element) -> Element:
 
 def _render_growth(weeks: Sequence[ChartPoint]) -> Element:
     points = [
-        (week.label, week.value, f"Week of {week.label}: {week.said} messages, {week.more}")
+        (week.label, week.value, f"Week of {week.label}: {week.text} messages, {week.more}")
         for week in weeks
     ]
     points[-1] = _LAST_WEEK, *points[-1][1:]
@@ -221,7 +229,7 @@ def _render_growth(weeks: Sequence[ChartPoint]) -> Element:
         make_element(
             "tr",
             make_element("th", week.label, scope="row"),
-            make_element("td", week.said, class_="number"),
+            make_element("td", week.text, class_="number"),
             make_element("td", week.more, class_="number"),
         )
         for week in reversed(weeks)
@@ -236,15 +244,15 @@ def _render_fixes(mends: Sequence[SuggestedFix]) -> Element:
     if not mends:
         return _render_section("Problems and reclaimable space", "", make_element("p", "None."))
     items = []
-    for each in mends:
-        won = [make_element("span", f" {each.won}", class_="dim")] if each.won else []
-        command = [] if each.command is None else [make_element("code", each.command)]
-        items.append(make_element("li", each.what, *won, *command))
+    for fix in mends:
+        won = [make_element("span", f" {fix.won}", class_="dim")] if fix.won else []
+        command = [] if fix.command is None else [make_element("code", fix.command)]
+        items.append(make_element("li", fix.what, *won, *command))
     return _render_section("Problems and reclaimable space", "", make_element("ol", *items))
 
 
 def _convert_points(points: Sequence[ChartPoint]) -> list[tuple[str, int, str]]:
-    return [(each.label, each.value, each.said) for each in points]
+    return [(point.label, point.value, point.text) for point in points]
 
 
 _FILE_MODE = 0o600

@@ -58,13 +58,13 @@ def draw_columns(
     for tick in ticks:
         y = _scale_y(tick, most, height)
         plot.append(make_element("line", x1=0, x2="100%", y1=y, y2=y, class_="rule"))
-    for number, (name, value, said) in enumerate(points):
+    for number, (name, value, text) in enumerate(points):
         y = _scale_y(value, most, height)
         x = number * share
         plot.append(
             make_element(
                 "g",
-                make_element("title", said),
+                make_element("title", text),
                 make_element(
                     "rect", x=_format_percent(x), y=0, width=_format_percent(share), height=height
                 ),
@@ -102,7 +102,7 @@ def draw_bars(points: Sequence[tuple[str, float, str]], label: str) -> Element:
                 "td",
                 make_element(
                     "svg",
-                    make_element("title", f"{name}: {said}"),
+                    make_element("title", f"{name}: {text}"),
                     make_element("rect", class_="track", width="100%", height=10, y=3, rx=1),
                     make_element("rect", class_="bar",
                         width=_format_percent(100 * value / most), height=10,
@@ -111,9 +111,9 @@ def draw_bars(points: Sequence[tuple[str, float, str]], label: str) -> Element:
                 ),
                 class_="across",
             ),
-            make_element("td", said, class_="number"),
+            make_element("td", text, class_="number"),
         )
-        for name, value, said in points
+        for name, value, text in points
     ]  # fmt: skip
     return make_element("table", make_element("tbody", *rows), class_="bars", aria_label=label)
 

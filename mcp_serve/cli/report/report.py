@@ -34,7 +34,7 @@ class ChartPoint:
 
     label: str
     value: int
-    said: str
+    text: str
     more: str = ""
 
 
@@ -50,10 +50,10 @@ class StoreRow:
     """The share of a transcript store that is indexed, empty for a home."""
 
 
-def list_store_rows(found: Mapping[str, Mapping[str, Any]]) -> list[StoreRow]:
+def list_store_rows(answers: Mapping[str, Mapping[str, Any]]) -> list[StoreRow]:
     """Return the rows of the table of stores for answers of `sessions_stats`."""
     rows = []
-    for answer in found.values():
+    for answer in answers.values():
         (store,) = answer["stores"]
         share = f"{store.get('coverage', 1):.0%}" if answer["is_transcripts"] else ""
         counts = (store["sessions"], store["messages"], store["bytes"])
@@ -79,71 +79,71 @@ class HomeReport:
 
 
 def build_report(
-    options: argparse.Namespace, found: Mapping[str, Any], store: str | None
+    options: argparse.Namespace, answer: Mapping[str, Any], store: str | None
 ) -> HomeReport:
     """Return the report for an answer of `sessions_stats`.
 
     `store` labels the report if there are several stores.
     """
-    sources = {} if found["is_transcripts"] else found["sessions"]["by_source"]
+    sources = {} if answer["is_transcripts"] else answer["sessions"]["by_source"]
     return HomeReport(
-        home=to_plain_line(found["home"]) + (f" ({to_plain_line(store)})" if store else ""),
-        large=tuple(_list_headline_figures(found)),
-        figures=tuple(_list_figures(found)),
-        weeks=tuple(_build_weeks(found["weeks"])),
+        home=to_plain_line(answer["home"]) + (f" ({to_plain_line(store)})" if store else ""),
+        large=tuple(_list_headline_figures(answer)),
+        figures=tuple(_list_figures(answer)),
+        weeks=tuple(_build_weeks(answer["weeks"])),
         sources=_build_series(sources, lambda value: f"{value:,}"),
-        tables=_build_series(found["tables"], format_bytes),
-        mends=tuple(_build_fix(options, each, store) for each in found["findings"]),
-        estimated=found["estimated"],
+        tables=_build_series(answer["tables"], format_bytes),
+        mends=tuple(_build_fix(options, finding, store) for finding in answer["findings"]),
+        estimated=answer["estimated"],
     )
 
 
-def _list_headline_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "sessions", f"{found['sessions']['total']:,}"
-    yield "messages", f"{found['messages']:,}"
-    if found["is_transcripts"]:
-        yield "on disk", format_bytes(found["stores"][0]["bytes"])
+def _list_headline_figures(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "sessions", f"{answer['sessions']['total']:,}"
+    yield "messages", f"{answer['messages']:,}"
+    if answer["is_transcripts"]:
+        yield "on disk", format_bytes(answer["stores"][0]["bytes"])
         return
-    yield "on disk", format_bytes(found["size"]["db"] + found["size"]["wal"])
-    yield "per week, about", format_bytes(found["growth_per_week"])
+    yield "on disk", format_bytes(answer["size"]["db"] + answer["size"]["wal"])
+    yield "per week, about", format_bytes(answer["growth_per_week"])
 
 
-def _list_figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    sessions = found["sessions"]
+def _list_figures(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    sessions = answer["sessions"]
     states = (f"{sessions[name]:,} {name}" for name in ("open", "ended", "archived"))
     yield "sessions", f"{sessions['total']:,} ({', '.join(states)})"
-    yield "messages", f"{found['messages']:,}"
+    yield "messages", f"{answer['messages']:,}"
     # A store of another agent has neither our database nor a gateway.
-    sizes = _list_transcript_sizes if found["is_transcripts"] else _list_database_sizes
-    yield from sizes(found)
+    sizes = _list_transcript_sizes if answer["is_transcripts"] else _list_database_sizes
+    yield from sizes(answer)
     tokens = (
         f"{format_count(count)} {name.replace('_', ' ')}"
-        for name, count in _find_used_tokens(found)
+        for name, count in _find_used_tokens(answer)
     )
     yield "tokens", ", ".join(tokens) or "none recorded"
-    yield "cost", f"${found['cost']:,.2f}" if found["cost"] else "none recorded"
-    if "keep" in found:
-        yield "kept", _describe_keep(found["keep"])
-    if not found["is_transcripts"]:
-        live = "gateway running" if found["gateway_live"] else "no gateway running"
-        yield "engine", f"{found['sqlite']}, {live}"
+    yield "cost", f"${answer['cost']:,.2f}" if answer["cost"] else "none recorded"
+    if "keep" in answer:
+        yield "kept", _describe_keep(answer["keep"])
+    if not answer["is_transcripts"]:
+        live = "gateway running" if answer["gateway_live"] else "no gateway running"
+        yield "engine", f"{answer['sqlite']}, {live}"
 
 
-def _list_transcript_sizes(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    (store,) = found["stores"]
+def _list_transcript_sizes(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    (store,) = answer["stores"]
     yield "transcripts", format_bytes(store["bytes"])
     if "coverage" in store:
         yield "indexed", f"{store['coverage']:.0%}"
 
 
-def _list_database_sizes(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    size = found["size"]
+def _list_database_sizes(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    size = answer["size"]
     parts = (
-        f"{format_bytes(size[name])} {said}" for name, said in _SIZE_LABELS.items() if size[name]
+        f"{format_bytes(size[name])} {label}" for name, label in _SIZE_LABELS.items() if size[name]
     )
     yield "database", _append_parts(format_bytes(size["db"]), parts)
     yield "trash", format_bytes(size["trash"])
-    yield "growth", f"about {format_bytes(found['growth_per_week'])} per week"
+    yield "growth", f"about {format_bytes(answer['growth_per_week'])} per week"
 
 
 def _describe_keep(keep: Mapping[str, Any]) -> str:
@@ -156,8 +156,8 @@ def _describe_keep(keep: Mapping[str, Any]) -> str:
 _SIZE_LABELS = {"index": "search index", "free": "free", "wal": "write-ahead log"}
 
 
-def _find_used_tokens(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    return ((name, count) for name, count in found["tokens"].items() if count)
+def _find_used_tokens(answer: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    return ((name, count) for name, count in answer["tokens"].items() if count)
 
 
 def _append_parts(whole: str, parts: Iterator[str]) -> str:
@@ -168,31 +168,34 @@ def _append_parts(whole: str, parts: Iterator[str]) -> str:
 def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
     for week in reversed(weeks):
         begins = datetime.fromtimestamp(week["begins_at"]).astimezone()
-        said = f"{week['messages']:,}"
+        text = f"{week['messages']:,}"
         more = f"about {format_bytes(week['bytes'])}"
-        yield ChartPoint(f"{begins:%b} {begins.day}", week["messages"], said, more)
+        yield ChartPoint(f"{begins:%b} {begins.day}", week["messages"], text, more)
 
 
-def _build_series(found: Mapping[str, int], said: Any) -> tuple[ChartPoint, ...]:
+def _build_series(values: Mapping[str, int], format_value: Any) -> tuple[ChartPoint, ...]:
     """Return the largest values, and the sum of the rest."""
-    ranked = sorted(((value, name) for name, value in found.items() if value), reverse=True)
+    ranked = sorted(((value, name) for name, value in values.items() if value), reverse=True)
     shown = [
-        ChartPoint(to_plain_line(name) or "(none)", value, said(value)) for value, name in ranked
+        ChartPoint(to_plain_line(name) or "(none)", value, format_value(value))
+        for value, name in ranked
     ]
     if len(shown) > _MAX_BARS:
-        rest = sum(each.value for each in shown[_MAX_BARS - 1 :])
+        rest = sum(point.value for point in shown[_MAX_BARS - 1 :])
         label = f"{len(shown) - _MAX_BARS + 1} others"
-        shown = [*shown[: _MAX_BARS - 1], ChartPoint(label, rest, said(rest))]
+        shown = [*shown[: _MAX_BARS - 1], ChartPoint(label, rest, format_value(rest))]
     return tuple(shown)
 
 
 def _build_fix(
-    options: argparse.Namespace, found: Mapping[str, Any], store: str | None
+    options: argparse.Namespace, finding: Mapping[str, Any], store: str | None
 ) -> SuggestedFix:
-    call = _CALL_PATTERN.fullmatch(found["tool"] or "")
+    call = _CALL_PATTERN.fullmatch(finding["tool"] or "")
     stores = options.store[:1] if store is None else [store]
     target = argparse.Namespace(home=options.home, store=stores)
     command = None if call is None else format_command(target, *call.groups())
-    won = f"about {format_bytes(found['bytes'])}" if found["bytes"] else ""
-    what = plan_output.describe_finding(found["code"], found["count"], to_plain_line(found["what"]))
+    won = f"about {format_bytes(finding['bytes'])}" if finding["bytes"] else ""
+    what = plan_output.describe_finding(
+        finding["code"], finding["count"], to_plain_line(finding["what"])
+    )
     return SuggestedFix(what, won, command)

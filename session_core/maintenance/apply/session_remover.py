@@ -181,19 +181,19 @@ class SessionRemover:
         items.message_rows += [messages] if ids else []
         items.remaining_bytes -= SESSION_BYTES + estimate_size(messages)
         # The rows of a session go with its last messages, so that a stopped run leaves a session.
-        own_rows = [] if has_more else [each for each in rows if not each.shared]
+        own_rows = [] if has_more else [image for image in rows if not image.shared]
         self._add_dependent_rows(session_id, messages, own_rows, items)
         if has_more:
             items.remaining_bytes = 0
             items.partial_sessions[session_id] = row["started_at"]
             return False
-        items.rows += [each for each in rows if each.shared or each.table == SESSIONS]
+        items.rows += [image for image in rows if image.shared or image.table == SESSIONS]
         detached = [
-            each
-            for each in children
-            if each not in {session_id, *items.whole}
-            and not items.is_in_previous_step("whole", each)
-            and not items.is_in_previous_step("detached", each)
+            image
+            for image in children
+            if image not in {session_id, *items.whole}
+            and not items.is_in_previous_step("whole", image)
+            and not items.is_in_previous_step("detached", image)
         ]
         self._detach_children(session_id, detached, items)
         items.whole.append(session_id)

@@ -74,7 +74,7 @@ class RestoreTally:
         """Add the result of an undone step."""
         self.any_back = True
         self.rows += result["rows"]
-        self.unfit += [RefusedItem(*each) for each in result["unfit"]]
+        self.unfit += [RefusedItem(*refused) for refused in result["unfit"]]
         self.left -= is_first_try(tried)
         left = UnrestoredItems.from_result(result)
         tried_names = (

@@ -66,7 +66,7 @@ class ImportContext:
 class _StoreStep:
     """The data of a session that one transaction stores."""
 
-    found: ScannedSession
+    line: ScannedSession
     rows: Sequence[RowImages]
     """The row of the session and those of other tables, if they are not stored yet."""
     piece: Sequence[dict[str, Any]]
@@ -157,8 +157,8 @@ class ImportWriter:
                         result = self._write_piece(db, step, renumbered=False)
                 except _IdsTaken:
                     result = self._write_piece(db, step, renumbered=True)
-                tally.add_session(step.found.id, result, len(step.piece))
-                tally.ids.append(step.found.id)
+                tally.add_session(step.line.id, result, len(step.piece))
+                tally.ids.append(step.line.id)
 
         context.batch.run_change([item.id for item in lines], store_all)
         self._batch_size.end_batch(sum(item.bytes for item in lines))
@@ -177,7 +177,7 @@ class ImportWriter:
 
     def _store_piece(self, batch: ImportBatch, step: _StoreStep, *, renumbered: bool) -> PutResult:
         """Store a piece of a session and its progress in one transaction."""
-        line, end = step.found, step.at + len(step.piece)
+        line, end = step.line, step.at + len(step.piece)
         mark = MARK_PREFIX + line.id
         stored: list[PutResult] = []
 
@@ -201,7 +201,7 @@ class ImportWriter:
 
     def _write_piece(self, db: StateDatabase, step: _StoreStep, *, renumbered: bool) -> PutResult:
         images = [*step.rows, *self._iter_message_images(step, renumbered=renumbered)]
-        result = db.rows.put_images(images, of=[step.found.id])
+        result = db.rows.put_images(images, of=[step.line.id])
         _require_sessions_stored(result)
         self._require_own_ids(result)
         return result

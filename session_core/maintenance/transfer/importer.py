@@ -100,22 +100,22 @@ class Importer:
         lines: dict[str, ScannedSession] = {}
         with translate_os_errors(path), path.open("rb") as file:
             size = path.stat().st_size
-            for each in _iter_importable(file, tally):
-                lines[each.id] = each
+            for line in _iter_importable(file, tally):
+                lines[line.id] = line
                 if progress is not None:
                     progress(min(file.tell(), size), size)
         state = _PreviewState(self._db, self._writer, lines)
         coming = []
-        for each in lines.values():
-            if each.id in state.there and not self._is_new(each):
-                tally.skipped.append(SkippedItem(each.id, _PRESENT_REASON))
+        for line in lines.values():
+            if line.id in state.there and not self._is_new(line):
+                tally.skipped.append(SkippedItem(line.id, _PRESENT_REASON))
                 continue
-            coming.append(ImportedSession(each.id, each.title, each.messages))
-            tally.add_line(each)
-            tally.left_out += state.iter_left_out(each)
-            for table, columns in ((SESSIONS, each.columns), (MESSAGES_KEY, each.message_columns)):
+            coming.append(ImportedSession(line.id, line.title, line.messages))
+            tally.add_line(line)
+            tally.left_out += state.iter_left_out(line)
+            for table, columns in ((SESSIONS, line.columns), (MESSAGES_KEY, line.message_columns)):
                 tally.add_dropped_columns(table, sorted(columns - state.columns[table]))
-        self._check_writable(lines[each.id] for each in coming)
+        self._check_writable(lines[line.id] for line in coming)
         return tally.build_preview(coming)
 
     def _import_all(
