@@ -67,8 +67,8 @@ def explain_error(error: BaseException, valid: Sequence[str] = ()) -> str | None
 
 
 def _shorten_text(text: str) -> str:
-    shown = redact(text.rstrip("."))  # before the cut, which could leave part of a secret
-    return shown if len(shown) <= _MAX_CHARS else shown[: _MAX_CHARS - 1] + "…"
+    redacted = redact(text.rstrip("."))  # before the cut, which could leave part of a secret
+    return redacted if len(redacted) <= _MAX_CHARS else redacted[: _MAX_CHARS - 1] + "…"
 
 
 def _explain_invalid(error: ValidationError, valid: Sequence[str]) -> str:

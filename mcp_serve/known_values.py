@@ -76,16 +76,16 @@ def match_values(values: Iterable[str], existing: Iterable[str]) -> tuple[list[s
     spellings: dict[str, list[str]] = {}
     for value in existing:
         spellings.setdefault(value.casefold(), []).append(value)
-    known = [value for text in values for value in spellings.get(text.casefold(), ())]
-    return known, [text for text in values if text.casefold() not in spellings]
+    matching = [value for text in values for value in spellings.get(text.casefold(), ())]
+    return matching, [text for text in values if text.casefold() not in spellings]
 
 
 def explain_unknown(
     store: ServedStore, name: str, unknown: Sequence[str], existing: Iterable[str]
 ) -> str:
     """Return a note about values that do not exist."""
-    shown = ", ".join(repr(_render_value(store, text)) for text in unknown[:_MAX_LISTED])
-    return f"No {name} {shown}; existing: {_list_values(store, existing, _MAX_LISTED)}."
+    listed_values = ", ".join(repr(_render_value(store, text)) for text in unknown[:_MAX_LISTED])
+    return f"No {name} {listed_values}; existing: {_list_values(store, existing, _MAX_LISTED)}."
 
 
 def collect_values(
@@ -125,11 +125,11 @@ def find_folders(ending: str, folders: Iterable[str]) -> list[str]:
 
     Folders below another folder of the result are left out.
     """
-    wanted = _split_parts(ending)
+    parts = _split_parts(ending)
     matches: dict[str, None] = {}
     above: dict[str, None] = {}
     for folder in folders:
-        for end in _find_end_positions(folder, wanted):
+        for end in _find_end_positions(folder, parts):
             (matches if end == len(folder.rstrip("/\\")) else above)[folder[:end]] = None
     selected = sorted(matches or above)
     return [f for f in selected if not any(_is_below(f, other) for other in selected)]
@@ -157,18 +157,18 @@ def explain_unknown_folder(store: ServedStore, project: str, folders: Iterable[s
     existing = list(folders)
     if not existing:
         return "No session has a folder; leave project out."
-    wanted = (_split_parts(project) or [""])[-1]
+    last_part = (_split_parts(project) or [""])[-1]
     by_part = {(_split_parts(folder) or [""])[-1]: folder for folder in existing}
-    near = [by_part[part] for part in difflib.get_close_matches(wanted, by_part, 3)]
-    listed = _list_values(store, dict.fromkeys([*near, *existing]), _MAX_FOLDERS_LISTED)
-    shown = _render_value(store, project)
-    return f"No session is in a folder {shown!r}; folders with sessions: {listed}."
+    nearest = [by_part[part] for part in difflib.get_close_matches(last_part, by_part, 3)]
+    listed = _list_values(store, dict.fromkeys([*nearest, *existing]), _MAX_FOLDERS_LISTED)
+    shown_project = _render_value(store, project)
+    return f"No session is in a folder {shown_project!r}; folders with sessions: {listed}."
 
 
-def _list_values(store: ServedStore, values: Iterable[str], most: int) -> str:
-    shown = [_quote_phrase(_render_value(store, value)) for value in values]
-    more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
-    return (", ".join(shown[:most]) or "none") + more
+def _list_values(store: ServedStore, values: Iterable[str], limit: int) -> str:
+    quoted = [_quote_phrase(_render_value(store, value)) for value in values]
+    more = f" and {len(quoted) - limit:,} more" if len(quoted) > limit else ""
+    return (", ".join(quoted[:limit]) or "none") + more
 
 
 def _render_value(store: ServedStore, value: str) -> str:
@@ -188,5 +188,5 @@ def explain_roles(home: ServedStore, roles: Sequence[str] | None) -> str | None:
     unusual = [role for role in roles or () if role.casefold() not in USUAL_ROLES]
     if not unusual:
         return None
-    shown = render.render_line(home, ", ".join(unusual), 100)
-    return f"No hit has the role {shown}; usual roles: {', '.join(USUAL_ROLES)}."
+    shown_roles = render.render_line(home, ", ".join(unusual), 100)
+    return f"No hit has the role {shown_roles}; usual roles: {', '.join(USUAL_ROLES)}."

@@ -199,8 +199,8 @@ def _find_common_store(
             store = _get_only_store(spec, reference, matches) if matches else None
         groups.setdefault(store, []).append(reference)
     # The tool reports an unknown session.
-    known = {store: group for store, group in groups.items() if store is not None}
-    if len(known) > 1:
+    known_groups = {store: group for store, group in groups.items() if store is not None}
+    if len(known_groups) > 1:
         more = "".join(
             f", {name}={json.dumps(value, ensure_ascii=False)}"
             for name, value in given_arguments.items()
@@ -208,16 +208,16 @@ def _find_common_store(
         )
         calls = " and ".join(
             f"{spec.name}(store={store!r}, sessions={_shorten_list(group)}{more})"
-            for store, group in known.items()
+            for store, group in known_groups.items()
         )
         raise InvalidInput(f"one call changes one store, got sessions of several; call {calls}")
-    return next(iter(known), None)
+    return next(iter(known_groups), None)
 
 
 def _shorten_list(references: Sequence[str]) -> str:
-    shown = [f"{reference!r:.100}" for reference in references[:_MAX_LISTED]]
+    listed = [f"{reference!r:.100}" for reference in references[:_MAX_LISTED]]
     more = [f"and {len(references) - _MAX_LISTED:,} more"] if len(references) > _MAX_LISTED else []
-    return f"[{', '.join([*shown, *more])}]"
+    return f"[{', '.join([*listed, *more])}]"
 
 
 def _make_unknown_error(

@@ -107,8 +107,8 @@ def merge_newest(
         places = dict.fromkeys(names, "")
     elif not places or not set(places) <= set(names):
         raise make_malformed_error()
-    left = [store for store in stores if store.name in places]
-    parts = read_stores(left, lambda store: read(store, limit, places[store.name] or None))
+    remaining = [store for store in stores if store.name in places]
+    parts = read_stores(remaining, lambda store: read(store, limit, places[store.name] or None))
     listed = ([(store, row) for row in page.items] for store, page in parts)
     rows = list(islice(heapq.merge(*listed, key=lambda entry: -entry[1].at), limit))
     rest = {}

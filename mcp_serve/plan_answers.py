@@ -93,9 +93,9 @@ def render_warnings(home: ServedStore, warnings: Iterable[str]) -> list[str]:
         render.render_line(home, warning, _MAX_WARNING_CHARS) or ""
         for warning in dict.fromkeys(warnings)
     ]
-    shown = answer_size.take_fitting_rows(lines, _FOR_WARNINGS)
-    hidden_count = len(lines) - len(shown)
-    return [*shown, f"and {hidden_count:,} more warnings"] if hidden_count else shown
+    fitting = answer_size.take_fitting_rows(lines, _FOR_WARNINGS)
+    hidden_count = len(lines) - len(fitting)
+    return [*fitting, f"and {hidden_count:,} more warnings"] if hidden_count else fitting
 
 
 def render_skipped(home: ServedStore, skipped: Collection[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -60,14 +60,14 @@ class PagedQuery:
         """Return a cursor for a position, or None if there is none."""
         if place is None:
             return None
-        kept = {
+        query = {
             name: value for name, value in self.query.items() if name not in _UNSTORED_ARGUMENTS
         }
         now = int(self.now) if self.now.is_integer() else self.now
-        parts = [self.tool, kept, now, place]
+        parts = [self.tool, query, now, place]
         packer = zlib.compressobj(9, wbits=_RAW, zdict=_COMMON_TEXT)
         packed = packer.compress(_pack_text(json.dumps(parts, separators=(",", ":")).encode()))
-        digest = _compute_digest(self.tool, kept, now, place)
+        digest = _compute_digest(self.tool, query, now, place)
         return urlsafe_b64encode(digest + packed + packer.flush()).decode().rstrip("=")
 
 

@@ -134,8 +134,10 @@ class ServedStores:
         if store not in self.names:
             from mcp_serve.redaction.redaction import redact  # noqa: PLC0415 -- loaded after the first answer
 
-            shown = redact(store)  # redact first: a cut secret is not recognised
-            raise InvalidInput(f"store {shown!r:.80} is not served; valid: {', '.join(self.names)}")
+            redacted = redact(store)  # redact first: a cut secret is not recognised
+            raise InvalidInput(
+                f"store {redacted!r:.80} is not served; valid: {', '.join(self.names)}"
+            )
 
     def get_place(self, store: str | None = None) -> Path | DatabaseAddress:
         """Return the folder, the database file or the address of a home.

@@ -299,8 +299,8 @@ class ServedTranscripts:
 def _list_relatives(name: str, ids: Sequence[str]) -> str:
     """Return a sentence with the newest ids, or nothing."""
     more = [f"and {len(ids) - _MAX_RELATIVES:,} more"] if len(ids) > _MAX_RELATIVES else []
-    shown = [*(f"{session_id:.100}" for session_id in ids[-_MAX_RELATIVES:]), *more]
-    return f"{name}: {', '.join(shown)}." if ids else ""
+    listed = [*(f"{session_id:.100}" for session_id in ids[-_MAX_RELATIVES:]), *more]
+    return f"{name}: {', '.join(listed)}." if ids else ""
 
 
 def _choose_labels(values: EditValues) -> dict[str, Any]:

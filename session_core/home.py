@@ -84,8 +84,10 @@ class DatabaseAddress:
         if not self._is_clear():
             return f"{scheme}://…"
         user = user.partition(":")[0] + "@" if user else ""
-        shown = [(name, value) for name, value in self._list_options() if name in _SHOWN_OPTIONS]
-        options = f"?{urlencode(shown, safe='/,:')}" if shown else ""
+        shown_options = [
+            (name, value) for name, value in self._list_options() if name in _SHOWN_OPTIONS
+        ]
+        options = f"?{urlencode(shown_options, safe='/,:')}" if shown_options else ""
         return f"{scheme}://{user}{hosts}{database}{options}"
 
     def _is_clear(self) -> bool:

@@ -198,10 +198,10 @@ class CommandParser(argparse.ArgumentParser):
             return
         names = [str(choice) for choice in action.choices]
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 -- argparse has no public name
-            near = suggest_nearest(value, names) or f"; {self.prog} --help lists the verbs"
-            raise argparse.ArgumentError(None, f"unknown verb {value!r:.80}{near}")
-        near, listed = suggest_nearest(value, names), ", ".join(names)
-        raise argparse.ArgumentError(action, f"{value!r:.80} is not one of {listed}{near}")
+            suggestion = suggest_nearest(value, names) or f"; {self.prog} --help lists the verbs"
+            raise argparse.ArgumentError(None, f"unknown verb {value!r:.80}{suggestion}")
+        suggestion, listed = suggest_nearest(value, names), ", ".join(names)
+        raise argparse.ArgumentError(action, f"{value!r:.80} is not one of {listed}{suggestion}")
 
     def format_usage(self) -> str:
         """Return the usage in one line, without the options that `--help` lists."""
@@ -245,5 +245,5 @@ def suggest_nearest(word: str, names: Iterable[str]) -> str:
     """Return a question with the word that was probably meant, or an empty text."""
     names = list(names)
     beginning = [name for name in names if len(word) > len("--") and name.startswith(word)]
-    near = beginning or difflib.get_close_matches(word, names, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    nearest = beginning or difflib.get_close_matches(word, names, 1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""

@@ -160,12 +160,12 @@ def _show_result(out: Terminal, kind: str, answer: Answer) -> None:
     out.write_line(f"Done: {before:,} tokens reduced to {after:,}{less}.", "bold")
     if answer["shape"] == "continuation":
         out.write_line(f"The conversation continues in {answer['session_id']}.")
-    kept = answer["retention"]
-    out.write_line(f"The summary keeps {kept['kept']:,} of {kept['found']:,} statements.")
-    if kept["by_kind"]:
+    retention = answer["retention"]
+    out.write_line(f"The summary keeps {retention['kept']:,} of {retention['found']:,} statements.")
+    if retention["by_kind"]:
         rows = [
             [name, f"{total:,}", f"{kept_count:,}"]
-            for name, (total, kept_count) in kept["by_kind"].items()
+            for name, (total, kept_count) in retention["by_kind"].items()
         ]
         out.write_table(_RETENTION_COLUMNS, rows)
     plan_output.show_skipped(out, answer)

@@ -262,8 +262,8 @@ class Tour:
         kinds = groupby(planned["items"], key=lambda item: item["why"].split()[0])
         for first, *others in (list(kind) for _, kind in kinds):
             title = to_plain_line(first["title"] or first["id"])
-            shown = f"{title}: {to_plain_line(first['why'])}"
-            self._out.write_block(f"{1 + len(others):>5}  ", shown, lines=_MAX_LINES)
+            line = f"{title}: {to_plain_line(first['why'])}"
+            self._out.write_block(f"{1 + len(others):>5}  ", line, lines=_MAX_LINES)
         self._out.write_heading("Apply exactly this plan; everything goes to the trash first.")
         applied = await self._call_tool("sessions_prune", plan=planned["plan"])
         skipped = f", {len(applied['skipped'])} skipped" if applied["skipped"] else ""

@@ -531,10 +531,10 @@ def _advise_on_error(home: ServedHome, error: Exception) -> str:
 def _check_gateway(home: ServedHome, label: str) -> Check:
     about, live = f"gateway{label}", home.find_gateway()
     others = ", ".join(f"{holder.name or '?'} ({holder.pid})" for holder in home.list_holders())
-    beside = f"; database open in {others}" if others else ""
+    holders_note = f"; database open in {others}" if others else ""
     if live is None:
-        return Check(about, "ok", f"not running{beside}", more={"live": False})
-    text = f"running as process {live.pid}; only it may change its routes{beside}"
+        return Check(about, "ok", f"not running{holders_note}", more={"live": False})
+    text = f"running as process {live.pid}; only it may change its routes{holders_note}"
     return Check(about, "ok", text, more={"live": True, "pid": live.pid})
 
 

@@ -86,14 +86,14 @@ def run(options: argparse.Namespace) -> int:
     with ToolCaller(options, transcripts=bool(options.session)) as tools:
         store = _choose_store(options, tools.served)
         try:
-            done = _export_sessions(options, store, to or sys.stdout.buffer.write)
+            result = _export_sessions(options, store, to or sys.stdout.buffer.write)
         except Conflict as error:  # the file exists; a retry fails too
             raise Denied(str(error)) from error
     if options.json:
-        print_json(asdict(done))
+        print_json(asdict(result))
     else:
-        _show_result(options, done)
-    return PARTIAL if done.gone or done.changed or done.there else DONE
+        _show_result(options, result)
+    return PARTIAL if result.gone or result.changed or result.there else DONE
 
 
 def _choose_store(options: argparse.Namespace, served: ServedStores) -> ServedStore:
@@ -193,18 +193,18 @@ def _prepare_target(name: str) -> Path:
     return path
 
 
-def _show_result(options: argparse.Namespace, done: ExportResult) -> None:
+def _show_result(options: argparse.Namespace, result: ExportResult) -> None:
     errors = Terminal(sys.stderr)
     if options.out != "-" and not options.quiet:
-        sessions = format_number(done.sessions, "session")
-        size = format_bytes(done.bytes)
-        messages = format_number(done.messages, "message")
+        sessions = format_number(result.sessions, "session")
+        size = format_bytes(result.bytes)
+        messages = format_number(result.messages, "message")
         Terminal(sys.stdout).write_line(
             f"Wrote {sessions} with {messages}, {size}, to {options.out}"
         )
-    for name in done.there:
+    for name in result.there:
         errors.write_line(f"{name} exists and was not overwritten.")
-    for name in done.gone:
+    for name in result.gone:
         errors.write_line(f"{name} was deleted during the export.")
-    for name in done.changed:
+    for name in result.changed:
         errors.write_line(f"{name} changed during the export; export it again.")

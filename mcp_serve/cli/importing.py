@@ -77,8 +77,8 @@ def run(options: argparse.Namespace) -> int:
         with ProgressBar("Reading, in MB") as bar:
             preview = maintenance.preview_import(
                 path,
-                progress=lambda done, of: bar.report_progress(
-                    done // _MEGABYTE, of // _MEGABYTE + 1
+                progress=lambda done, total: bar.report_progress(
+                    done // _MEGABYTE, total // _MEGABYTE + 1
                 ),
             )
         is_silent = options.json or options.quiet
@@ -100,19 +100,19 @@ def run(options: argparse.Namespace) -> int:
         if _read_file_state(path) != state:
             raise Conflict(f"{path} changed after it was read; run the import again")
         with TerminalProgress("Importing") as work:
-            done = maintenance.import_sessions(
+            result = maintenance.import_sessions(
                 path,
                 client=work.client,
                 progress=work.report_progress,
                 stop=work.is_cancelled,
             )
     if options.json:
-        print_json(asdict(done))
+        print_json(asdict(result))
     elif not options.quiet:
-        _show_result(options, out, done)
-    if done.outcome == "partial":
+        _show_result(options, out, result)
+    if result.outcome == "partial":
         return INTERRUPTED
-    return PARTIAL if done.broken else DONE
+    return PARTIAL if result.broken else DONE
 
 
 def _print_preview(options: argparse.Namespace, outcome: str, preview: ImportPreview) -> None:
@@ -131,33 +131,33 @@ def _show_preview(out: Terminal, preview: ImportPreview, limit: int, home: Serve
         messages = sum(session.messages for session in preview.sessions)
         what = _format_counts(len(preview.sessions), messages)
         out.write_line(f"Import {what}:", "bold")
-        shown = preview.sessions[:limit]
+        sessions = preview.sessions[:limit]
         out.write_table(
             _SESSION_COLUMNS,
             [
                 [f"{session.messages:,}", session.title or "(no title)", session.id]
-                for session in shown
+                for session in sessions
             ],
         )
-        _show_more(out, len(preview.sessions) - len(shown))
+        _show_more(out, len(preview.sessions) - len(sessions))
     _show_left_out(out, preview, limit)
     if preview.sessions and (missing := missing_home.find_missing_reason(home)):
         out.write_line(f"The import creates a home in {home.place}: {missing}.")
 
 
-def _show_result(options: argparse.Namespace, out: Terminal, done: ImportResult) -> None:
-    end = "Imported" if done.outcome == "applied" else "Stopped; imported so far"
+def _show_result(options: argparse.Namespace, out: Terminal, result: ImportResult) -> None:
+    end = "Imported" if result.outcome == "applied" else "Stopped; imported so far"
     out.write_line(
-        f"{end}: {_format_counts(done.sessions, done.messages)}.",
+        f"{end}: {_format_counts(result.sessions, result.messages)}.",
         "bold",
     )
-    _show_left_out(out, done, options.limit)
-    if done.outcome == "partial":
+    _show_left_out(out, result, options.limit)
+    if result.outcome == "partial":
         out.write_line("Continue with")
         out.write_unwrapped(f"  {format_command(options, 'import', str(options.file))}")
-    if done.batch is not None:
+    if result.batch is not None:
         out.write_line("Undo with")
-        out.write_unwrapped(f"  {format_command(options, 'restore', done.batch)}")
+        out.write_unwrapped(f"  {format_command(options, 'restore', result.batch)}")
 
 
 def _list_reasons(result: ImportPreview | ImportResult) -> Iterator[tuple[str, str]]:

@@ -105,13 +105,13 @@ def _show_sessions(order: str | None, answer: Answer) -> None:
 
 
 def _format_row(session: Answer) -> list[str]:
-    shown = session["title"] or session["preview"] or "(empty)"
+    title = session["title"] or session["preview"] or "(empty)"
     # The messages of a transcript are counted when it was read to its end.
     count = f"{session['messages']:,}" if "messages" in session else "-"
     # The agent has deleted it, and the kept copy is shown.
     source = f"{session['source']}, kept" if "kept" in session else session["source"]
     cost = f"${session['cost']:,.2f}" if "cost" in session else ""
     tokens = format_count(session["tokens"]) if "tokens" in session else ""
-    row = [format_age(session["last_active_at"]), count, shown, source]
+    row = [format_age(session["last_active_at"]), count, title, source]
     project = PurePath(session.get("project", "")).name
     return [*row, project, session.get("model", ""), cost, tokens, session["id"]]

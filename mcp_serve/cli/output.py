@@ -134,9 +134,9 @@ def page_output(*, off: bool = False) -> Iterator[None]:
     if pager is None:
         yield
         return
-    with redirect_stdout(_OutputBuffer(terminal)) as held:
+    with redirect_stdout(_OutputBuffer(terminal)) as buffer:
         yield
-    text = held.getvalue()
+    text = buffer.getvalue()
     if text.count("\n") < shutil.get_terminal_size().lines:
         terminal.write(text)
     else:

@@ -32,8 +32,8 @@ _DAY_S = 86_400.0
 
 def describe_plan(kind: str, count: int) -> str:
     """Return a description of a plan, such as `Remove 3 routes`."""
-    known = PLAN_KINDS.get(kind)
-    default = ("Change", "item") if known is None else (known.action, known.noun)
+    plan_kind = PLAN_KINDS.get(kind)
+    default = ("Change", "item") if plan_kind is None else (plan_kind.action, plan_kind.noun)
     action, noun = _VERBS_WITHOUT_PLANS.get(kind, default)
     if kind == "prune index":
         return f"{action} the {noun}"
@@ -95,10 +95,10 @@ def show_items(out: Terminal, answer: Answer) -> None:
         for item in answer["items"]
     ]
     out.write_table(_ITEM_COLUMNS if titled else _UNTITLED_COLUMNS, rows)
-    more = answer["count"] - len(answer["items"])
-    if more > 0:
+    hidden_count = answer["count"] - len(answer["items"])
+    if hidden_count > 0:
         how = f"; --limit {answer['count']} shows all" if answer["plan"] else ""
-        out.write_line(f"and {more:,} more{how}", "dim")
+        out.write_line(f"and {hidden_count:,} more{how}", "dim")
 
 
 def _format_title(item: Answer) -> list[str]:
@@ -121,13 +121,13 @@ def show_protected(out: Terminal, answer: Answer) -> None:
 def _name_protected(protected: Answer) -> str:
     """Return the chats of protected sessions if they have any, else their ids."""
     names = protected.get("chats") or protected.get("ids", [])
-    more = protected["count"] - len(names)
-    return ", ".join([*names, *([f"{more:,} more"] if names and more > 0 else [])])
+    hidden_count = protected["count"] - len(names)
+    return ", ".join([*names, *([f"{hidden_count:,} more"] if names and hidden_count > 0 else [])])
 
 
 def show_space(out: Terminal, kind: str, size: Answer) -> None:
     """Show the disk space that a plan needs and frees, and if it can be undone."""
-    known = PLAN_KINDS.get(kind)
+    plan_kind = PLAN_KINDS.get(kind)
     out.write_line()
     if size["returned_to_disk"]:
         out.write_line(f"Returns about {format_bytes(size['returned_to_disk'])} to the disk.")
@@ -136,13 +136,13 @@ def show_space(out: Terminal, kind: str, size: Answer) -> None:
             f"Frees about {format_bytes(size['free_in_file'])} inside the database file for new "
             "messages; the file keeps its size."
         )
-    elif known is not None and known.deletes_rows and not size["returned_to_disk"]:
+    elif plan_kind is not None and plan_kind.deletes_rows and not size["returned_to_disk"]:
         out.write_line("The database file keeps its size.")
-    if known is not None and known.rewrites_file and size["needed_now"]:
+    if plan_kind is not None and plan_kind.rewrites_file and size["needed_now"]:
         out.write_line(
             f"Needs about {format_bytes(size['needed_now'])} of disk space while it runs."
         )
-    if known is None or known.has_undo:
+    if plan_kind is None or plan_kind.has_undo:
         trash = f"; the trash takes about {format_bytes(size['trash'])}" if size["trash"] else ""
         out.write_line(f"Can be undone for 30 days{trash}.")
 

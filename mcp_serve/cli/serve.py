@@ -84,10 +84,10 @@ def run(options: argparse.Namespace) -> int:
             _exit_on_interrupt()
             if sys.stdin.isatty():
                 _explain_to_person(served)
-            made = _create_server(served)
+            mcp_server = _create_server(served)
             from mcp_serve.sdk import stdio  # noqa: PLC0415 -- the SDK, as above
 
-            stdio.serve_stdio(made)
+            stdio.serve_stdio(mcp_server)
     finally:
         served.close()
     return 0
@@ -167,7 +167,7 @@ def _create_server(served: ServedStores) -> MCPServer[Any]:
     gc.disable()
     from mcp_serve import server  # noqa: PLC0415 -- the SDK; errors are reported before it loads
 
-    made = server.create_server(served)
+    mcp_server = server.create_server(served)
     gc.freeze()
     gc.enable()
-    return made
+    return mcp_server

@@ -95,10 +95,10 @@ class Terminal:
     ) -> None:
         """Write an indented text, with matches of `marked` highlighted."""
         for line in wrap_text(clean_text(text), self.width - _MARGIN):
-            shown = Text(line, style)
+            styled = Text(line, style)
             if marked is not None:
-                shown.highlight_regex(marked, _HIGHLIGHT_STYLE)
-            self._print_line(Text.assemble(" " * _MARGIN, shown) if line else shown)
+                styled.highlight_regex(marked, _HIGHLIGHT_STYLE)
+            self._print_line(Text.assemble(" " * _MARGIN, styled) if line else styled)
 
     def write_block(
         self, head: str, text: str, *, lines: int | None = None, style: str = ""
@@ -106,11 +106,11 @@ class Terminal:
         """Write a text next to its head, wrapped below itself, in at most `lines` lines."""
         head, text = clean_text(head), clean_text(" ".join(text.split()))
         room, indent = self.width - measure_width(head), " " * measure_width(head)
-        shown = wrap_line(text, room)
-        if lines is not None and len(shown) > lines:
-            rest = text[sum(len(line) for line in shown[: lines - 1]) :].lstrip()
-            shown = [*shown[: lines - 1], truncate_text(rest, room)]
-        for number, line in enumerate(shown):
+        lines_shown = wrap_line(text, room)
+        if lines is not None and len(lines_shown) > lines:
+            rest = text[sum(len(line) for line in lines_shown[: lines - 1]) :].lstrip()
+            lines_shown = [*lines_shown[: lines - 1], truncate_text(rest, room)]
+        for number, line in enumerate(lines_shown):
             before = (head, style) if number == 0 else indent
             self._print_line(Text.assemble(before, line))
 
@@ -224,13 +224,13 @@ def _choose_columns(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], room: int
 ) -> list[int]:
     """Return the columns to show: optional columns only if they are not empty and fit."""
-    kept = [
+    indexes = [
         at
         for at, column in enumerate(columns)
         if not column.optional or any(row[at].strip() for row in rows)
     ]
     # A column that is left out is better than several that are cut to a few letters.
-    widths = _measure_columns(columns, kept, rows, 0, least=_COMFORTABLE)
+    widths = _measure_columns(columns, indexes, rows, 0, least=_COMFORTABLE)
     while _measure_table(widths) > room and any(columns[at].optional for at in widths):
         del widths[max(widths, key=lambda at: columns[at].optional)]
     return list(widths)

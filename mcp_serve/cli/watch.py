@@ -127,8 +127,8 @@ def _format_event(event: Answer) -> str:
     store = f"{event['store']}  " if "store" in event else ""
     message = f"{event['role']}: {event.get('text', '')}" if "role" in event else ""
     what = message or _EVENT_LABELS.get(event["type"], event["type"])
-    more = ", ".join(str(event[name]) for name in _EVENT_FIELDS[event["type"]] if name in event)
+    details = ", ".join(str(event[name]) for name in _EVENT_FIELDS[event["type"]] if name in event)
     return (
         f"{format_clock_time(event['at'])}  {store}{event['session_id']}  "
-        f"{to_plain_line(f'{what} {more}')}"
+        f"{to_plain_line(f'{what} {details}')}"
     )

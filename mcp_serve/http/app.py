@@ -161,8 +161,8 @@ def serve_app(
 ) -> None:
     """Serve until the process receives SIGINT or SIGTERM."""
     port = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    print(f"listening on http://{shown}:{port}{MCP}", file=sys.stderr, flush=True)  # noqa: T201 -- programs that start the server wait for this line
+    shown_host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    print(f"listening on http://{shown_host}:{port}{MCP}", file=sys.stderr, flush=True)  # noqa: T201 -- programs that start the server wait for this line
     config = uvicorn.Config(
         guard,
         http=make_protocol(),

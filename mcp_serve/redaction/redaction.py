@@ -378,15 +378,15 @@ def clean_text(text: str, passed: Any = None) -> str:
     `passed` holds the arguments of the caller. An error may quote a secret of them cut short, which
     no pattern recognises any more: beginnings of these secrets are removed too.
     """
-    shown = redact(to_plain_text(text))
+    cleaned = redact(to_plain_text(text))
     for secret in _list_secrets(passed):
-        start = shown.find(secret[:_MIN_PART_CHARS])
+        start = cleaned.find(secret[:_MIN_PART_CHARS])
         while start >= 0:
-            pairs = zip(shown[start:], secret, strict=False)
+            pairs = zip(cleaned[start:], secret, strict=False)
             length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            shown = f"{shown[:start]}{MARK}]{shown[start + length :]}"
-            start = shown.find(secret[:_MIN_PART_CHARS], start + len(MARK) + 1)
-    return shown
+            cleaned = f"{cleaned[:start]}{MARK}]{cleaned[start + length :]}"
+            start = cleaned.find(secret[:_MIN_PART_CHARS], start + len(MARK) + 1)
+    return cleaned
 
 
 def clean_value(value: Any, passed: Any = None) -> Any:

@@ -53,10 +53,10 @@ def edit_sessions(
     )
     pins = store.list_own_pins()
     rows = [render.render_session(store, row, pins) for row in edited.sessions]
-    shown = answer_size.take_fitting_rows(rows, _FOR_ROWS)
-    hidden = len(rows) - len(shown)
+    fitting = answer_size.take_fitting_rows(rows, _FOR_ROWS)
+    hidden = len(rows) - len(fitting)
     note = f"{hidden:,} more were edited; call sessions_list for their rows." if hidden else None
-    return {"sessions": shown, "batch": edited.batch, **render.drop_empty(note=note)}
+    return {"sessions": fitting, "batch": edited.batch, **render.drop_empty(note=note)}
 
 
 def find_edited_ids(store: ServedStore, references: Sequence[str]) -> list[str]:

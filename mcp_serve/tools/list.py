@@ -134,9 +134,9 @@ def _read_rows(
     )
     pins = home.list_own_pins()
     is_detailed = arguments.detail == "detailed"
-    shown = render.render_sessions(home, page.items, pins, detailed=is_detailed)
+    rendered = render.render_sessions(home, page.items, pins, detailed=is_detailed)
     rows = []
-    for summary, row in zip(page.items, shown, strict=True):
+    for summary, row in zip(page.items, rendered, strict=True):
         if is_detailed:
             row["preview"] = _render_long_preview(home, row)
         value, row_id = _get_value(summary, arguments.order)

@@ -272,9 +272,9 @@ def read_session(
 def _explain_empty(home: ServedStore, arguments: ReadArguments) -> str:
     """Return a note with the reason for a page without messages, and the next call."""
     if arguments.roles is not None:
-        shown = render.render_line(home, ", ".join(arguments.roles), 100)
+        shown_roles = render.render_line(home, ", ".join(arguments.roles), 100)
         usual = ", ".join(known_values.USUAL_ROLES)
-        return f"No message here has the role {shown}; usual roles: {usual}."
+        return f"No message here has the role {shown_roles}; usual roles: {usual}."
     if arguments.before is not None or arguments.after is not None:
         return "There are no messages in this direction; call without before and after."
     return "This session has no messages yet."

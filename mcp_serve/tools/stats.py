@@ -57,9 +57,11 @@ def merge_reports(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "gateway_live": any(report["gateway_live"] for report in reports),
         "estimated": any(report["estimated"] for report in reports),
     }
-    kept = [report["keep"] for report in reports if "keep" in report]
-    if kept:
-        merged["keep"] = _add_counts(kept) | {"on": any(keep["on"] for keep in kept)}
+    keep_reports = [report["keep"] for report in reports if "keep" in report]
+    if keep_reports:
+        merged["keep"] = _add_counts(keep_reports) | {
+            "on": any(keep["on"] for keep in keep_reports)
+        }
     sums = ("messages", "growth_per_week", "cost")
     return first | merged | {name: sum(report[name] for report in reports) for name in sums}
 

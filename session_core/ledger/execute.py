@@ -135,11 +135,11 @@ def run_step(
                 # From here on a failure may be that of the commit, whose effect is unknown.
                 committing = True
         except BaseException as error:
-            done = _settle_failed_step(db, ledger, step_id, error, committing=committing)
-            if not done:
+            is_done = _settle_failed_step(db, ledger, step_id, error, committing=committing)
+            if not is_done:
                 describe = partial(_describe_step, ledger, step_id, batch, members)
                 _log_failure(describe, error, committing=committing)
-            if not done or not isinstance(error, Exception):
+            if not is_done or not isinstance(error, Exception):
                 raise
             log_fault(f"step {step_id} was done, but an error followed", error)
         else:
@@ -186,10 +186,10 @@ class _HomeStep:
                 # From here on a failure may be that of the commit, whose effect is unknown.
                 committing = True
         except BaseException as error:
-            done = committing and self._is_done()
-            if not done:
+            is_done = committing and self._is_done()
+            if not is_done:
                 self._handle_failure(error, committing=committing)
-            if not done or not isinstance(error, Exception):
+            if not is_done or not isinstance(error, Exception):
                 raise
             log_fault(f"step {self._id} was done, but an error followed", error)
         return result

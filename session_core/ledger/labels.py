@@ -111,10 +111,12 @@ class Labels:
         if len(stores) != 1:
             raise InvalidInput(f"an edit covers one store, got {', '.join(sorted(stores))}")
         (store,) = stores
-        wanted = Label(None if title is None else titles.clean_title(title) or "", archived, pinned)
+        requested = Label(
+            None if title is None else titles.clean_title(title) or "", archived, pinned
+        )
 
         def write_labels(rows: Connection) -> str | None:
-            changes = list(_find_changes(rows, sessions, wanted))
+            changes = list(_find_changes(rows, sessions, requested))
             if not changes:
                 return None
             now, batch = self._clock(), make_handle("b")
@@ -124,7 +126,7 @@ class Labels:
                 _write_label(rows, store, change.session_id, change.after)
                 sides = (_encode_label(change.before), _encode_label(change.after))
                 rows.execute_update(SQL["add_change"], (batch, store, change.session_id, *sides))
-            fields = {name: value for name, value in asdict(wanted).items() if value is not None}
+            fields = {name: value for name, value in asdict(requested).items() if value is not None}
             if title is not None:
                 fields["title"] = True  # the log must not contain text of a user
             counts = json.dumps({"sessions": len(changes), **fields})
@@ -152,8 +154,10 @@ class Labels:
             raise InvalidInput("nothing to edit; give a title, archived or pinned")
         if title is not None and len({session.id for session in sessions}) != 1:
             raise InvalidInput(f"a title is set on one session, got {len(sessions):,}")
-        wanted = Label(None if title is None else titles.clean_title(title) or "", archived, pinned)
-        return self._file.read(lambda rows: tuple(_find_changes(rows, sessions, wanted)))
+        requested = Label(
+            None if title is None else titles.clean_title(title) or "", archived, pinned
+        )
+        return self._file.read(lambda rows: tuple(_find_changes(rows, sessions, requested)))
 
     def list_titles(self, stores: Sequence[str]) -> dict[tuple[str, str], str]:
         """Return our titles in some stores, by store and session."""
@@ -301,18 +305,18 @@ class Labels:
 
 
 def _find_changes(
-    rows: Connection, sessions: Sequence[TranscriptSummary], wanted: Label
+    rows: Connection, sessions: Sequence[TranscriptSummary], requested: Label
 ) -> Iterator[LabelChange]:
     """Yield the label changes that give the sessions the requested values."""
     for session in sessions:
         before = _read_label(rows, session.source, session.id)
         after = before
-        if wanted.title is not None and wanted.title != (session.title or ""):
-            after = replace(after, title=wanted.title or None)
-        if wanted.archived is not None and wanted.archived != (session.status == "archived"):
-            after = replace(after, archived=_choose_archived(before, is_wanted=wanted.archived))
-        if wanted.pinned is not None and wanted.pinned != session.pinned:
-            after = replace(after, pinned=wanted.pinned or None)
+        if requested.title is not None and requested.title != (session.title or ""):
+            after = replace(after, title=requested.title or None)
+        if requested.archived is not None and requested.archived != (session.status == "archived"):
+            after = replace(after, archived=_choose_archived(before, is_wanted=requested.archived))
+        if requested.pinned is not None and requested.pinned != session.pinned:
+            after = replace(after, pinned=requested.pinned or None)
         if after != before:
             yield LabelChange(session.id, before, after)
 

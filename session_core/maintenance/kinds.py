@@ -297,8 +297,8 @@ def get_requested_kind(name: str) -> PlanKind:
     """
     kind = PLAN_KINDS.get(name)
     if kind is None or not kind.summary:
-        known = ", ".join(sorted(kind.name for kind in list_requestable()))
-        raise InvalidInput(f"unknown kind of plan {name!r}; known kinds: {known}")
+        known_names = ", ".join(sorted(kind.name for kind in list_requestable()))
+        raise InvalidInput(f"unknown kind of plan {name!r}; known kinds: {known_names}")
     return kind
 
 

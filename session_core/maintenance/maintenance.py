@@ -170,11 +170,11 @@ class Maintenance:
         stored = self._load_plan(plan)
         preview = PlanPreview.from_plan(stored)
         end = start + items
-        shown = preview.items[start:end]
+        items_shown = preview.items[start:end]
         if len(preview.items) == MAX_ITEMS:
             more = stored.members[max(start, MAX_ITEMS) : end]
-            shown = (*shown, *map(self._describe_member, more))
-        return replace(preview, items=shown)
+            items_shown = (*items_shown, *map(self._describe_member, more))
+        return replace(preview, items=items_shown)
 
     def _describe_member(self, member: Member) -> PlanItem:
         """Return an item that the stored preview leaves out, as it is now."""

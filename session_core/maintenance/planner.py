@@ -46,8 +46,8 @@ def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
     kind = kinds.PLAN_KINDS[request.kind]
     check_request(kind, request)
     snapshot = take_snapshot(home)
-    known = snapshot.conversations.sessions.values()
-    titles = {session.id: session.title for session in known if session.title}
+    all_sessions = snapshot.conversations.sessions.values()
+    titles = {session.id: session.title for session in all_sessions if session.title}
     kept, unmatched = find_kept_sessions(home.db, titles, request.keep)
     draft = PlanDraft(replace(snapshot, kept=kept))
     add_selected(draft, kind, request)

@@ -45,7 +45,7 @@ def find_client_file(options: argparse.Namespace) -> tuple[ClientProgram, Path]:
     """
     if not _NAME_PATTERN.fullmatch(options.name):
         raise InvalidInput(f"--name must be letters, digits, - and _, got {options.name!r:.80}")
-    client = next(known for known in CLIENTS if known.name == options.client)
+    client = next(program for program in CLIENTS if program.name == options.client)
     path = client.find_file(UserEnvironment(), Path.cwd() if options.project else None)
     if path is None:
         raise Unsupported(f"{client.label} has no project configuration; leave out --project")
@@ -71,10 +71,14 @@ def confirm_and_apply(options: argparse.Namespace, change: ConfigurationChange) 
         print_outcome(options, file.path, "declined", difference)
         return DECLINED
     change.apply()
-    kept = f"; the original is kept in {file.copy_path.name}" if file.copy_path.exists() else ""
+    copy_note = (
+        f"; the original is kept in {file.copy_path.name}" if file.copy_path.exists() else ""
+    )
     if not options.json:
-        out.write_unwrapped(f"Done{kept}.")
-    print_outcome(options, file.path, "applied", difference, str(file.copy_path) if kept else None)
+        out.write_unwrapped(f"Done{copy_note}.")
+    print_outcome(
+        options, file.path, "applied", difference, str(file.copy_path) if copy_note else None
+    )
     return DONE
 
 

@@ -231,11 +231,11 @@ def _find_original_text(
     """
     form = formats.choose_format(file.path)
     with suppress(SessionError, MalformedConfiguration):
-        kept = ConfigurationFile.read(file.copy_path)
-        is_older = formats.find_server(form, kept.text, client.table, name) is None
-        if is_older and kept.data is not None and kept.has_bom == file.has_bom:
-            again = formats.add_server(form, kept.text, client.table, name, entry)
-            return kept.text if again == file.text else None
+        original = ConfigurationFile.read(file.copy_path)
+        is_older = formats.find_server(form, original.text, client.table, name) is None
+        if is_older and original.data is not None and original.has_bom == file.has_bom:
+            readded_text = formats.add_server(form, original.text, client.table, name, entry)
+            return original.text if readded_text == file.text else None
     return None
 
 

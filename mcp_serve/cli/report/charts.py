@@ -34,7 +34,7 @@ class ChartBar:
 
 def draw_bars(bars: Sequence[ChartBar], width: int, *, blocks: bool) -> list[Text]:
     """Return a line for each bar, on a common scale."""
-    most = max((bar.value for bar in bars), default=0)
+    highest = max((bar.value for bar in bars), default=0)
     text_width = max((cell_len(bar.text) for bar in bars), default=0)
     label = min(max((cell_len(bar.label) for bar in bars), default=0), width // 3)
     room = min(width - label - text_width - 2 * _GAP_WIDTH, _MAX_BAR_WIDTH)
@@ -43,7 +43,7 @@ def draw_bars(bars: Sequence[ChartBar], width: int, *, blocks: bool) -> list[Tex
         Text.assemble(
             set_cell_size(bar.label, label),
             " " * _GAP_WIDTH,
-            (_fill_bar(bar.value, most, room, signs).ljust(room), _BAR_STYLE),
+            (_fill_bar(bar.value, highest, room, signs).ljust(room), _BAR_STYLE),
             " " * _GAP_WIDTH,
             bar.text.rjust(text_width),
         )
@@ -55,15 +55,17 @@ def draw_columns(
     values: Sequence[int], ends: tuple[str, str], width: int, *, blocks: bool
 ) -> list[Text]:
     """Return the lines of a column chart with a scale and labels at both ends."""
-    most = max(values, default=0)
-    margin = max(len(f"{most:,}"), 1)
+    highest = max(values, default=0)
+    margin = max(len(f"{highest:,}"), 1)
     column_width = min((width - margin - _GAP_WIDTH) // max(len(values), 1), _MAX_COLUMN_WIDTH)
     signs = _COLUMN_BLOCKS if blocks else _PLAIN_BLOCK
-    filled = [_fill_bar(value, most, _CHART_HEIGHT, signs).ljust(_CHART_HEIGHT) for value in values]
+    filled = [
+        _fill_bar(value, highest, _CHART_HEIGHT, signs).ljust(_CHART_HEIGHT) for value in values
+    ]
     side, corner, line = ("│", "└", "─") if blocks else ("|", "+", "-")
     lines = []
     for row in reversed(range(_CHART_HEIGHT)):
-        scale = f"{most:,}" if row == _CHART_HEIGHT - 1 else ""
+        scale = f"{highest:,}" if row == _CHART_HEIGHT - 1 else ""
         body = "".join(
             (cells[row] * max(column_width - 1, 1)).ljust(column_width) for cells in filled
         )
@@ -78,10 +80,10 @@ def draw_columns(
     return lines
 
 
-def _fill_bar(value: int, most: int, room: int, signs: str) -> str:
+def _fill_bar(value: int, highest: int, room: int, signs: str) -> str:
     """Return a bar proportional to a value, of at least one block for a positive value."""
-    if value <= 0 or most <= 0:
+    if value <= 0 or highest <= 0:
         return ""
-    parts = max(round(value / most * room * len(signs)), 1)
+    parts = max(round(value / highest * room * len(signs)), 1)
     whole, rest = divmod(parts, len(signs))
     return signs[-1] * whole + (signs[rest - 1] if rest else "")

@@ -46,8 +46,10 @@ def render_page(
         make_element("title", f"Sessions in {reports[0].home}"),
         make_element("style", style),
     )
-    made = f"Made by mcp-sessions {__version__} on {at:%Y-%m-%d at %H:%M %Z}. Figures marked about "
-    note = make_element("footer", made + "and estimated table sizes come from samples.")
+    footer = (
+        f"Made by mcp-sessions {__version__} on {at:%Y-%m-%d at %H:%M %Z}. Figures marked about "
+    )
+    note = make_element("footer", footer + "and estimated table sizes come from samples.")
     overview = _render_overview(stores, usage, now)
     main = make_element("main", overview, *map(_render_article, reports), note)
     return markup.render_document(make_element("html", head, make_element("body", main), lang="en"))
@@ -55,7 +57,7 @@ def render_page(
 
 def _render_overview(stores: Sequence[StoreRow], usage: UsageReport, now: float) -> Element:
     """Return the article about all stores: their sizes, cost and tokens."""
-    made = make_element(
+    article = make_element(
         "article",
         make_element("h1", "All sessions"),
         _render_pairs(list(_list_headlines(stores, usage.total)), "large"),
@@ -69,11 +71,13 @@ def _render_overview(stores: Sequence[StoreRow], usage: UsageReport, now: float)
         for store in stores
     ]
     heads = ["store", "sessions", "messages", "size", *(["indexed"] if is_indexed else [])]
-    made.append(_render_section("Stores", "", markup.draw_table(heads, rows, "Stores", wide=(2,))))
+    article.append(
+        _render_section("Stores", "", markup.draw_table(heads, rows, "Stores", wide=(2,)))
+    )
     if not any(usage.total.rank):
-        made.append(make_element("p", "No cost and no tokens are recorded.", class_="dim"))
-    made.extend(list(_render_usage(usage, now)))
-    return made
+        article.append(make_element("p", "No cost and no tokens are recorded.", class_="dim"))
+    article.extend(list(_render_usage(usage, now)))
+    return article
 
 
 def _list_headlines(stores: Sequence[StoreRow], total: Amount) -> Iterator[tuple[str, str]]:
@@ -181,35 +185,35 @@ _MEASURES = (
 
 
 def _render_article(report: HomeReport) -> Element:
-    made = make_element("article", make_element("h1", report.home))
-    made.append(_render_pairs(report.large, "large"))
-    made.append(
+    article = make_element("article", make_element("h1", report.home))
+    article.append(_render_pairs(report.large, "large"))
+    article.append(
         _render_pairs(
             [figure for figure in report.figures if figure[0] not in _HEADLINE_FIGURES], "rest"
         )
     )
     if any(week.value for week in report.weeks):
-        made.append(_render_growth(report.weeks))
+        article.append(_render_growth(report.weeks))
     if report.sources:
         chart = markup.draw_bars(_convert_points(report.sources), "Sessions by source")
-        made.append(_render_section("Sessions by source", "", chart))
+        article.append(_render_section("Sessions by source", "", chart))
     if report.tables:
         chart = markup.draw_bars(_convert_points(report.tables), "Size by table")
-        made.append(
+        article.append(
             _render_section("Size by table", "estimated" if report.estimated else "", chart)
         )
-    made.append(_render_fixes(report.mends))
-    return made
+    article.append(_render_fixes(report.mends))
+    return article
 
 
 def _render_pairs(pairs: Sequence[tuple[str, str]], kind: str) -> Element:
-    made = [
+    rows = [
         make_element("div", make_element("dt", name), make_element("dd", text))
         for name, text in pairs
     ]
     if kind == "rest":  # a grid of two columns
-        made = [child for pair in made for child in pair]
-    return make_element("dl", *made, class_=kind)
+        rows = [child for pair in rows for child in pair]
+    return make_element("dl", *rows, class_=kind)
 
 
 def _render_section(head: str, note: str, *children: Element) -> Element:

@@ -24,13 +24,13 @@ def make_element(tag: str, /, *children: Child, **attributes: str | float) -> El
         key.rstrip("_").replace("_", "-"): _format_attribute(value)
         for key, value in attributes.items()
     }
-    made = Element(tag, escaped)
+    element = Element(tag, escaped)
     for child in children:
         if isinstance(child, str):
-            _append_text(made, to_plain_text(child))
+            _append_text(element, to_plain_text(child))
         else:
-            made.append(child)
-    return made
+            element.append(child)
+    return element
 
 
 def render_document(root: Element) -> str:
@@ -51,15 +51,15 @@ def draw_columns(
     Every few columns have a label at their left edge, and the last one at its right edge.
     """
     # Horizontal lengths are percentages and text has its own size, so the chart fits any width.
-    most = round_up_scale(max((value for _, value, _ in points), default=0))
-    ticks = [most, most / 2, 0] if most % 2 == 0 else [most, 0]
+    highest = round_up_scale(max((value for _, value, _ in points), default=0))
+    ticks = [highest, highest / 2, 0] if highest % 2 == 0 else [highest, 0]
     share = 100 / max(len(points), 1)
     plot = make_element("svg", class_="plot", width="100%", height=height + 24, aria_hidden="true")
     for tick in ticks:
-        y = _scale_y(tick, most, height)
+        y = _scale_y(tick, highest, height)
         plot.append(make_element("line", x1=0, x2="100%", y1=y, y2=y, class_="rule"))
     for number, (name, value, text) in enumerate(points):
-        y = _scale_y(value, most, height)
+        y = _scale_y(value, highest, height)
         x = number * share
         plot.append(
             make_element(
@@ -86,14 +86,14 @@ def draw_columns(
     room = _DIGIT_WIDTH * max(len(format_value(tick)) for tick in ticks)
     scale = make_element("svg", class_="scale", width=room, height=height + 24, aria_hidden="true")
     for tick in ticks:
-        y = _scale_y(tick, most, height) + 4
+        y = _scale_y(tick, highest, height) + 4
         scale.append(make_element("text", format_value(tick), x="100%", y=y, text_anchor="end"))
     return make_element("div", scale, plot, class_="columns", role="img", aria_label=label)
 
 
 def draw_bars(points: Sequence[tuple[str, float, str]], label: str) -> Element:
     """Return a bar chart as a table with names and values as text."""
-    most = max((value for _, value, _ in points), default=0) or 1
+    highest = max((value for _, value, _ in points), default=0) or 1
     rows = [
         make_element(
             "tr",
@@ -105,7 +105,7 @@ def draw_bars(points: Sequence[tuple[str, float, str]], label: str) -> Element:
                     make_element("title", f"{name}: {text}"),
                     make_element("rect", class_="track", width="100%", height=10, y=3, rx=1),
                     make_element("rect", class_="bar",
-                        width=_format_percent(100 * value / most), height=10,
+                        width=_format_percent(100 * value / highest), height=10,
                             y=3, rx=1),
                     width="100%", height=16, aria_hidden="true",
                 ),
@@ -154,8 +154,8 @@ def round_up_scale(value: float) -> float:
     return next(number for number in rounds if number >= value and number.is_integer())
 
 
-def _scale_y(value: float, most: float, height: int) -> float:
-    return 4 + height - height * value / (most or 1)
+def _scale_y(value: float, highest: float, height: int) -> float:
+    return 4 + height - height * value / (highest or 1)
 
 
 def _format_percent(value: float) -> str:
@@ -166,8 +166,8 @@ def _format_attribute(value: str | float) -> str:
     return to_plain_text(value) if isinstance(value, str) else f"{value:g}"
 
 
-def _append_text(made: Element, text: str) -> None:
-    if len(made):
-        made[-1].tail = (made[-1].tail or "") + text
+def _append_text(element: Element, text: str) -> None:
+    if len(element):
+        element[-1].tail = (element[-1].tail or "") + text
     else:
-        made.text = (made.text or "") + text
+        element.text = (element.text or "") + text

@@ -176,15 +176,15 @@ def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
 def _build_series(values: Mapping[str, int], format_value: Any) -> tuple[ChartPoint, ...]:
     """Return the largest values, and the sum of the rest."""
     ranked = sorted(((value, name) for name, value in values.items() if value), reverse=True)
-    shown = [
+    points = [
         ChartPoint(to_plain_line(name) or "(none)", value, format_value(value))
         for value, name in ranked
     ]
-    if len(shown) > _MAX_BARS:
-        rest = sum(point.value for point in shown[_MAX_BARS - 1 :])
-        label = f"{len(shown) - _MAX_BARS + 1} others"
-        shown = [*shown[: _MAX_BARS - 1], ChartPoint(label, rest, format_value(rest))]
-    return tuple(shown)
+    if len(points) > _MAX_BARS:
+        rest = sum(point.value for point in points[_MAX_BARS - 1 :])
+        label = f"{len(points) - _MAX_BARS + 1} others"
+        points = [*points[: _MAX_BARS - 1], ChartPoint(label, rest, format_value(rest))]
+    return tuple(points)
 
 
 def _build_fix(

@@ -82,7 +82,7 @@ def _run_steps(
     reported_at = time.monotonic()
     with closing(PlanRun(home, plan)) as run:
         # At least one step runs, however short the time is.
-        while not (done := run.is_done(wait=True)):
+        while not (is_done := run.is_done(wait=True)):
             run.run_next_step()
             if time.monotonic() >= deadline or (request.stop is not None and request.stop()):
                 break
@@ -92,9 +92,9 @@ def _run_steps(
             ):
                 request.progress(results.build_result(home, _reload_members(home, plan)))
                 reported_at = time.monotonic()
-        done = done or run.is_done(wait=False)
+        is_done = is_done or run.is_done(wait=False)
     # Last, since the other parts free the pages that it returns.
-    if done and any(members.get_part(member) == "index" for member in plan.members):
+    if is_done and any(members.get_part(member) == "index" for member in plan.members):
         _reclaim_space(home, plan, request, deadline)
     return _finish_run(home, plan, request)
 

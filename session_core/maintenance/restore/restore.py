@@ -76,7 +76,7 @@ class RestoreTally:
         self.rows += result["rows"]
         self.unfit += [RefusedItem(*refused) for refused in result["unfit"]]
         self.left -= is_first_try(tried)
-        left = UnrestoredItems.from_result(result)
+        unrestored = UnrestoredItems.from_result(result)
         tried_names = (
             None if tried is None else {*tried.list_names(), *(id_ for id_, _ in tried.columns)}
         )
@@ -84,7 +84,7 @@ class RestoreTally:
         for member in step_members if self.batch.plan is not None else [step.id]:
             if tried_names is None or self._is_part_of_member(member, tried_names):
                 self.back.add(member)
-            if left is not None and self._is_part_of_member(member, left.list_names()):
+            if unrestored is not None and self._is_part_of_member(member, unrestored.list_names()):
                 self.out.add(member)
 
     def build_result(self) -> RestoreResult:
@@ -216,13 +216,13 @@ def _undo_step(
                 for candidate in home.ledger.list_steps(step.batch)
                 if candidate.id == step.id
             )
-            left = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
+            unrestored = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
             if current.undone_at is not None:
                 return tried, {"rows": 0, "unfit": ()}
             # The conflict has another cause: raising it ends the loop.
-            if left == tried:
+            if unrestored == tried:
                 raise
-            tried, contents = left, step_undo.read_contents(home, step, left)
+            tried, contents = unrestored, step_undo.read_contents(home, step, unrestored)
 
 
 def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, UnrestoredItems | None]]:

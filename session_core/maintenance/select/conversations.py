@@ -33,8 +33,10 @@ class Conversation:
     ) -> Conversation:
         """Return the conversation of these sessions."""
         times = [session.last_active_at for session in sessions]
-        known = [time for time in times if time is not None]
-        return cls(root, tip, sessions, max(known) if len(known) == len(times) else None)
+        known_times = [time for time in times if time is not None]
+        return cls(
+            root, tip, sessions, max(known_times) if len(known_times) == len(times) else None
+        )
 
     @property
     def id(self) -> str:

@@ -85,8 +85,8 @@ class MaintenanceSnapshot:
             for conversation in self.iter_matching(anywhere)
             for session in conversation.sessions
         }
-        known = self.conversations.sessions
-        return [id_ for id_ in ids if id_ in known and id_ not in matching]
+        sessions = self.conversations.sessions
+        return [id_ for id_ in ids if id_ in sessions and id_ not in matching]
 
     def build_session_filter(self, where: SessionFilter) -> Callable[[InventoryItem], bool]:
         """Return a function that matches a session against a filter.

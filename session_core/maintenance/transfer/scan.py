@@ -350,12 +350,12 @@ def drop_chat_columns(row: dict[str, Any]) -> list[str]:
 
 def drop_chat_rows(images: Iterable[RowImages]) -> tuple[list[RowImages], list[str]]:
     """Return images without rows of chats, and the tables that had such rows."""
-    kept: list[RowImages] = []
+    kept_images: list[RowImages] = []
     dropped: list[str] = []
     for image in images:
         is_of_chat = image.table in _CHAT_TABLES or not _CHAT_KEYS.isdisjoint(image.columns)
         if not is_of_chat:
-            kept.append(image)
+            kept_images.append(image)
         elif image.rows:
             dropped.append(f"rows of {image.table}")
-    return kept, dropped
+    return kept_images, dropped
