@@ -122,6 +122,7 @@ class AsyncStateAdmin(_AsyncDatabasePart[StateAdmin]):
     check_integrity = _wrap_read(StateAdmin.check_integrity)
     find_drifted_sessions = _wrap_read(StateAdmin.find_drifted_sessions)
     get_capabilities = _wrap_read(StateAdmin.get_capabilities)
+    get_clock_offset = _wrap_read(StateAdmin.get_clock_offset)
     get_home_id = _wrap_read(StateAdmin.get_home_id)
     get_model_usage = _wrap_read(StateAdmin.get_model_usage)
     list_blocked_indexes = _wrap_read(StateAdmin.list_blocked_indexes)
