@@ -393,7 +393,7 @@ class ApplyResult:
         return self.removed + self.finalized + len(self.skipped)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON; the undo of a compression is stored as its own result."""
+        """Return the result as JSON, without the undo of a compression, which has its own."""
         values = asdict(self)
         del values["undone"]
         return values

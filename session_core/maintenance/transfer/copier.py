@@ -1,4 +1,4 @@
-"""Copy the sessions of a home into another one: resumable, incremental and verified."""
+"""Copy the sessions of a home into another home: resumable, incremental and verified."""
 
 from __future__ import annotations
 
@@ -42,23 +42,26 @@ _TITLE_REASON = "title: another session of the target has it"
 
 @dataclass(frozen=True, slots=True)
 class CopyPreview:
-    """What a copy would bring, and what the target cannot hold."""
+    """The sessions that a copy would bring, and the data that the target cannot hold."""
 
     sessions: int
     """Sessions that the target lacks."""
     messages: int
     present: int
-    """Sessions that the target has; they are compared."""
+    """Sessions that the target has, which are compared."""
     left_out: tuple[SkippedItem, ...]
     dropped_columns: Mapping[str, tuple[str, ...]]
-    """By table, the columns that the target lacks; all columns if it lacks the table."""
+    """The columns that the target lacks, by table, or all columns if it lacks the table."""
     routes: int
     """Routes of the source, which are not copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The result of a copy; each copied, updated and unchanged session is equal on both sides."""
+    """The result of a copy.
+
+    Each copied, updated and unchanged session is equal on both sides.
+    """
 
     outcome: Literal["applied", "partial"]
     copied: int = 0
@@ -83,7 +86,7 @@ class _Stopped(Exception):
 
 
 class _Left(Exception):
-    """A session cannot be made equal; the message is the reason."""
+    """A session cannot be made equal, for the reason in the message."""
 
 
 @dataclass(slots=True)
@@ -118,7 +121,7 @@ class _Mark:
 def preview_copy(
     source: StateDatabase, target: StateDatabase, *, progress: CountFn | None = None
 ) -> CopyPreview:
-    """Return what a copy would bring and what the target cannot hold; nothing is changed.
+    """Return the sessions that a copy would bring, and the data that the target cannot hold.
 
     Raises:
         InvalidInput: both are the same home.
@@ -162,7 +165,7 @@ def copy_home(
     progress: CountFn | None = None,
     stop: StopFn | None = None,
 ) -> CopyResult:
-    """Copy all sessions of a home into another one, and verify each by a digest of both sides.
+    """Copy all sessions of a home into another home, and verify each by a digest of both sides.
 
     A second call continues a stopped copy, and copies only what has changed since a finished one.
     Both homes may be in use. `progress` gets the finished sessions and their total.
@@ -186,12 +189,15 @@ def _check_target(source: StateDatabase, target: StateDatabase) -> None:
 
 
 def _name_origin(source: StateDatabase) -> str:
-    """Return a name that tells a source from others: its id, or the path of a Hermes home."""
+    """Return a name that identifies a source: its id, or the path of a Hermes home."""
     return source.admin.get_home_id() or f"file:{source.path}"
 
 
 class _ColumnTable(dict[str, frozenset[str]]):
-    """By table, the columns that both homes have; empty if one lacks the table."""
+    """The columns that both homes have, by table.
+
+    There are none if a home lacks the table.
+    """
 
     def __init__(self, source: StateDatabase, target: StateDatabase) -> None:
         super().__init__()
@@ -260,7 +266,7 @@ class _Copy:
             self._differing.append(SkippedItem(session_id, str(error)))
 
     def _copy_session(self, session_id: str) -> str:
-        """Make a session equal on both sides; return what had to be done."""
+        """Make a session equal on both sides, and return the name of the count for its outcome."""
         mark, is_new = self._load_mark(session_id), False
         if mark is None:
             is_new = self._target.get_session(session_id) is None
@@ -291,7 +297,7 @@ class _Copy:
         return mark if is_valid and self._target.get_session(session_id) is not None else None
 
     def _adopt_session(self, session_id: str, mark: _Mark) -> str:
-        """Take a session of the target for a copy if it is equal."""
+        """Regard a session of the target as its copy if both are equal."""
         if not self._verify_session(session_id, mark):
             raise _Left(_DIFFERS_REASON)
         return "unchanged"
@@ -324,14 +330,14 @@ class _Copy:
         return (revision.live, revision.compacted) > (there.live, there.compacted)
 
     def _note_session(self, session_id: str, mark: _Mark) -> None:
-        """Report what the target has otherwise."""
+        """Report a session with other message ids or without a value in the target."""
         if mark.shifts:
             self._renumbered[session_id] = None
         for name in mark.without:
             self._left_out[SkippedItem(session_id, f"{name}: the target refused the value")] = None
 
     def _get_columns(self, session_id: str, mark: _Mark) -> dict[str, frozenset[str]]:
-        """Return the columns by which a session is compared."""
+        """Return the columns in which a session is compared, by table."""
         tables = {image.table for image in self._source.rows.read_session_images(session_id)}
         tables |= {_SESSIONS, MESSAGES, *_KEYS}
         columns = {table: self._columns.get(table) for table in tables}
@@ -419,7 +425,7 @@ class _Copy:
             self._left_out[SkippedItem(session_id, reason)] = None
 
     def _iter_pieces(self, session_id: str, mark: _Mark) -> Iterator[list[dict[str, Any]]]:
-        """Yield the messages of the source after the last stored one, as read at once."""
+        """Yield the messages of the source after the last stored message, in pieces."""
         after, more = mark.last, True
         while more:
             image, more = self._source.rows.read_message_images(
@@ -431,7 +437,7 @@ class _Copy:
                 yield piece
 
     def _try_piece(self, session_id: str, piece: list[dict[str, Any]], mark: _Mark) -> bool:
-        """Write a piece; return False if another session has taken its ids."""
+        """Write a piece, or return False if another session has taken its ids."""
         try:
             self._write_piece(session_id, piece, mark)
         except _IdsTaken:
@@ -481,7 +487,7 @@ class _Copy:
             raise _Left(f"{result.emptied[0].column} of a message: {result.emptied[0].why}")
 
     def _shift_ids(self, first: int, last: int, mark: _Mark) -> None:
-        """Move messages from an id on behind all messages of both homes."""
+        """Give the messages between two ids new ids after all messages of both homes."""
         free = self._find_free_id() if self._free_id is None else self._free_id
         if free + last - first > _MAX_MESSAGE_ID:
             raise _Left(_SPAN_REASON)
@@ -499,7 +505,7 @@ class _Copy:
 
 
 def _get_key(table: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what names a row of a session, with its table."""
+    """Return the key of a row of a session, with its table."""
     return (table, *(row.get(name) for name in _KEYS.get(table, ())))
 
 

@@ -1,4 +1,4 @@
-"""Digests of sessions: equal for equal content, whatever engine stores it."""
+"""Digests of sessions, equal for equal content in all engines."""
 
 from __future__ import annotations
 
