@@ -28,6 +28,7 @@ ANSWERING_VERBS = {
     "log": (),
     "export": ("--out", "all.jsonl"),
     "import": ("some.jsonl", "--plan-only"),
+    "copy": ("shelf", "copied.db", "--plan-only"),
     "install": (),
     "uninstall": ("zed",),
     "doctor": ("--token",),
