@@ -23,17 +23,27 @@ import tempfile
 import termios
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fcntl import ioctl
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
+
+from rich.cells import cell_len
 
 _MAX_BYTES = 1 << 17
 _ROOT = Path(__file__).parents[2]
+
+_NEEDING_EXTRAS = ("session_core.adapters.", "session_core.state.postgres.")
+
+_LATE_IMPORTS = (
+    *("anyio._backends._asyncio", "anyio._core._subprocesses", "anyio._core._tempfile"),
+    *("encodings.utf_8_sig", "jsonschema", "mcp.client.stdio", "rich.logging", "tomlkit"),
+)
+"""What the modules of other projects import when it is used."""
 
 _STREAMS = (
     ("r", -1, "surrogateescape"),
@@ -100,12 +110,33 @@ class VerbProcess:
                 self._code = int(self._connection.recv(_MAX_BYTES))
         return self._code
 
+    def is_running(self) -> bool:
+        """Return True if the verb has not ended."""
+        return self._code is None and not select.select([self._connection], [], [], 0)[0]
+
     def end(self) -> None:
         """End the verb if it still runs."""
         if self._code is None:
             with suppress(ProcessLookupError):
                 self.tell(signal.SIGKILL)
             self.wait()
+
+
+@dataclass(frozen=True)
+class ScriptProcess:
+    """A running script, with pipes as its input and output."""
+
+    verb: VerbProcess
+    stdin: TextIO
+    stdout: TextIO
+
+    def kill(self) -> None:
+        """Kill the script, and wait until it has ended."""
+        self.verb.end()
+
+    def is_running(self) -> bool:
+        """Return True if the script has not ended."""
+        return self.verb.is_running()
 
 
 class ForkServer:
@@ -165,6 +196,23 @@ class ForkServer:
         words = [str(argument) for argument in arguments]
         return self.run(words, os.environ, _ROOT, script=script)
 
+    @contextmanager
+    def start_script(self, script: str, *arguments: object) -> Iterator[ScriptProcess]:
+        """Run Python code with pipes in the environment of the test; kill it after the block."""
+        words = [str(argument) for argument in arguments]
+        (stdin, given), (said, stdout) = os.pipe(), os.pipe()
+        with (
+            os.fdopen(given, "w", encoding="utf-8") as into,
+            os.fdopen(said, encoding="utf-8") as out,
+        ):
+            verb = self.start(words, os.environ, _ROOT, [stdin, stdout, 2], script=script)
+            os.close(stdin)
+            os.close(stdout)
+            try:
+                yield ScriptProcess(verb, into, out)
+            finally:
+                verb.end()
+
     def run(
         self,
         arguments: Sequence[str],
@@ -215,17 +263,20 @@ def get_fork_server() -> ForkServer:
 
 def _import_verbs() -> None:
     """Do once what each verb would do again: import modules, compile patterns."""
-    for module, _ in import_module("mcp_serve.cli.main").VERBS.values():
-        import_module(module)
+    for package in ("session_core", "mcp_serve"):
+        folders = import_module(package).__path__
+        for module in pkgutil.walk_packages(folders, f"{package}."):
+            if not module.name.startswith(_NEEDING_EXTRAS):
+                import_module(module.name)
     for package in ("session_core", "session_core.maintenance", "session_core.compression"):
         public = import_module(package)
         for name in public.__all__:
             getattr(public, name)  # most are imported when they are used
-    selectors = import_module("session_core.maintenance.select")
-    for module in pkgutil.iter_modules(selectors.__path__, f"{selectors.__name__}."):
-        import_module(module.name)
+    for name in _LATE_IMPORTS:
+        import_module(name)
     with suppress(ImportError):  # no wheel of it for this system
         import_module("pysqlite3.dbapi2")
+    cell_len("\N{CJK UNIFIED IDEOGRAPH-4E00}")  # loads a table of widths
     redaction = import_module("mcp_serve.redaction.redaction")
     redaction.redact_cut(" ".join(shape.hints for shape in redaction.SHAPES) + "...")
     # A collection in a child would copy the pages of all these objects.

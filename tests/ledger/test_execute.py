@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +18,10 @@ from session_core.ledger.execute import MARK_PREFIX, delete_step_marks, resume_s
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import Member, TrashItem
+from tests.cli.fork_server import get_fork_server
 from tests.homes import connect, make_own_database
 from tests.ledger.conftest import Clock
-from tests.ledger.worker import STAGES, keep
-
-ROOT = Path(__file__).parents[2]
+from tests.ledger.worker import SCRIPT, STAGES, keep
 
 
 def remove_session(db: StateDatabase) -> dict[str, int]:
@@ -387,14 +384,9 @@ def test_linked_home_accepts_ledger(db: SessionDB, ledger: Ledger, tmp_path: Pat
 
 def run_and_kill(db: SessionDB, batch: str, stage: str) -> None:
     """Run the step in a child process, and kill it at a stage."""
-    command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, stage]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
+    with get_fork_server().start_script(SCRIPT, db.path, batch, stage) as process:
         assert process.stdout.readline() == "there\n"
         process.kill()
-        process.communicate()
 
 
 @pytest.mark.requirement("ledger:steps")
@@ -447,16 +439,12 @@ def test_resume_leaves_step_of_running_thread(
 
 def test_resume_leaves_step_of_other_process(db: SessionDB, ledger: Ledger) -> None:
     batch = begin_batch(ledger)
-    command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, "writing"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
+    with get_fork_server().start_script(SCRIPT, db.path, batch, "writing") as process:
         assert process.stdout.readline() == "there\n"
         assert resume_steps(db, ledger) == []
         assert [step.state for step in ledger.list_unsettled_steps()] == ["writing"]
-        process.communicate("\n")
-    assert process.returncode == 0
+        print(file=process.stdin, flush=True)
+        assert process.verb.wait() == 0
     assert [step.result for step in ledger.list_steps(batch)] == [{"removed": 1}]
 
 

@@ -1,6 +1,6 @@
 """A process that runs a step and stops in the middle, to be killed there.
 
-`python -m tests.ledger.worker DATABASE BATCH STAGE` prints `there` when it reaches the stage.
+It prints `there` when it reaches the stage.
 """
 
 from __future__ import annotations
@@ -60,5 +60,10 @@ def keep(db: StateDatabase, *, large: bool = False) -> Iterator[TrashItem]:
         yield TrashItem("file", os.urandom(5 << 20))
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.ledger.worker import main
+main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+"""
+"""What the process runs, with the path of a database, a batch and a stage."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +10,9 @@ import pytest
 
 from session_core import Compressor, Ledger, Maintenance, SessionDB
 from session_core.maintenance import PlanRequest
+from tests.cli.fork_server import get_fork_server
 from tests.homes import connect, make_hermes_database
-
-ROOT = Path(__file__).parents[2]
+from tests.ledger.worker import SCRIPT
 
 
 @pytest.fixture
@@ -37,14 +35,9 @@ def kill_step(path: Path, stage: str) -> None:
     """Run a step in another process, and kill it at a stage."""
     with SessionDB(path) as db, Ledger.open(db) as ledger:
         batch = ledger.add_batch("prune sessions").id
-    command = [sys.executable, "-m", "tests.ledger.worker", str(path), batch, stage]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
+    with get_fork_server().start_script(SCRIPT, path, batch, stage) as process:
         assert process.stdout.readline() == "there\n"
         process.kill()
-        process.communicate()
 
 
 def list_marks(path: Path) -> list[str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from session_core.transcripts.store import TranscriptStore
+from tests.cli.fork_server import get_fork_server
 from tests.transcripts.test_index import describe_index
 from tests.transcripts.trees import ClaudeTree, make_line
 
@@ -73,9 +72,7 @@ def test_killed_indexing_equals_a_fresh_index(tree: ClaudeTree, tmp_path: Path, 
         tree.write(f"session-{number}", texts)
 
     for _ in range(_KILLS):
-        command = [sys.executable, "-c", INDEXER, str(tree.state), str(tree.home)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
+        with get_fork_server().start_script(INDEXER, tree.state, tree.home) as process:
             process.stdout.readline()
             until = time.monotonic() + chance.random() * 0.1
             while time.monotonic() < until:
@@ -89,20 +86,18 @@ def test_processes_that_index_together_agree(tree: ClaudeTree, tmp_path: Path):
     chance = random.Random(1)
     for number in range(_SESSIONS):
         tree.write(f"session-{number}", [f"message {n}" for n in range(_MESSAGES)])
-    command = [sys.executable, "-c", INDEXER, str(tree.state), str(tree.home)]
 
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE)) for _ in range(3)
+            stack.enter_context(get_fork_server().start_script(INDEXER, tree.state, tree.home))
+            for _ in range(3)
         ]
         for process in processes:
-            stack.callback(process.kill)
-            assert process.stdout is not None
             process.stdout.readline()
         until = time.monotonic() + 1
         while time.monotonic() < until:
             change_file(chance, tree)
-        assert [process.poll() for process in processes] == [None] * 3
+        assert all(process.is_running() for process in processes)
 
     require_fresh_equal(tree, tmp_path)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 
 from session_core.transcripts.keep.chunks import compute_digest, decompress_chunk
 from session_core.transcripts.store import TranscriptStore
+from tests.cli.fork_server import ScriptProcess, get_fork_server
 from tests.transcripts.conftest import index_all
 from tests.transcripts.keep.conftest import keep_all
 from tests.transcripts.test_index_writer import change_file
@@ -40,12 +39,10 @@ def fill_tree(tree: ClaudeTree, chance: random.Random) -> None:
         tree.write(f"session-{number}", texts)
 
 
-def start_keeper(stack: ExitStack, tree: ClaudeTree) -> subprocess.Popen[bytes]:
+def start_keeper(stack: ExitStack, tree: ClaudeTree) -> ScriptProcess:
     """Start a process that keeps until it is killed."""
-    command = [sys.executable, "-c", KEEPER, str(tree.state), str(tree.home)]
-    process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
-    stack.callback(process.kill)
-    assert process.stdout is not None
+    started = get_fork_server().start_script(KEEPER, tree.state, tree.home)
+    process = stack.enter_context(started)
     process.stdout.readline()
     return process
 
@@ -118,7 +115,7 @@ def test_processes_that_keep_together_agree(tree: ClaudeTree):
         until = time.monotonic() + 1
         while time.monotonic() < until:
             change_file(chance, tree)
-        assert [process.poll() for process in processes] == [None] * 3
+        assert all(process.is_running() for process in processes)
 
     with tree.open_store() as store:
         keep_all(store)
@@ -147,9 +144,7 @@ def test_killed_forgetting_is_finished_later(tree: ClaudeTree, seed: int):
         index_all(store)
         keep_all(store)
 
-    command = [sys.executable, "-c", FORGETTER, str(tree.state), str(tree.home)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
+    with get_fork_server().start_script(FORGETTER, tree.state, tree.home) as process:
         process.stdout.readline()
         time.sleep(chance.random() * 0.03)
         process.kill()
