@@ -30,6 +30,7 @@ from tests.postgres_home import get_home_address
 from tests.readme import home
 from tests.readme.parts import README
 from tests.serve.test_transcripts import write_codex
+from tests.thorough import take_share
 from tests.transcripts.trees import ClaudeTree
 
 CONTINUOUS_COMMANDS = ("serve --http", "watch")
@@ -158,7 +159,9 @@ def _is_continuous(line):
 
 
 @pytest.mark.requirement("project:examples")
-@pytest.mark.parametrize("line", [one for one in EXAMPLES if not _is_continuous(one)])
+@pytest.mark.parametrize(
+    "line", take_share([one for one in EXAMPLES if not _is_continuous(one)], 3)
+)
 def test_example_runs_as_described(line, person, shell, answer):
     ready = _remove_missing_tools(_prepare_example(line, person, answer))
     process = shell(ready, stdin=subprocess.DEVNULL)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.command_user import CTRL_C, CommandUser, strip_style
 from tests.serve.test_transcripts import CLAUDE, CODEX, write_codex
+from tests.thorough import mark_thorough
 from tests.transcripts.conftest import read_everything
 from tests.transcripts.trees import ClaudeTree, make_line
 
@@ -202,7 +203,7 @@ def test_doctor_reports_damaged_labels(script, tree):
 
 @pytest.mark.requirement("transcripts:command")
 @pytest.mark.parametrize("verb", [(), ("install",), ("demo",), ("doctor",)])
-@pytest.mark.parametrize("columns", [60, 80, 140])
+@pytest.mark.parametrize("columns", [60, *map(mark_thorough, (80, 140))])
 def test_first_screens_name_found_stores(forks, tree, verb, columns):
     person = CommandUser(forks, tree.home, tree.home / ".none")
     with person.at(columns, *verb) as terminal:

@@ -28,14 +28,22 @@ def pruned(request: pytest.FixtureRequest, home_path: Path, tmp_path: Path) -> I
         for number in range(60):
             is_old = number < 40
             home.session(f"s{number}", 140 if is_old else 3, messages=0)
-            for turn in range(30):
-                words = (WORDS[(number + turn + at) % 8] for at in range(80 if is_old else 20))
-                home.db.append_message(
-                    f"s{number}", "user", f"{number}.{turn} {' '.join(words)}",
-                    timestamp=home.clock.now - (140 if is_old else 3) * 86_400,
-                )  # fmt: skip
+            length, at = (80, 140) if is_old else (20, 3)
+            messages = [
+                {
+                    "role": "user",
+                    "content": f"{number}.{turn} {repeat_words(number + turn, length)}",
+                    "timestamp": home.clock.now - at * 86_400,
+                }
+                for turn in range(30)
+            ]
+            home.db.append_messages(f"s{number}", messages)
             home.db.end_session(f"s{number}", "idle")
         yield changed
+
+
+def repeat_words(first: int, length: int) -> str:
+    return " ".join(WORDS[(first + at) % 8] for at in range(length))
 
 
 def measure_freed(report: HealthReport) -> HealthFinding | None:

@@ -22,6 +22,7 @@ from tests.bench.long_life.facts import (
     normalize_text,
 )
 from tests.bench.long_life.script import LIVES_FOLDER, list_scripts
+from tests.thorough import is_in_share, mark_thorough
 
 LIVES = lives.list_long_lives()
 BLIND_LIVES = lives.list_blind_lives()
@@ -78,7 +79,11 @@ def test_needles_stand_where_facts_say(life: LongLife) -> None:
             assert find_first_alternative(needle[:1], texts[fact.part_number, index])
 
 
-@EACH_LIFE
+@pytest.mark.parametrize(
+    "life",
+    [life if is_in_share(life.name, 3) else mark_thorough(life) for life in LIVES + BLIND_LIVES],
+    ids=lambda life: life.name,
+)
 def test_needles_occur_first_in_facts(life: LongLife) -> None:
     texts = list_texts(life)
     early = [
