@@ -26,6 +26,7 @@ from tests.cli.command_user import (
 from tests.cli.fork_server import build_environment
 from tests.cli.homes import build_home
 from tests.homes import make_hermes_database
+from tests.thorough import mark_thorough
 
 CLIENT_FILES = {
     "cursor": ".cursor/mcp.json",
@@ -218,7 +219,8 @@ def test_hanging_server_is_killed(look, user):
     ("text", "says"),
     [
         ("yes", "its output is not MCP: y"),
-        ("yes >&2", "last line of its output: y"),
+        ("while :; do echo y >&2; sleep 0.1; done", "last line of its output: y"),
+        mark_thorough(("yes >&2", "last line of its output: y")),
         ("printf '\\377\\376\\n'; cat", "its output is not MCP and not text"),
         ('read x; echo \'{"jsonrpc":"2.0","id":1,"result":{}}\'; cat', "Field required"),
         ("exec >&-; cat", "it exited without an answer"),
@@ -227,7 +229,7 @@ def test_hanging_server_is_killed(look, user):
 def test_wrong_program_is_reported_in_a_line(look, user, text, says):
     write_client_configuration(user, "cursor", *write_program(user, "odd", text))
     # Only what never ends its errors is waited for; nothing else depends on the time.
-    code, found = look("--timeout", "2" if text == "yes >&2" else "60")
+    code, found = look("--timeout", "2" if says.startswith("last line") else "60")
     assert code == 1
     assert says in found["handshake"][0]["says"]
     assert "\n" not in found["handshake"][0]["says"]

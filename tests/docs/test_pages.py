@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
 
 from tests.docs.pages import DOCS, PAGES, SDK_PAGE, find_code_blocks, format_page_name, read_page
-from tests.readme.parts import README, ROOT
+from tests.readme.parts import README, ROOT, STRICT
 
 NAV = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
 _LINK_PATTERN = re.compile(r"\]\(([^)\s]+)\)")
@@ -66,16 +65,9 @@ def test_code_blocks_name_a_language(page):
 
 
 @pytest.mark.parametrize(("code", "output"), EXAMPLES)
-def test_python_example_prints_its_output(tmp_path, code, output):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", output)
+def test_python_example_prints_its_output(forks, tmp_path, code, output):
+    done = forks.run([], os.environ, tmp_path, script=STRICT + code)
+    assert (done.code, done.err, done.out) == (0, "", output)
 
 
 def test_every_python_block_is_an_example():

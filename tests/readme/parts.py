@@ -19,6 +19,9 @@ from session_core import errors
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 
+STRICT = "import warnings\nwarnings.simplefilter('error')\n"
+"""The beginning of an example that fails at a warning."""
+
 _PART_PATTERN = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)
 
 _EXIT_MEANINGS = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
 
 from session_core.hooks import GROUP
-from tests.readme.parts import README, ROOT
+from tests.cli.fork_server import get_fork_server
+from tests.readme.parts import README, ROOT, STRICT
 
 SAID = "\n".join(
     path.read_text(encoding="utf-8") for path in (README, ROOT / "session_core" / "README.md")
@@ -49,12 +49,9 @@ def _find_blocks(language):
 
 
 def _run_example(code, folder):
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    done = get_fork_server().run([], os.environ, folder, script=STRICT + code)
+    assert (done.code, done.err) == (0, "")
+    return done.out
 
 
 def test_every_readme_example_is_covered():
