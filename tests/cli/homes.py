@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from session_core import SessionDB, SessionFilter, SessionSource, SessionStore
+from tests.homes import make_own_database
 
 DAY_S = 86_400.0
 LONG_SESSION_ID = "20261118_090909_ab12cd"
@@ -27,24 +28,25 @@ class PastClock:
 def build_home(home: Path, *, old: int = 3, ghosts: int = 25) -> Path:
     """Create the home with old, empty, abandoned, long and recent sessions and a stale route."""
     clock = PastClock()
-    home.mkdir(parents=True, exist_ok=True)
+    make_own_database(home / "state.db")
     with SessionDB(home / "state.db", clock=clock) as db:
-        for number in range(old):
-            clock.days = 140 + number
-            _add_session(
-                db, f"20260701_0900{number:02}_0ld{number:03}", f"The ledger, part {number}"
-            )
-        clock.days = 9
-        for number in range(ghosts):
-            _add_session(
-                db, f"20261109_1200{number:02}_9057{number:02}", None, source="tui", turns=0
-            )
-        clock.days = 60
-        _add_session(db, "20260920_080000_forg07", "Left open", ends=False)
-        clock.days = 2
-        _add_long_session(db)
-        clock.days = 0.5
-        _add_session(db, FRESH_SESSION_ID, "What to cook", ends=False)
+        with db.transaction():
+            for number in range(old):
+                clock.days = 140 + number
+                _add_session(
+                    db, f"20260701_0900{number:02}_0ld{number:03}", f"The ledger, part {number}"
+                )
+            clock.days = 9
+            for number in range(ghosts):
+                _add_session(
+                    db, f"20261109_1200{number:02}_9057{number:02}", None, source="tui", turns=0
+                )
+            clock.days = 60
+            _add_session(db, "20260920_080000_forg07", "Left open", ends=False)
+            clock.days = 2
+            _add_long_session(db)
+            clock.days = 0.5
+            _add_session(db, FRESH_SESSION_ID, "What to cook", ends=False)
         with SessionStore(home / "sessions", db=db) as store:
             store.get_or_create_session(SessionSource(platform="telegram", chat_id="1"))
     return home

@@ -156,6 +156,7 @@ def read_tables(path: Path) -> dict[str, Any]:
 def append_talk(chat: Chat, session_id: str, turns: int = 20) -> None:
     """Append text, a call with its results, and multi-part messages."""
     fields = chat.store.build_session_fields(chat.entry)
+    talk: list[dict[str, Any]] = []
     for turn in range(turns):
         long = f"ticket ABC-{turn} in src/part_{turn}.py " + "and so on " * 40
         call = {
@@ -169,7 +170,8 @@ def append_talk(chat: Chat, session_id: str, turns: int = 20) -> None:
             {"role": "tool", "content": long, "tool_call_id": f"c{turn}", "tool_name": "look"},
             {"role": "assistant", "content": [{"type": "text", "text": long}]},
         ]
-        chat.db.append_messages(session_id, rows, create=fields)
+        talk += rows
+    chat.db.append_messages(session_id, talk, create=fields)
 
 
 def append_more(chat: Chat) -> None:

@@ -23,7 +23,7 @@ __all__ = ["_call", "_db", "_options", "_refused"]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run about a fourth of the tests in the older version of the protocol."""
     here = list_items_in(items, Path(__file__).parent)
-    share_kinds(here, ("client", "mode", "walk_results"), {"legacy": 4})
+    share_kinds(here, ("client", "mode"), {"legacy": 4})
 
 
 @pytest.fixture(name="client")

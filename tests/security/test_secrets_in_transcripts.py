@@ -11,6 +11,7 @@ from tests.security.corpus import CANARY, INJECTIONS, LONG, plant_texts
 from tests.security.formats import FORMATS, NEEDLES
 from tests.security.walk import walk_home
 from tests.serve.planted_secrets import HARMLESS, PLANTED
+from tests.thorough import mark_thorough
 from tests.wire.conftest import start_raw_process
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +25,7 @@ def anyio_backend():
     return "asyncio"
 
 
-@pytest.fixture(scope="module", params=["auto", "legacy"], name="walk_results")
+@pytest.fixture(scope="module", params=["auto", mark_thorough("legacy")], name="walk_results")
 async def _said(request, tmp_path_factory):
     return await walk_home(tmp_path_factory.mktemp("walk"), request.param, KINDS)
 
