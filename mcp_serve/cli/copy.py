@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,8 +157,8 @@ def _show_result(options: argparse.Namespace, out: Terminal, done: CopyResult) -
     _show_skipped(out, "Not equal on both sides:", done.differing, options.limit)
     if not is_whole:
         out.write_line("Continue with")
-        words = " ".join(f"'{hide_password(home)}'" for home in (options.source, options.target))
-        out.write_unwrapped(f"  mcp-sessions copy {words}")
+        places = [hide_password(home) for home in (options.source, options.target)]
+        out.write_unwrapped(f"  {shlex.join(['mcp-sessions', 'copy', *places])}")
 
 
 def _show_skipped(out: Terminal, title: str, items: Any, limit: int) -> None:

@@ -77,7 +77,7 @@ def fill(db: Any) -> None:
         db.state.merge_session_state("parts", {"a": [1, STRANGE], "b": None})
 
 
-def digest_all(db: Any, *others: Any) -> dict[str, str]:
+def digest_all(db: Any, *others: Any) -> dict[str, tuple[str, str]]:
     """Return the digests of all sessions by the columns that these homes share."""
     tables = ("sessions", "messages", "session_model_usage", "ms_session_state")
     columns = {
@@ -88,7 +88,10 @@ def digest_all(db: Any, *others: Any) -> dict[str, str]:
     }
     columns = {table: names for table, names in columns.items() if names}
     return {
-        session.id: digests.digest_session(db, session.id, columns, check=lambda: None)
+        session.id: (
+            digests.digest_rows(db, session.id, columns),
+            digests.digest_messages(db, session.id, columns, lambda: None),
+        )
         for session in db.admin.list_inventory()
     }
 
@@ -226,6 +229,22 @@ def test_stopped_copy_continues(homes: Homes, kind: str, monkeypatch: pytest.Mon
         assert done.outcome == "partial"
     assert copy_home(source, target).outcome == "applied"
     assert digest_all(source) == digest_all(target)
+
+
+def test_change_during_copy_comes_later(homes: Homes) -> None:
+    source = homes.open("sqlite", "a")
+    source.append_message("s", "user", "x", create={"source": "cli"})
+    for at in range(6):
+        target, calls = homes.open("sqlite", f"b{at}"), iter(range(at))
+
+        def change(at: int = at, calls: Iterator[int] = calls) -> bool:
+            if next(calls, None) is None:
+                source.set_session_title("s", f"Title {at}")
+            return False
+
+        copy_home(source, target, stop=change)
+        assert copy_home(source, target).differing == ()
+        assert digest_all(source) == digest_all(target)
 
 
 @pytest.mark.parametrize("kill_at", [4, mark_thorough(1), mark_thorough(6)])

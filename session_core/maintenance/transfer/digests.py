@@ -21,14 +21,14 @@ UNCOPIED_TABLES = frozenset({"compression_locks"})
 _MAX_EXACT = 2**53
 
 
-def digest_session(
-    db: StateDatabase, session_id: str, columns: Columns, *, check: Callable[[], object]
+def digest_messages(
+    db: StateDatabase, session_id: str, columns: Columns, check: Callable[[], object]
 ) -> str:
-    """Return the digest of a session and its messages, without message ids.
+    """Return the digest of the messages of a session, in their order and without their ids.
 
     `check` is called between two pieces, and may raise.
     """
-    digest = hashlib.sha256(digest_rows(db, session_id, columns).encode())
+    digest = hashlib.sha256()
     names = [name for name in sorted(columns[MESSAGES]) if name != "id"]
     for row in iter_messages(db, session_id, check=check):
         digest.update(_encode_row(row, names))
