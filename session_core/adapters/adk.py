@@ -27,6 +27,7 @@ from session_core.adapters.shared import (
     HomeArgument,
     join_texts,
     quote_part,
+    read_newest_payloads,
     read_payloads,
 )
 from session_core.errors import InvalidInput
@@ -154,8 +155,11 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         count = None if config is None else config.num_recent_events
         if count == 0:
             return []
-        payloads = read_payloads(self.home.db, row_id)
         since = config.after_timestamp if config is not None else None
+        if count is not None and not since:
+            payloads = read_newest_payloads(self.home.db, row_id, count)
+        else:
+            payloads = read_payloads(self.home.db, row_id)
         if since:
             payloads = [
                 payload for payload in payloads if json.loads(payload)["timestamp"] >= since

@@ -17,6 +17,9 @@ from session_core.types import MessageRow, Revision
 
 T = TypeVar("T")
 
+_MAX_WINDOW = 500
+"""The largest number of messages in a window."""
+
 HomeArgument = str | os.PathLike[str] | OpenedHome | AsyncOpenedHome
 """A path or an address that `open_home` accepts, or what `open_home` or `aopen_home` returned."""
 
@@ -79,6 +82,17 @@ class HomeAdapter:
         except NotFound:
             if self.home.db.get_session(session_id) is not None:
                 raise
+
+
+def read_newest_payloads(db: StateDatabase, session_id: str, count: int) -> list[str]:
+    """Return the newest payloads of a session in the order of `read_payloads`."""
+    window = db.read_window(session_id, limit=min(2 * count, _MAX_WINDOW), view="full")
+    payloads = [row.get("payload_json") or "" for row in window.messages if row.get("payload_json")]
+    has_enough = len(payloads) >= count or not window.more_before
+    # A compression in place has made copies, which only a read of all rows recognizes.
+    if not has_enough or any(map(is_compacted, window.messages)):
+        payloads = read_payloads(db, session_id)
+    return payloads[-count:]
 
 
 def read_payloads(db: StateDatabase, session_id: str) -> list[str]:
