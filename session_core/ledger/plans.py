@@ -38,7 +38,8 @@ class PlanLedger(LedgerStorage):
     ) -> StoredPlan:
         """Store a plan of exactly these members.
 
-        The plan is durable when this returns.
+        `about` is JSON that the plan keeps for its planner. `cutoff` is the latest activity that
+        its members may have had. The plan is durable when this returns.
 
         Raises:
             InvalidInput: a member is named twice, or a value is not JSON.

@@ -51,6 +51,7 @@ class StoredPlan:
     members: tuple[Member, ...]
     about: Any
     cutoff: float | None
+    """The latest activity that a member may have had, or None if age does not matter."""
     created_at: float
     expires_at: float
     batch: str | None = None
@@ -93,6 +94,7 @@ class Batch:
 
     id: str
     what: str
+    """The kind of its plan, or the name of the change."""
     plan: str | None
     at: float
     expires_at: float

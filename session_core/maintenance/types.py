@@ -59,17 +59,22 @@ class PlanRequest:
     """A request for a plan: its kind, a selection and a minimum age."""
 
     what: str
+    """The kind without its verb, such as `sessions`, `ghosts` or `abandoned`."""
     verb: Literal["prune", "finalize", "delete"] = "prune"
     ids: tuple[str, ...] | None = None
-    """Only these; no age applies, but protection does. For the trash they are batches."""
+    """Select only these items. No age applies, but protection does. For the trash they are batches.
+    """
     where: SessionFilter = field(default_factory=SessionFilter)
+    """Conditions on the conversations that the plan may select."""
     older_than_days: float | None = None
+    """The minimum number of days since the last activity, or None for the default of the kind."""
     reason: str | None = None
+    """The end reason of finalized sessions, or None for the reason of the kind."""
     start_new: bool = False
     """True to start new sessions for the chats in finalized sessions."""
     keep: tuple[str, ...] = ()
-    """Conversations to protect: each entry is an id, the beginning of one, or words that a message
-    or the title has."""
+    """Conversations to protect. Each entry is an id, the beginning of an id, or words of a message
+    or of a title."""
 
     @property
     def kind(self) -> str:
@@ -194,12 +199,16 @@ class HealthFinding:
     """A problem in a home, and the plan that fixes it."""
 
     code: str
+    """A stable name, such as `old_sessions`."""
     count: int
     what: str
+    """A description for a person."""
     bytes: int = 0
     """The approximate number of bytes that the plan frees."""
     tool: Literal["prune", "finalize"] | None = None
+    """The verb of the plan, or None if no plan fixes the problem."""
     plan: str | None = None
+    """The kind of the plan, as `what` of a `PlanRequest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +221,7 @@ class SessionCensus:
     archived: int = 0
     by_source: Mapping[str, int] = field(default_factory=dict)
     by_age: Mapping[str, int] = field(default_factory=dict)
+    """The number of sessions last active within a day, a week and so on, each counted once."""
     messages: int = 0
 
 
@@ -237,15 +247,18 @@ class HealthReport:
     trash: int
     """The compressed size of the trash."""
     growth_per_week: int
-    """The estimated bytes of a week: the messages of the last four weeks, times the size of a
-    message with its index when that was measured last, at most four weeks ago, before any plan."""
+    """The estimated bytes of a week, from the messages of the last four weeks and the average size
+    of a message with its index. The average that a started plan has recorded counts for four weeks.
+    """
     weeks: tuple[WeeklyGrowth, ...]
     """The last half year, the latest week first."""
     tokens: Mapping[str, int]
     cost: float
     engine: str
     gateway: str | None
+    """A description of the live gateway, or None."""
     holders: tuple[Holder, ...]
+    """The other processes that have the database open."""
     findings: tuple[HealthFinding, ...]
     estimated: bool
 
@@ -260,6 +273,7 @@ class PlanItem:
     id: str
     title: str | None
     why: str
+    """The reason why the plan selects it."""
     messages: int | None = None
     last_active_at: float | None = None
 
