@@ -13,6 +13,7 @@ from session_core import SessionDB, SessionFilter, SessionSource, SessionStore
 from tests.cli.command_user import CTRL_C
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID
 from tests.homes import connect
+from tests.thorough import mark_thorough
 
 
 def list_session_ids(home):
@@ -307,7 +308,7 @@ def test_trash_folder_option_supports_restore(answer, home, tmp_path):
 
 
 @pytest.mark.requirement("verbs:screens")
-@pytest.mark.parametrize("columns", [60, 80, 140])
+@pytest.mark.parametrize("columns", [60, *map(mark_thorough, (80, 140))])
 def test_plan_lines_fit_terminal(person, columns):
     def check(*arguments):
         with person(*arguments, columns=columns) as seen:

@@ -13,7 +13,7 @@ from tests.cli.command_user import CommandUser, find_wide_lines
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
 from tests.thorough import mark_thorough
 
-WIDTHS = pytest.mark.parametrize("columns", [60, 80, 140])
+WIDTHS = pytest.mark.parametrize("columns", [60, *map(mark_thorough, (80, 140))])
 
 CHATS = ("-1001234567890", "-1001234567891")
 """Two groups whose keys differ in the last character."""

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out the tests that need files on homes without them; share those of Hermes homes."""
     items[:] = [item for item in items if can_run(item)]
     here = list_items_in(items, Path(__file__).parent)
-    share_kinds(here, KIND_FIXTURES, {22: 2, 30: 3})
+    share_kinds(here, KIND_FIXTURES, {22: 3, 30: 3})
     share_kinds(here, ["usual"], {30: 3})  # kinds of Hermes homes alone
 
 

@@ -7,6 +7,7 @@ import pytest
 from mcp_serve.sdk.tool_schemas import make_input_schema
 from mcp_serve.tool_list import load_specs
 from tests.homes import connect
+from tests.thorough import take_share
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +33,8 @@ PAYLOADS = (
     "@x",
     "$y",
 )
+EACH_PAYLOAD = pytest.mark.parametrize("payload", take_share(PAYLOADS, 3), ids=range(len(PAYLOADS)))
+
 NAMED = ("session", "sessions", "batch", "plan", "cursor", "store", "since")
 """Arguments that name one object: a payload names no object, which is an error."""
 
@@ -91,7 +94,7 @@ def test_no_argument_takes_sql():
 
 
 @pytest.mark.requirement("security:sql")
-@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+@EACH_PAYLOAD
 async def test_payload_arguments_change_nothing(db, home_path, client, payload):
     before = dump_database(home_path)
     for spec in load_specs():
@@ -109,7 +112,7 @@ async def test_payload_arguments_change_nothing(db, home_path, client, payload):
 
 
 @pytest.mark.requirement("security:sql")
-@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+@EACH_PAYLOAD
 async def test_payload_filters_select_nothing(call, payload):
     for name in ("source", "end_reason", "project", "query"):
         listed = await call("sessions_list", **{name: payload})
@@ -129,7 +132,7 @@ async def test_substring_search_escapes_wildcards(db, call, payload):
     assert hit["session_id"] == "s9"
 
 
-@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+@EACH_PAYLOAD
 async def test_stored_payload_is_returned_unchanged(db, call, payload):
     edited = await call("sessions_edit", sessions="s1", title=f"t {payload}")
     assert edited["sessions"][0]["title"] == " ".join(f"t {payload}".replace("\x00", " ").split())
