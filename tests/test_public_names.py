@@ -165,8 +165,9 @@ def test_rows_have_their_required_keys(tmp_path: Path, schema: int | None) -> No
 def test_every_public_name_has_docstring() -> None:
     for values in list_values().values():
         for name, value in values.items():
-            is_documented = inspect.isclass(value) or inspect.isfunction(value)
-            assert not is_documented or value.__doc__, name
+            # Python 3.10 takes an alias, which has no docstring of its own, for a class.
+            is_alias = get_origin(value) is not None
+            assert is_alias or not callable(value) or value.__doc__, name
 
 
 def test_errors_share_base_class() -> None:
@@ -221,9 +222,9 @@ def find_names(annotation: str) -> set[str]:
 
 
 def is_own_type(value: Any) -> bool:
-    if inspect.isclass(value):
-        return value.__module__.startswith("session_core")
-    return get_origin(value) in (Literal, Callable)
+    if get_origin(value) is not None:
+        return get_origin(value) in (Literal, Callable)
+    return inspect.isclass(value) and value.__module__.startswith("session_core")
 
 
 def test_types_of_signatures_are_public() -> None:

@@ -243,7 +243,8 @@ def format_library() -> str:
 
 def _format_public_name(name: str, value: Any) -> str:
     parts = [f"### {name}"]
-    if inspect.isfunction(value) or inspect.isclass(value):
+    is_class = inspect.isclass(value) and get_origin(value) is None  # as of Python 3.11
+    if inspect.isfunction(value) or is_class:
         parts.append(extract_first_sentence(inspect.getdoc(value) or ""))
     if inspect.isfunction(value):
         parts.append(f"`{name}{_format_signature(value)}`")
@@ -251,7 +252,7 @@ def _format_public_name(name: str, value: Any) -> str:
         parts.append(f"One of {', '.join(f'`{choice}`' for choice in get_args(value))}.")
     if get_origin(value) is Callable:
         parts.append(f"`{re.sub(_MODULE_PATTERN, '', str(value))}`")
-    if inspect.isclass(value):
+    if is_class:
         parts.append(_format_fields(value))
         methods = list(_list_methods(value))
         parts.append(format_table(("method", "does"), methods) if methods else "")
