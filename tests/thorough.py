@@ -32,13 +32,24 @@ def share_kinds(
 ) -> None:
     """Mark the cases of these kinds `thorough`, except for about one in so many.
 
-    `fixtures` names the parameters that are kinds. The name of a test with its case decides.
+    `fixtures` names the parameters that are kinds. The name of a test with its case decides, but
+    every test keeps a case.
     """
+    tests: dict[tuple[Any, str], list[pytest.Item]] = {}
     for item in items:
-        given = getattr(getattr(item, "callspec", None), "params", {})
-        for kind in (given[name] for name in fixtures if name in given):
-            if kind in parts and not is_in_share(item.name, parts[kind]):
-                item.add_marker(pytest.mark.thorough)
+        if item.get_closest_marker("thorough") is None:
+            name = getattr(item, "originalname", item.name)
+            tests.setdefault((item.parent, name), []).append(item)
+    for cases in tests.values():
+        left_out = [case for case in cases if not _is_kept(case, fixtures, parts)]
+        for case in left_out[len(left_out) == len(cases) :]:
+            case.add_marker(pytest.mark.thorough)
+
+
+def _is_kept(item: pytest.Item, fixtures: Iterable[str], parts: Mapping[Any, int]) -> bool:
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    kinds = [given[name] for name in fixtures if name in given]
+    return all(is_in_share(item.name, parts[kind]) for kind in kinds if kind in parts)
 
 
 def take_main_kinds(kinds: Iterable[Any]) -> list[Any]:
