@@ -18,6 +18,7 @@ from tests import postgres_server
 from tests.cli.command_user import CommandUser
 from tests.postgres_home import get_home_address
 from tests.postgres_server import RUNTIME_ROLE
+from tests.thorough import mark_thorough
 
 PASSWORD = "correct-horse"
 ROLE = "with_password"
@@ -68,7 +69,6 @@ def test_reading_verbs_read_address(person: CommandUser, address: str) -> None:
     assert (listed[0], sorted(listed)) == ("new", ["new", "old1", "old2"])
     assert read("show", "new")["messages"][0]["text"] == "when does the ferry go"
     assert [hit["session_id"] for hit in read("search", "ferry")["hits"]] == ["new"]
-    assert read("routes")["routes"] == []
     assert read("stats")["sessions"]["total"] == 3
     assert person.run("list", MCP_SESSIONS_HOME=address).code == 0
 
@@ -81,11 +81,9 @@ def test_changing_verbs_change_address(person: CommandUser, address: str) -> Non
 
     pruned = change("prune", "--yes")
     assert pruned["removed"] == 2
-    assert [row["batch"] for row in change("restore")["batches"]] == [pruned["batch"]]
     assert change("restore", pruned["batch"], "--yes")["restored"] == 2
     assert change("edit", "new", "--title", "Ferry", "--yes")["sessions"][0]["title"] == "Ferry"
-    assert change("finalize", "--session", "new", "--yes")["finalized"] == 1
-    assert len(change("log")["lines"]) == 4
+    assert len(change("log")["lines"]) == 3
     exported = person.run("export", "--home", address)
     (person.folder / "all.jsonl").write_text(exported.out)
     other = f"{address}-other"
@@ -96,7 +94,7 @@ def test_changing_verbs_change_address(person: CommandUser, address: str) -> Non
 def test_printed_command_has_no_password(person: CommandUser, address: str) -> None:
     # This server asks for no password.
     secret = address.replace("@", ":secret@", 1)
-    for words in (["prune", "--plan-only"], ["prune", "--yes"], ["stats"], ["list"]):
+    for words in (["prune", "--yes"], ["stats"]):
         done = person.run(*words, "--home", secret)
         assert done.code == 0
         assert "secret" not in done.out + done.err
@@ -192,7 +190,11 @@ def test_doctor_checks_server(person: CommandUser, address: str) -> None:
     names = ("home", "server", "role", "migrations", "clock", "pooler", "handshake")
     assert {name: states[name] for name in names} == dict.fromkeys(names, "ok")
     assert checks["pooler"]["pooling"] == "none"
-    owner = f"{postgres_server.get_owner_address()}&home={quote(str(person.folder))}"
+
+
+@pytest.mark.thorough
+def test_doctor_warns_of_exempt_role(person: CommandUser, address: str) -> None:
+    owner = f"{postgres_server.get_owner_address()}&{address.partition('&')[2]}"
     role = find_checks(person, owner.replace("@", ":secret@", 1), 0)["role"]
     assert (role["state"], "migrate" in role["next"]) == ("warning", True)
 
@@ -200,8 +202,8 @@ def test_doctor_checks_server(person: CommandUser, address: str) -> None:
 @pytest.mark.parametrize(
     ("address", "check", "advice"),
     [
-        ("postgresql://u:secret@127.0.0.1:1/d", "server", "start the server"),
-        ("postgresql://u:secret@h/d?no_such_option=1", "server", "fix the address"),
+        mark_thorough(("postgresql://u:secret@127.0.0.1:1/d", "server", "start the server")),
+        mark_thorough(("postgresql://u:secret@h/d?no_such_option=1", "server", "fix the address")),
         ("SCHEMA", "migrations", "mcp-sessions migrate --home"),
     ],
 )

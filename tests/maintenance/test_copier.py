@@ -23,6 +23,10 @@ STRANGE = "nul \0, half \ud83d, \U0001d518\U0001f600 \x1a0 \x1a"
 IDS = ("with space", "s/%_'\"\\", "Ä\u202e日本", "\x1a0", "-n")
 
 
+BOTH = ["sqlite", "postgres"]
+MAINLY_SQLITE = ["sqlite", mark_thorough("postgres")]
+
+
 class Homes:
     """Opens homes by name, and closes them at the end of a test."""
 
@@ -51,12 +55,6 @@ def _homes(tmp_path: Path) -> Iterator[Homes]:
     homes = Homes(tmp_path)
     with homes.stack:
         yield homes
-
-
-@pytest.fixture(name="kind", params=["sqlite", "postgres"])
-def _kind(request: pytest.FixtureRequest) -> str:
-    kind: str = request.param
-    return kind
 
 
 def fill(db: Any) -> None:
@@ -96,6 +94,7 @@ def digest_all(db: Any, *others: Any) -> dict[str, tuple[str, str]]:
     }
 
 
+@pytest.mark.parametrize("kind", BOTH)
 def test_copy_equals_its_source(homes: Homes, kind: str) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     fill(source)
@@ -115,6 +114,7 @@ def test_copy_equals_its_source(homes: Homes, kind: str) -> None:
     assert again.unchanged == len(IDS) + 2
 
 
+@pytest.mark.parametrize("kind", BOTH)
 def test_text_that_is_not_utf8_is_kept(homes: Homes, kind: str) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     source.append_message("s", "user", "x", create={"source": "cli"})
@@ -143,6 +143,7 @@ def test_hermes_home_reaches_own_home_by_postgres(homes: Homes) -> None:
     assert first == second == third
 
 
+@pytest.mark.parametrize("kind", BOTH)
 def test_second_copy_brings_only_changes(homes: Homes, kind: str) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     fill(source)
@@ -161,6 +162,7 @@ def test_second_copy_brings_only_changes(homes: Homes, kind: str) -> None:
     assert digest_all(source) == digest_all(target)
 
 
+@pytest.mark.parametrize("kind", MAINLY_SQLITE)
 def test_taken_ids_are_shifted_together(homes: Homes, kind: str) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     target.append_message("here", "user", "first", create={"source": "cli"})
@@ -177,6 +179,7 @@ def test_taken_ids_are_shifted_together(homes: Homes, kind: str) -> None:
     assert texts == [texts[0], "later 0", "later 1", "later 2"]
 
 
+@pytest.mark.parametrize("kind", MAINLY_SQLITE)
 def test_foreign_sessions_of_target_stay(homes: Homes, kind: str) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     fill(source)
@@ -194,6 +197,7 @@ def test_foreign_sessions_of_target_stay(homes: Homes, kind: str) -> None:
     assert copy_home(source, target).unchanged == done.copied
 
 
+@pytest.mark.parametrize("kind", MAINLY_SQLITE)
 def test_session_changed_in_target_is_left(homes: Homes, kind: str) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     fill(source)
@@ -217,6 +221,7 @@ def test_equal_session_of_target_is_recognised(homes: Homes, tmp_path: Path) -> 
     assert (done.unchanged, done.differing) == (len(IDS) + 2, ())
 
 
+@pytest.mark.parametrize("kind", MAINLY_SQLITE)
 def test_stopped_copy_continues(homes: Homes, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digests, "ROOM_BYTES", 700)
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")

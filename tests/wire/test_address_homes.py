@@ -41,10 +41,11 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("wire:addresses")
-async def test_servers_hear_each_other(tmp_path: Path) -> None:
+async def test_servers_share_events_and_plans(tmp_path: Path) -> None:
     address = get_home_address(tmp_path)
-    with open_home(address) as home:
-        home.db.append_message("s1", "user", "hello", create={"source": "cli"})
+    with make_postgres(tmp_path, clock=lambda: 1.6e9) as db:
+        db.append_message("old", "user", "x", create={"source": "cli"})
+        db.end_session("old", "user_exit")
     async with connect(address, tmp_path) as one, connect(address, tmp_path) as other:
         cursor = (await call(one, "events_wait", timeout_s=0))["cursor"]
         heard: list[dict[str, Any]] = []
@@ -55,21 +56,11 @@ async def test_servers_hear_each_other(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await call(one, "sessions_list")
-            await call(other, "sessions_edit", sessions=["s1"], title="Renamed elsewhere")
-        (answer,) = heard
-        assert [(event["type"], event["title"]) for event in answer["events"]] == [
+            await call(other, "sessions_edit", sessions=["old"], title="Renamed elsewhere")
+        assert [(event["type"], event["title"]) for event in heard[0]["events"]] == [
             ("title_changed", "Renamed elsewhere")
         ]
         assert (await call(one, "sessions_stats"))["home"] == address
-
-
-@pytest.mark.requirement("wire:addresses")
-async def test_plan_of_one_server_is_applied_by_another(tmp_path: Path) -> None:
-    address = get_home_address(tmp_path)
-    with make_postgres(tmp_path, clock=lambda: 1.6e9) as db:
-        db.append_message("old", "user", "x", create={"source": "cli"})
-        db.end_session("old", "user_exit")
-    async with connect(address, tmp_path) as one, connect(address, tmp_path) as other:
         plan = (await call(one, "sessions_prune"))["plan"]
         done = await call(other, "sessions_prune", plan=plan)
         assert (done["outcome"], done["removed"]) == ("applied", 1)
