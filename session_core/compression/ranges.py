@@ -117,7 +117,9 @@ def choose_range(
     start, end = _exclude_anchors(outline, limits, start, end)
     if start >= end:
         return Refusal("nothing_to_win", _ALL_PROTECTED_REASON)
-    if outline.count_new_tokens(outline.find_summary_end(start, end), end) <= outline.least:
+    # A range before the last summary would become a second summary.
+    begin = max(start, outline.find_summary_end(0, outline.size))
+    if begin >= end or outline.count_new_tokens(begin, end) <= outline.least:
         return Refusal("nothing_to_win", _TOO_LIGHT_REASON)
     weights = outline.weights
     return MessageRange(start, end, weights[end] - weights[start], weights[-1])

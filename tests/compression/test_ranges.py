@@ -241,6 +241,20 @@ def test_tail_starts_after_summary(limits: CompressionLimits) -> None:
     assert choose_bounds(messages, limits) == NOTHING_NEW
 
 
+def test_no_range_before_last_summary() -> None:
+    """The last request is before the summary, and the last answer is long."""
+    limits = CompressionLimits(context_tokens=100, protect_first=3, protect_last=0)
+    messages = [say("user", 10), say("assistant", 500), say("user", 10)]
+    for name in "ab":
+        messages.append(make_call_message("openai", [name], None))
+        messages += make_result_messages("openai", [(name, "fix the parser in src/app.py")])
+    messages.append(say("assistant", 500))
+    assert choose_bounds(messages, limits) == (3, 7)
+    rebuilt = rebuild_messages(messages, 3, 7, "Done: the parser.")
+    assert isinstance(rebuilt, RebuiltMessages)
+    assert choose_bounds(rebuilt.messages, limits) == TOO_LIGHT
+
+
 def test_merged_summary_joins_range() -> None:
     messages = [
         say("system"),
