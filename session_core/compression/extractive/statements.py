@@ -84,7 +84,7 @@ _REPLACED_SHARE = 0.1
 _TICKED_FACTOR = 0.3
 _SURE_SHARE = 0.15
 """The share of the quality that does not depend on the form of the passage."""
-_MAX_OWN_WORDS = 4
+_MAX_UNIQUE_WORDS = 4
 """The number of own words from which a statement counts as completely new."""
 _NOVELTY_POWER = 1.25
 _MESSAGE_NOVELTY_POWER = 6
@@ -131,7 +131,7 @@ class Statement:
     """The number of other statements that share half of its words."""
     later_alike: int = 0
     """The number of those statements that come later. The last of a group has its full worth."""
-    own_words: float = 0.0
+    unique_words: float = 0.0
     """The number of its words that no other message contains."""
     weight: float = 0.0
     """Its weight as a number of words of maximal weight."""
@@ -210,7 +210,7 @@ def read_statements(
     links.link_statements(found_statements)
     resolve.resolve_states(speech, index)
     _set_ages(found_statements, listed)
-    _count_own_words(speech)
+    _count_unique_words(speech)
     for statement in speech:
         statement.weight = index.count_rare_words(statement.words)
     for statement in found_statements:
@@ -221,7 +221,7 @@ def read_statements(
     return StatementSet(found_statements, _count_essential(found_statements, reading))
 
 
-def _count_own_words(speech: Sequence[Statement]) -> None:
+def _count_unique_words(speech: Sequence[Statement]) -> None:
     """Count the words of each statement that no other message contains.
 
     New statements are compared only with new messages.
@@ -236,7 +236,7 @@ def _count_own_words(speech: Sequence[Statement]) -> None:
         for at, statement in enumerate(held)
     )
     for statement in held:
-        statement.own_words = (every if statement.age else new).count_own(statement.words)
+        statement.unique_words = (every if statement.age else new).count_unique(statement.words)
 
 
 def _measure_novelty(speech: Sequence[Statement]) -> None:
@@ -355,8 +355,8 @@ def _compute_speech_worth(statement: Statement) -> float:
 
 def _measure_quality(statement: Statement) -> float:
     """Return the estimated probability that a statement says something new."""
-    own = min(statement.own_words, _MAX_OWN_WORDS)
-    novelty: float = ((1 + own) / (1 + _MAX_OWN_WORDS)) ** _NOVELTY_POWER
+    own = min(statement.unique_words, _MAX_UNIQUE_WORDS)
+    novelty: float = ((1 + own) / (1 + _MAX_UNIQUE_WORDS)) ** _NOVELTY_POWER
     chance = min(statement.scored.chance, 1)
     quality = (_SURE_SHARE + (1 - _SURE_SHARE) * chance) * novelty
     quality *= statement.novelty**_MESSAGE_NOVELTY_POWER

@@ -138,7 +138,7 @@ class SharedWords:
             if first.setdefault(word, place) != place
         }
 
-    def count_own(self, words: frozenset[str]) -> float:
+    def count_unique(self, words: frozenset[str]) -> float:
         """Return the number of words that no other message contains.
 
         A name counts as several words.

@@ -94,7 +94,7 @@ def plan_substring_search(handle: Connection, needle: str) -> IndexPlan:
     A home of our own is searched for words that begin with the substring.
     """
     if _has_own_index(handle):
-        return _plan_own_prefixes(handle, Leaf(needle, prefix=True))
+        return _plan_prefix_search(handle, Leaf(needle, prefix=True))
     end = hermes_indexes.find_index_end(handle)
     if end == fts.EMPTY_MARK or not hermes_indexes.has_trigrams(handle):
         return IndexPlan()
@@ -172,7 +172,7 @@ def _has_own_index(handle: Connection) -> bool:
     return fts.is_own_index(handle) and not handle.seen.get(hermes_indexes.INDEX_BROKEN_KEY)
 
 
-def _plan_own_prefixes(handle: Connection, leaf: Leaf) -> IndexPlan:
+def _plan_prefix_search(handle: Connection, leaf: Leaf) -> IndexPlan:
     if not leaf.words:
         return IndexPlan()
     match = handle.compose_match(leaf) or ""
