@@ -56,6 +56,11 @@ EVERY_VERB = {
     "log": [[], ["--json"], ["--limit", "SECRET"]],
     "export": [["--out", "OUT"], ["--title", "SECRET", "--out", "NEW"], ["--format", "SECRET"]],
     "import": [["OUT", "--plan-only"], ["SECRET"]],
+    "copy": [
+        ["HOME", "copy.db", "--plan-only"],
+        ["HOME", "copy.db", "--yes"],
+        ["SECRET", "SECRET"],
+    ],
     "resume": [["SECRET"], [LONG]],
     "serve": [["--store", "SECRET"], ["--http", "SECRET"]],
     "install": [["SECRET"], ["claude-code", "--print", "--name", "SECRET"]],
@@ -165,8 +170,8 @@ def test_no_verb_shows_a_disguised_secret(forks, tmp_path, number, parts):
     message = []
     for at, (verb, call) in enumerate(calls):
         arguments = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
-        arguments["NEW"] = str(tmp_path / "new.jsonl")
-        named = [] if verb == "keep" else ["--home", str(home)]
+        arguments |= {"NEW": str(tmp_path / "new.jsonl"), "HOME": str(home)}
+        named = [] if verb in ("keep", "copy") else ["--home", str(home)]
         words = [verb, *named, *(arguments.get(word, word) for word in call)]
         done = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
         message.append((f"{verb} {call}", done.out, secret))
