@@ -9,6 +9,7 @@ import pytest
 
 from tests.homes import fill_database, make_hermes_database
 from tests.security.fuzz import draw_request
+from tests.thorough import mark_thorough
 from tests.wire.conftest import MODERN, TOKEN, serve_home, start_raw_process
 
 OVER_STDIO, OVER_HTTP = 650, 100
@@ -62,7 +63,7 @@ def test_fuzzed_lines_are_answered(home, era, part):
 
 @pytest.mark.requirement("hostile:fuzz")
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", [mark_thorough(ERAS[0]), ERAS[1]])
 def test_fuzzed_bodies_are_answered(home, era, part):
     requests = draw_requests(era, "http", part, OVER_HTTP)
     with serve_home(home) as (process, port):
