@@ -25,6 +25,8 @@ _GRACE_S = 2.0
 """Time for a valid message after the first line that is not MCP."""
 _MAX_SHOWN_CHARS = 200
 _CHUNK_BYTES = 1 << 16
+_REPLACEMENT = "\ufffd"
+"""What decoding puts in place of bytes that are not text."""
 _CLOSED_MESSAGE = "Connection closed"
 """The message of the SDK for a closed connection."""
 
@@ -119,7 +121,9 @@ async def _connect_client(
             heard.noise = _extract_invalid_line(message)
             limit.deadline = min(limit.deadline, anyio.current_time() + _GRACE_S)
 
-    connected = stdio_client(started, heard.errors)
+    # With strict decoding the SDK waits for the end of a server whose output is not text.
+    lenient = started.model_copy(update={"encoding_error_handler": "replace"})
+    connected = stdio_client(lenient, heard.errors)
     async with Client(connected, mode=mode, cache=None, message_handler=listen) as client:
         limit.deadline = until
         return await use(client)
@@ -146,7 +150,7 @@ def _build_error(error: BaseException, heard: _ServerOutput, timeout_s: float) -
         return ServerUnreachable(f"cannot be started: {error.strerror or error}")
     words = heard.read_last_line()
     suffix = f"; last line of its output: {words}" if words else ""
-    if isinstance(error, UnicodeDecodeError):
+    if heard.noise is not None and _REPLACEMENT in heard.noise:
         return ServerUnreachable(f"its output is not MCP and not text{suffix}")
     if heard.noise is not None:
         return ServerUnreachable(f"its output is not MCP: {heard.noise}{suffix}")
