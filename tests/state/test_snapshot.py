@@ -47,6 +47,7 @@ def test_snapshot_uses_one_connection(path: Path) -> None:
 
 def test_checkpoint_is_complete_after_snapshot(path: Path) -> None:
     with SessionDB(path, read_only=True) as db, connect(path) as writer:
+        writer.execute("PRAGMA busy_timeout = 0")
         with db.snapshot():
             writer.execute("INSERT INTO state_meta VALUES ('k', 'v')")
             assert writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 1
