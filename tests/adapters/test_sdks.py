@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.sdk_homes import name_home
+from tests.adapters.sdk_homes import name_home, name_homes
 from tests.peers import ROOT, peer_python
 from tests.postgres_server import get_address
 
@@ -26,8 +26,8 @@ OPERATIONS = {"files": 1000, "postgres": 200}
 
 
 def find_homes(kind: str, tmp_path: Path) -> str:
-    """Return the folder of the homes of a script, or the address of a PostgreSQL server."""
-    return str(tmp_path) if kind == "files" else get_address()
+    """Return the folder of the homes of a script, or their base on a PostgreSQL server."""
+    return str(tmp_path) if kind == "files" else name_homes(get_address(), tmp_path.name)
 
 
 def run_in_sdk(extra: str, kind: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
