@@ -473,6 +473,7 @@ READING_METHODS = frozenset(
             "rows.list_columns",
             "rows.check_rows_writable",
             "admin.get_capabilities",
+            "admin.get_clock_offset",
             "admin.get_home_id",
             "path",
             "snapshot",

@@ -75,6 +75,7 @@ READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "meta.get_value": lambda db: db.meta.get_value("key"),
     "meta.list_values": lambda db: db.meta.list_values(),
     "admin.get_capabilities": lambda db: db.admin.get_capabilities(),
+    "admin.get_clock_offset": lambda db: db.admin.get_clock_offset(),
     "get_next_title_in_lineage": lambda db: db.get_next_title_in_lineage("Trip"),
     "get_message": lambda db: db.get_message(1),
     "find_messages": lambda db: db.find_messages([1]),
