@@ -321,7 +321,7 @@ def _describe_step(ledger: Ledger, step_id: str, batch_id: str, members: Sequenc
             details.insert(0, f"plan {batch.plan}")
     if members:
         count = "1 member" if len(members) == 1 else f"{len(members):,} members"
-        details += [count, f"first {members[0]}"]
+        details += [count, f"first {members[0]!r}"]
     return f"{kind}step {step_id} ({', '.join(details)})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +28,9 @@ def remove_session(db: StateDatabase) -> dict[str, int]:
     return {"removed": db.delete_sessions(["a"])}
 
 
-def begin_batch(ledger: Ledger) -> str:
-    """Begin to apply a plan with the three sessions of the home."""
-    plan = ledger.add_plan("sessions", [Member(name) for name in "abc"], None)
+def begin_batch(ledger: Ledger, names: Iterable[str] = "abc") -> str:
+    """Begin to apply a plan, by default with the three sessions of the home."""
+    plan = ledger.add_plan("sessions", list(map(Member, names)), None)
     return ledger.begin_plan(plan.handle).batch_id
 
 
@@ -157,11 +157,26 @@ def test_failed_step_is_logged(
     (record,) = caplog.records
     plan = ledger.get_batch(batch).plan
     assert re.fullmatch(
-        rf"sessions: step s-\w+ \(plan {plan}, batch {batch}, 2 members, first a\) failed and was "
-        r"rolled back: OSError: \[Errno 5\] Input/output error",
+        rf"sessions: step s-\w+ \(plan {plan}, batch {batch}, 2 members, first 'a'\) failed "
+        r"and was rolled back: OSError: \[Errno 5\] Input/output error",
         record.getMessage(),
     )
     assert record.exc_info is None  # the caller gets the error with its traceback
+
+
+def test_log_line_escapes_control_characters(
+    db: SessionDB, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    def change(_: StateDatabase) -> None:
+        raise OSError(5, "Input/output error")
+
+    member = "a\n\x1b[2Jb"
+    batch = begin_batch(ledger, [member])
+    with pytest.raises(OSError, match="Input/output"):
+        run_step(db, ledger, batch, before=keep, change=change, members=[member])
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()
+    assert r"first 'a\n\x1b[2Jb'" in record.getMessage()
 
 
 def test_failed_read_begins_no_step(db: SessionDB, ledger: Ledger) -> None:
