@@ -85,7 +85,7 @@ class _Stopped(Exception):
     """The caller has asked to stop."""
 
 
-class _Left(Exception):
+class _CopyRefused(Exception):
     """A session cannot be made equal, for the reason in the message."""
 
 
@@ -258,7 +258,7 @@ class _Copy:
     def _copy_or_report(self, session_id: str) -> None:
         try:
             self._counts[self._copy_session(session_id)] += 1
-        except _Left as left:
+        except _CopyRefused as left:
             self._differing.append(SkippedItem(session_id, str(left)))
         except NotFound:  # it was deleted meanwhile
             self._counts["gone"] += 1
@@ -276,7 +276,7 @@ class _Copy:
         elif mark.done is None:
             is_new = True
         elif self._is_unchanged(session_id, mark):
-            self._note_session(session_id, mark)
+            self._record_deviations(session_id, mark)
             return "unchanged"
         else:
             self._require_untouched(session_id, mark)
@@ -285,9 +285,9 @@ class _Copy:
                 mark.last = None  # compare all of its messages
             self._write_session(session_id, mark)
             if self._verify_session(session_id, mark):
-                self._note_session(session_id, mark)
+                self._record_deviations(session_id, mark)
                 return "copied" if is_new else "updated"
-        raise _Left(_MOVING_REASON if self._is_moving(session_id) else _REMOVED_REASON)
+        raise _CopyRefused(_MOVING_REASON if self._is_moving(session_id) else _REMOVED_REASON)
 
     def _load_mark(self, session_id: str) -> _Mark | None:
         text = self._target.get_meta(MARK_PREFIX + session_id)
@@ -299,7 +299,7 @@ class _Copy:
     def _adopt_session(self, session_id: str, mark: _Mark) -> str:
         """Regard a session of the target as its copy if both are equal."""
         if not self._verify_session(session_id, mark):
-            raise _Left(_DIFFERS_REASON)
+            raise _CopyRefused(_DIFFERS_REASON)
         return "unchanged"
 
     def _is_unchanged(self, session_id: str, mark: _Mark) -> bool:
@@ -321,7 +321,7 @@ class _Copy:
             revision = self._target.get_revision(session_id)
             rows = digests.digest_rows(self._target, session_id, columns)
         if mark.done is not None and [list(revision), rows] != mark.done[1:]:
-            raise _Left(_CHANGED_REASON)
+            raise _CopyRefused(_CHANGED_REASON)
 
     def _is_moving(self, session_id: str) -> bool:
         """Return True if the last message of the source has no counterpart yet."""
@@ -329,7 +329,7 @@ class _Copy:
         there = self._target.get_revision(session_id)
         return (revision.live, revision.compacted) > (there.live, there.compacted)
 
-    def _note_session(self, session_id: str, mark: _Mark) -> None:
+    def _record_deviations(self, session_id: str, mark: _Mark) -> None:
         """Report a session with other message ids or without a value in the target."""
         if mark.shifts:
             self._renumbered[session_id] = None
@@ -418,10 +418,10 @@ class _Copy:
             if mismatch.table == _SESSIONS and mismatch.column is not None:
                 mark.without.append(mismatch.column)
             else:
-                raise _Left(f"{mismatch.column} of {mismatch.table}: {mismatch.why}")
+                raise _CopyRefused(f"{mismatch.column} of {mismatch.table}: {mismatch.why}")
         for mismatch in result.refused:
             if mismatch.table in _KEYS:
-                raise _Left(f"a row of {mismatch.table}: {mismatch.why}")
+                raise _CopyRefused(f"a row of {mismatch.table}: {mismatch.why}")
             reason = f"a row of {mismatch.table}: {mismatch.why}"
             self._left_out[SkippedItem(session_id, reason)] = None
 
@@ -483,15 +483,15 @@ class _Copy:
         for mismatch in result.refused:
             if self._target.get_message(mismatch.key[0]) is not None:
                 raise _IdsTaken
-            raise _Left(f"a message: {mismatch.why}")
+            raise _CopyRefused(f"a message: {mismatch.why}")
         if result.emptied:
-            raise _Left(f"{result.emptied[0].column} of a message: {result.emptied[0].why}")
+            raise _CopyRefused(f"{result.emptied[0].column} of a message: {result.emptied[0].why}")
 
     def _shift_ids(self, first: int, last: int, mark: _Mark) -> None:
         """Give the messages between two ids new ids after all messages of both homes."""
         free = self._find_free_id() if self._free_id is None else self._free_id
         if free + last - first > _MAX_MESSAGE_ID:
-            raise _Left(_SPAN_REASON)
+            raise _CopyRefused(_SPAN_REASON)
         mark.shifts.append((first, free - first))
         self._free_id = free + last - first + 1
 
