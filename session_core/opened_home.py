@@ -25,8 +25,8 @@ from session_core.home import (
     make_absolute,
 )
 from session_core.hooks import Hooks
+from session_core.ledger.database_location import find_database_location
 from session_core.ledger.hermes_delivery_marks import persist_marks
-from session_core.ledger.home_tables import find_database_location
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.lifecycle.agent_cache import AgentCache

@@ -5,7 +5,7 @@ from session_core._lazy import export_names
 __all__, __getattr__, __dir__ = export_names(
     __name__,
     {
-        "home_tables": ("find_database_location",),
+        "database_location": ("find_database_location",),
         "labels": ("Label", "LabelChange", "LabelRestore", "Labels"),
         "machine_folder": ("MachineFolder",),
         "types": (

@@ -1,4 +1,4 @@
-from session_core.ledger.home_tables import find_database_location as find_database_location
+from session_core.ledger.database_location import find_database_location as find_database_location
 from session_core.ledger.labels import Label as Label
 from session_core.ledger.labels import LabelChange as LabelChange
 from session_core.ledger.labels import LabelRestore as LabelRestore

@@ -12,7 +12,7 @@ from typing import Any
 from session_core._typing import Self
 from session_core.errors import InvalidInput
 from session_core.ledger.database import PACKAGE
-from session_core.ledger.home_tables import find_database_location
+from session_core.ledger.database_location import find_database_location
 from session_core.ledger.plans import PlanLedger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.storage import encode_json
