@@ -7,7 +7,7 @@ __all__, __getattr__, __dir__ = export_names(
     {
         "database_location": ("find_database_location",),
         "labels": ("Label", "LabelChange", "LabelRestore", "Labels"),
-        "machine_folder": ("MachineFolder",),
+        "state_folder": ("MachineFolder",),
         "types": (
             "AuditEntry",
             "Batch",

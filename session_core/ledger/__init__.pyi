@@ -3,7 +3,7 @@ from session_core.ledger.labels import Label as Label
 from session_core.ledger.labels import LabelChange as LabelChange
 from session_core.ledger.labels import LabelRestore as LabelRestore
 from session_core.ledger.labels import Labels as Labels
-from session_core.ledger.machine_folder import MachineFolder as MachineFolder
+from session_core.ledger.state_folder import MachineFolder as MachineFolder
 from session_core.ledger.types import AuditEntry as AuditEntry
 from session_core.ledger.types import Batch as Batch
 from session_core.ledger.types import EmptyResult as EmptyResult

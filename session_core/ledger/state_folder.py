@@ -4,7 +4,8 @@ A home of our own keeps the folder next to its database file NAME, as `.mcp-sess
 it is moved, copied and deleted with the home; the home id in the database decides to which home
 a folder belongs. A Hermes home keeps it in the platform's state folder, bound to the path and the
 inode of its database: a home that moved is recognised by its inode, and another database at its
-path is another home. Reading creates nothing.
+path is another home. Reading creates nothing. A home in a database server has a folder of this
+machine for its files.
 """
 
 from __future__ import annotations
@@ -366,3 +367,29 @@ def _read_binding(folder: Path) -> FolderBinding | None:
         return FolderBinding(folder, path, fields["device"], fields["inode"], home)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+class MachineFolder:
+    """The folder of this machine for a home in a database server, for files outside its database.
+
+    The address of the home, without passwords, names the folder.
+    """
+
+    def __init__(self, address: str) -> None:
+        digest = hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
+        self._path = find_state_root() / f"address-{digest[:12]}"
+
+    def find(self) -> Path | None:
+        """Return the folder, or None if there is none."""
+        return self._path if self._path.is_dir() else None
+
+    def make(self) -> Path:
+        """Create the folder, durable and private to its owner, and return it.
+
+        Raises:
+            Denied: the folder may not be created.
+            StorageFull: the disk is full.
+        """
+        with translate_os_errors(self._path.parent):
+            make_folder(self._path)
+        return self._path
