@@ -27,11 +27,10 @@ from mcp_serve.cli.clients.supported_clients import (
     is_present,
 )
 from mcp_serve.cli.command_errors import DONE, FAILED, UNKNOWN_ID
-from mcp_serve.cli.layout import measure_width
 from mcp_serve.cli.mcp_client import ServerUnreachable, run_with_server
 from mcp_serve.cli.options import add_home_options, add_json_option, choose_driver
 from mcp_serve.cli.output import print_json
-from mcp_serve.cli.terminal import Terminal, format_bytes
+from mcp_serve.cli.terminal import Terminal, format_bytes, measure_width
 from mcp_serve.homes import ServedHome
 from mcp_serve.http import auth
 from mcp_serve.plain_text import shorten_text, to_plain_line

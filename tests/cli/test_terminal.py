@@ -8,6 +8,7 @@ import shlex
 import pytest
 from rich.cells import cell_len
 
+from mcp_serve.cli.terminal import measure_width, truncate_text, wrap_line, wrap_text
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.cli.command_user import CommandUser, find_wide_lines
 from tests.cli.homes import FRESH_SESSION_ID, LONG_SESSION_ID, build_home
@@ -171,3 +172,31 @@ def test_control_characters_are_escaped_on_screens(forks, tmp_path):
         assert (done.code, shown in done.out) == (0, True), (verb, done.out)
         assert not {"\x1b", "\u202e", "\t"} & set(done.out)
         assert not [line for line in done.out.splitlines() if line.startswith("id")]
+
+
+def test_text_is_truncated_by_terminal_columns():
+    assert truncate_text("予算の見直し", 9) == "予算の見…"
+    assert truncate_text("short", 9) == "short"
+
+
+@pytest.mark.parametrize("room", [12, 20, 40])
+def test_words_are_wrapped_whole(room):
+    text = "please look at the deploy script, it fails on foo_bar.baz again"
+    lines = wrap_line(text, room)
+    assert " ".join(line.strip() for line in lines) == text
+    assert all(measure_width(line) <= room for line in lines)
+
+
+def test_long_path_breaks_after_folder():
+    lines = wrap_line("see ~/.config/Claude/claude_desktop_config.json", 24)
+    assert lines == ["see", "~/.config/Claude/claude_", "desktop_config.json"]
+    assert wrap_line("x" * 30, 12) == ["x" * 12, "x" * 12, "x" * 6]
+
+
+def test_characters_without_blanks_fill_lines():
+    assert wrap_line("ok 予算の見直し", 9) == ["ok 予算の", "見直し"]
+
+
+def test_text_keeps_lines_and_indentation():
+    text = "def f():\n    return 1\n\nend"
+    assert list(wrap_text(text, 40)) == text.split("\n")
