@@ -1,14 +1,16 @@
 """The score of a matching message, from its text, age and role.
 
 It uses no statistics of a store, so the scores of several stores can be compared.
+
+The answer to a question rarely has all of its words: the user asked in some of them, and the title
+has others. Such words count half, so a message with all words still comes first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from session_core.state.near_messages import TITLE_WEIGHT
 from session_core.state.query import LeafMatcher
 from session_core.state.search_text import TextFinder
 from session_core.state.terms import SearchTerm
@@ -22,6 +24,17 @@ _ROLE_WEIGHTS = {"tool": -0.25, "system": -0.2, "session_meta": -0.3}
 _NEARNESS_REACH = 60
 _NEAR_BEST_SHARE = 0.53
 _LEAST_HITS = 3
+
+NEAR_WEIGHT = 0.5
+TITLE_WEIGHT = 0.5
+_NEAR_OFFSETS = (1, -1, 2, -2, 3, -3)
+"""Distances between the ids of near messages: a question, its answer and the tools between them."""
+
+Postings = Sequence[tuple[Collection[int], float]]
+"""For each term, the ids of the messages that have it, and its weight."""
+
+NearTerm = tuple[int, int, float]
+"""A message id, the near id with a term that the message lacks, and the weight of the term."""
 
 
 def score_words(folded: str, words: Sequence[LeafMatcher], literal: str) -> float:
@@ -96,3 +109,30 @@ def find_least_score(scores: Sequence[float]) -> float:
     if not scores:
         return 0.0
     return min(_NEAR_BEST_SHARE * scores[0], scores[:_LEAST_HITS][-1])
+
+
+def iter_near_terms(message_ids: Iterable[int], postings: Postings) -> Iterator[NearTerm]:
+    """Yield the terms missing from a message but present in a near id.
+
+    The near id may belong to another session.
+    """
+    for message_id in message_ids:
+        for ids, weight in postings:
+            if message_id in ids:
+                continue
+            for offset in _NEAR_OFFSETS:
+                if message_id + offset in ids:
+                    yield message_id, message_id + offset, weight
+                    break
+
+
+def sum_near_terms(
+    near_terms: Iterable[NearTerm], sessions: Mapping[int, object]
+) -> dict[int, float]:
+    """Return the score that near messages of the same session add to each message."""
+    added: dict[int, float] = {}
+    for message_id, near_id, weight in near_terms:
+        session = sessions.get(message_id)
+        if session is not None and sessions.get(near_id) == session:
+            added[message_id] = added.get(message_id, 0.0) + NEAR_WEIGHT * weight
+    return added

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from session_core.state import near_messages, query, relevance, search_text
+from session_core.state import query, relevance, search_text
 from session_core.state.query import And, Leaf, Node
 from session_core.state.terms import SearchTerm, split_terms, weigh_term
 from session_core.transcripts.index import Index
@@ -98,7 +98,7 @@ class AnyWordScores:
         Near messages must belong to the same session and not be newer than `newest_ms`.
         """
         postings = [(posting.ids, posting.weight) for posting in self.postings]
-        near_terms = list(near_messages.iter_near_terms(sessions, postings))
+        near_terms = list(relevance.iter_near_terms(sessions, postings))
         others = list({near_id for _, near_id, _ in near_terms} - sessions.keys())
         known = dict(sessions)
         for start in range(0, len(others), 500):
@@ -106,7 +106,7 @@ class AnyWordScores:
             marks = ", ".join("?" * len(part))
             sql = f"SELECT id, session FROM messages WHERE id IN ({marks}) AND coalesce(at, 0) <= ?"  # noqa: S608 -- only question marks are inserted
             known |= dict(index.read(sql, (*part, 2**62 if newest_ms is None else newest_ms)))
-        self.added = near_messages.sum_near_terms(near_terms, known)
+        self.added = relevance.sum_near_terms(near_terms, known)
 
     def list_whole_sessions(self, index: Index, sessions: Mapping[int, int]) -> set[int]:
         """Return the sessions that contain each term in a message or in the title."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from heapq import nlargest
 from itertools import combinations, islice
 
-from session_core.state import near_messages, relevance, search_text, sql_blocks
+from session_core.state import relevance, search_text, sql_blocks
 from session_core.state import terms as search_terms
 from session_core.state.query import And, Node, Or
 from session_core.state.sqlite.connection import Connection
@@ -316,11 +316,11 @@ def _sum_near_terms(
 ) -> dict[int, float]:
     """Return the score that near messages add to messages of these sessions."""
     postings = [(one.ids, one.weight) for one in lists]
-    near_terms = list(near_messages.iter_near_terms(sessions, postings))
+    near_terms = list(relevance.iter_near_terms(sessions, postings))
     others = json.dumps([near_id for _, near_id, _ in near_terms if near_id not in sessions])
     until = task.values.get("until", math.inf)
     rows = task.handle.fetch_tuples(SQL["list_sessions_of"], (others, until))
-    return near_messages.sum_near_terms(near_terms, {**dict(rows), **sessions})
+    return relevance.sum_near_terms(near_terms, {**dict(rows), **sessions})
 
 
 def _score_match(match: Match, lists: Iterable[_TermPostings], added: float) -> float:
