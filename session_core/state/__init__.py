@@ -13,7 +13,14 @@ __all__, __getattr__, __dir__ = export_names(
             "TokenColumns",
             "UsageColumns",
         ),
-        "engines": ("DatabaseAddress", "inspect_server", "migrate_home", "open_postgres"),
+        "engines": (
+            "DatabaseAddress",
+            "Pooling",
+            "ServerReport",
+            "inspect_server",
+            "migrate_home",
+            "open_postgres",
+        ),
         "merged_search": ("MergedHit", "MergedPosition", "MergedResult", "MergedSearch"),
         "protocol": (
             "MetaStorage",
@@ -25,7 +32,6 @@ __all__, __getattr__, __dir__ = export_names(
             "StopSignal",
         ),
         "sdk_storage": ("SdkStorage",),
-        "server_report": ("Pooling", "ServerReport"),
         "store_search": ("RankedMatch", "StoreBlock", "StoreSearch"),
     },
 )

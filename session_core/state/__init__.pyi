@@ -5,6 +5,8 @@ from session_core.state.columns import NewSessionColumns as NewSessionColumns
 from session_core.state.columns import SessionColumnUpdates as SessionColumnUpdates
 from session_core.state.columns import TokenColumns as TokenColumns
 from session_core.state.columns import UsageColumns as UsageColumns
+from session_core.state.engines import Pooling as Pooling
+from session_core.state.engines import ServerReport as ServerReport
 from session_core.state.engines import inspect_server as inspect_server
 from session_core.state.engines import migrate_home as migrate_home
 from session_core.state.engines import open_postgres as open_postgres
@@ -20,8 +22,6 @@ from session_core.state.protocol import StateStorage as StateStorage
 from session_core.state.protocol import StepCallback as StepCallback
 from session_core.state.protocol import StopSignal as StopSignal
 from session_core.state.sdk_storage import SdkStorage as SdkStorage
-from session_core.state.server_report import Pooling as Pooling
-from session_core.state.server_report import ServerReport as ServerReport
 from session_core.state.store_search import RankedMatch as RankedMatch
 from session_core.state.store_search import StoreBlock as StoreBlock
 from session_core.state.store_search import StoreSearch as StoreSearch

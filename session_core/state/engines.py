@@ -1,17 +1,22 @@
-"""The choice of the engine for an address, and the only import of the PostgreSQL engine."""
+"""The choice of the engine for an address, and the report on its server.
+
+Only this module imports the PostgreSQL engine.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 from session_core.errors import InvalidInput, Unsupported
 from session_core.home import DATABASE_SCHEMES, DatabaseAddress, find_scheme
 from session_core.state.protocol import StateDatabase
-from session_core.state.server_report import ServerReport
 
 __all__ = [
     "DatabaseAddress",
+    "Pooling",
+    "ServerReport",
     "inspect_server",
     "is_postgres_address",
     "migrate_home",
@@ -19,6 +24,32 @@ __all__ = [
 ]
 
 _MODULES = ("psycopg", "psycopg_pool")
+
+Pooling = Literal["none", "session", "transaction", "statement"]
+"""The mode of a pooler in front of the server: how long it lends a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """The state of a database server, as one program sees it."""
+
+    version: str
+    role: str
+    is_exempt: bool
+    """Whether row security does not bind the role, so that only the code keeps homes apart."""
+    can_write: bool
+    """Whether the role may change homes, which needs an existing schema."""
+    is_standby: bool
+    """Whether the server takes no changes."""
+    encoding: str
+    pending: tuple[str, ...]
+    """The migrations that the schema lacks."""
+    newer: int | None
+    """A migration that only a newer version of this program knows."""
+    skew_s: float
+    """The seconds by which the clock of the server is ahead of this machine."""
+    round_trip_s: float
+    pooling: Pooling
 
 
 def is_postgres_address(text: object) -> bool:

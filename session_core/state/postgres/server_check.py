@@ -7,9 +7,9 @@ from typing import Any
 
 import psycopg
 
+from session_core.state.engines import Pooling, ServerReport
 from session_core.state.postgres.address import connect, parse_address
 from session_core.state.postgres.migrations import runner
-from session_core.state.server_report import Pooling, ServerReport
 
 _CLOCK_READS = 3
 _POOL_READS = 8
