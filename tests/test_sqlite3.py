@@ -21,7 +21,7 @@ LIBRARIES = ("sqlite3", "pysqlite3", "apsw", "_sqlite3")
 
 MAY_IMPORT = {
     "session_core/_sqlite3.py": "it decides",
-    "session_core/state/sqlite/sizes_child.py": "a process of its own, that counts pages",
+    "session_core/state/sqlite/admin/sizes_child.py": "a process of its own, that counts pages",
     "tests/cli/fork_server.py": "it imports what the verbs that it forks may choose",
     "tests/bench/scripts/on_hermes.py": "what Hermes itself runs on",
     "tests/bench/scripts/on_openai.py": "what the peer itself runs on",

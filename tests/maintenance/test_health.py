@@ -326,5 +326,5 @@ def test_stopped_deep_check_returns_findings(full: Home, often: None, part: int)
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("session_core.maintenance.types._PROGRESS_INTERVAL_S", 0)
-    monkeypatch.setattr("session_core.state.sqlite.vacuum_file._INSTRUCTIONS_PER_STEP", 50)
-    monkeypatch.setattr("session_core.state.sqlite.sizes._CHILD_WAIT_S", 0.001)
+    monkeypatch.setattr("session_core.state.sqlite.admin.vacuum_file._INSTRUCTIONS_PER_STEP", 50)
+    monkeypatch.setattr("session_core.state.sqlite.admin.sizes._CHILD_WAIT_S", 0.001)

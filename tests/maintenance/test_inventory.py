@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import admin
+from session_core.state.sqlite.admin import admin
 from session_core.types import Claim
 from tests.homes import SCHEMAS, fill_database, make_hermes_database, make_own_database
 from tests.maintenance.homes import DAY, NOW, Home, opened

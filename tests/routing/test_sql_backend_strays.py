@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
-from session_core.state.sqlite.admin import SqliteAdmin
+from session_core.state.sqlite.admin.admin import SqliteAdmin
 from session_core.types import Holder
 from tests.homes import connect
 from tests.routing.chats import (

@@ -18,7 +18,7 @@ from mcp_serve.stores import ServedStores, ServerOptions
 from session_core import Maintenance
 from session_core.maintenance import health
 from session_core.maintenance import types as maintenance_progress
-from session_core.state.sqlite import vacuum_file
+from session_core.state.sqlite.admin import vacuum_file
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,8 @@ import pytest
 
 from session_core import SessionDB
 from session_core.state.batch_size import BatchSize
-from session_core.state.sqlite import admin, deletion
+from session_core.state.sqlite import deletion
+from session_core.state.sqlite.admin import admin
 from session_core.state.sqlite.connection import Connection
 from tests.homes import connect, make_hermes_database
 from tests.state.conftest import append_words

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import sizes_child
+from session_core.state.sqlite.admin import sizes_child
 from tests.state.conftest import append_words
 
 

@@ -15,7 +15,7 @@ def test_sizes_child_ends_with_parent(tmp_path: Path) -> None:
     slow = tmp_path / "slow.db"
     os.mkfifo(slow)  # whoever opens it waits for somebody to write
     parent = (
-        "from pathlib import Path; from session_core.state.sqlite import sizes;"
+        "from pathlib import Path; from session_core.state.sqlite.admin import sizes;"
         f"sizes.count_sizes(None, None, Path({str(slow)!r}), lambda: print('counting', flush=True))"
     )
     counting = subprocess.Popen(

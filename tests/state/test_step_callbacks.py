@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import sizes, vacuum_file
+from session_core.state.sqlite.admin import sizes, vacuum_file
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 
 
@@ -104,7 +104,7 @@ def test_check_deletes_copy_of_killed_check(db: SessionDB, path: Path, temporary
     script = (
         "import glob, os, sys\n"
         "from session_core import SessionDB\n"
-        "from session_core.state.sqlite import vacuum_file as stepping\n"
+        "from session_core.state.sqlite.admin import vacuum_file as stepping\n"
         "stepping._INSTRUCTIONS_PER_STEP = 50\n"
         "def step():\n"
         "    if glob.glob(os.environ['TMPDIR'] + '/*/copy.db'):\n"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, Denied, SessionDB, StorageFull
-from session_core.state.sqlite import vacuum
+from session_core.state.sqlite.admin import vacuum
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.vacuum_trace import list_copies
 from tests.thorough import take_main_kinds

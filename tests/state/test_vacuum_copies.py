@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from session_core import Denied, SessionDB, StorageError
-from session_core.state.sqlite import vacuum_file
+from session_core.state.sqlite.admin import vacuum_file
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.vacuum_trace import dump_tables, list_copies, trace_vacuum, vacuum_through_copy
 from tests.thorough import take_main_kinds
@@ -154,7 +154,7 @@ KILLED = (
     "import os, sys\n"
     "from functools import partial\n"
     "from session_core import SessionDB\n"
-    "from session_core.state.sqlite import vacuum_file as stepping\n"
+    "from session_core.state.sqlite.admin import vacuum_file as stepping\n"
     "stepping._INSTRUCTIONS_PER_STEP = 2000\n"
     "db = SessionDB(sys.argv[1])\n"
     "kill = lambda: os.kill(os.getpid(), 9)\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from session_core import Busy, SessionDB
-from session_core.state.sqlite import vacuum_file
+from session_core.state.sqlite.admin import vacuum_file
 from tests.homes import connect, fill_database, make_hermes_database, make_own_database
 from tests.state.vacuum_trace import dump_tables, list_copies, trace_vacuum, vacuum_through_copy
 from tests.thorough import take_main_kinds

@@ -12,7 +12,8 @@ from session_core.state.postgres import holders
 from session_core.state.postgres.connection import PostgresConnection
 from session_core.state.postgres.store import PostgresStore
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import admin, usage
+from session_core.state.sqlite import usage
+from session_core.state.sqlite.admin import admin
 from session_core.state.sqlite.search.search_api import TimeRangeSearches
 from session_core.types import (
     BlockedIndex,

@@ -22,7 +22,8 @@ from typing import Any, cast
 
 from session_core.errors import Conflict, Unsupported
 from session_core.state import sql_blocks, validation
-from session_core.state.sqlite import admin, fts, lineage, messages, sessions
+from session_core.state.sqlite import fts, lineage, messages, sessions
+from session_core.state.sqlite.admin import admin
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.rows import row_images
 from session_core.state.sqlite.store import SqliteOperations

@@ -19,7 +19,8 @@ from session_core._typing import Unpack
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound, Unsupported
 from session_core.state import content, sql_blocks, validation
 from session_core.state.columns import NewMessageColumns
-from session_core.state.sqlite import admin, fts, sessions
+from session_core.state.sqlite import fts, sessions
+from session_core.state.sqlite.admin import admin
 from session_core.state.sqlite.connection import DISK_FULL_MESSAGE, Connection, quote_name
 from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import AppendManyResult, AppendResult, MessageRow, Revision, RewindResult

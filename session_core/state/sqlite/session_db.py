@@ -11,7 +11,7 @@ from types import TracebackType
 from session_core._typing import Self
 from session_core.state import validation
 from session_core.state.sqlite import extension
-from session_core.state.sqlite.admin import SqliteAdmin
+from session_core.state.sqlite.admin.admin import SqliteAdmin
 from session_core.state.sqlite.application_state import SqliteMeta, SqliteState
 from session_core.state.sqlite.compaction import MessageCompactor, SqliteCompaction
 from session_core.state.sqlite.deletion import SqliteDeletion

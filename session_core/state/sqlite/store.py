@@ -28,7 +28,8 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
-from session_core.state.sqlite import database_file, extension, fts, holders, vacuum_file
+from session_core.state.sqlite import database_file, extension, fts, holders
+from session_core.state.sqlite.admin import vacuum_file
 from session_core.state.sqlite.connection import Connection, translate_error
 from session_core.state.sqlite.database_file import (
     create_database,

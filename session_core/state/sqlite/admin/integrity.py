@@ -19,9 +19,9 @@ from session_core.errors import Unsupported
 from session_core.state import sql_blocks
 from session_core.state.protocol import StepCallback
 from session_core.state.sqlite import extension, fts
+from session_core.state.sqlite.admin.vacuum_file import call_step_regularly
 from session_core.state.sqlite.connection import Connection, make_file_uri
 from session_core.state.sqlite.database_file import has_database, open_reader
-from session_core.state.sqlite.vacuum_file import call_step_regularly
 from session_core.types import Finding
 
 SQL = sql_blocks.load_blocks("integrity")

@@ -14,8 +14,8 @@ import threading
 from pathlib import Path
 
 from session_core import _sqlite3
+from session_core.state.sqlite.admin.sizes import count_pages
 from session_core.state.sqlite.connection import Connection, make_file_uri
-from session_core.state.sqlite.sizes import count_pages
 
 
 def count_table_bytes(path: Path) -> dict[str, int] | None:

@@ -17,11 +17,12 @@ from typing import cast
 from session_core.errors import InvalidInput, StorageFull
 from session_core.processes import get_sidecar_path
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import extension, holders, vacuum_file
+from session_core.state.sqlite import extension, holders
+from session_core.state.sqlite.admin import vacuum_file
+from session_core.state.sqlite.admin.vacuum_file import call_step_regularly
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.database_file import get_file_bytes
 from session_core.state.sqlite.store import SqliteOperations
-from session_core.state.sqlite.vacuum_file import call_step_regularly
 from session_core.types import VacuumResult
 
 _MERGE_STEP_S = 0.015

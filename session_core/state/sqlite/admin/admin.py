@@ -15,18 +15,11 @@ from typing import Any
 from session_core import _sqlite3
 from session_core.state import sql_blocks, validation
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import (
-    database_file,
-    extension,
-    integrity,
-    lineage,
-    sessions,
-    sizes,
-    usage,
-)
+from session_core.state.sqlite import database_file, extension, lineage, sessions, usage
+from session_core.state.sqlite.admin import integrity, sizes
+from session_core.state.sqlite.admin.vacuum import SqliteVacuum
 from session_core.state.sqlite.connection import Connection, quote_name
 from session_core.state.sqlite.search.search_api import TimeRangeSearches
-from session_core.state.sqlite.vacuum import SqliteVacuum
 from session_core.types import (
     BlockedIndex,
     Capabilities,

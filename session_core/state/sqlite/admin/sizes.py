@@ -33,7 +33,7 @@ _SAMPLE_POINTS = 24
 _POINT_ROWS = 8
 _SMALL_TABLE_ROWS = _SAMPLE_POINTS * _POINT_ROWS
 _SHADOW_SUFFIXES = ("data", "idx", "content", "docsize", "config")
-_CHILD_MODULE = "session_core.state.sqlite.sizes_child"
+_CHILD_MODULE = "session_core.state.sqlite.admin.sizes_child"
 _CHILD_TIMEOUT_S = 900.0
 _CHILD_WAIT_S = 0.2
 

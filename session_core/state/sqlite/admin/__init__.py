@@ -1,0 +1,1 @@
+"""Reports and upkeep of a home, reached as `db.admin`: integrity, sizes, and VACUUM."""
