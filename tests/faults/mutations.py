@@ -16,7 +16,7 @@ from typing import Any, Literal
 from session_core.errors import StorageError
 from session_core.ledger.codec import pack_trash, unpack_trash
 from session_core.ledger.types import TrashItem
-from session_core.state.sqlite import checkpointer, fts
+from session_core.state.sqlite import fts, writer
 from session_core.state.sqlite.session_db import SessionDB
 from session_core.types import RowImages
 
@@ -130,7 +130,7 @@ def _update_token_counts(db: SessionDB) -> None:
 
 def _append_and_checkpoint(db: SessionDB) -> object:
     """With the next change, fold the log back, as it is done after many rows."""
-    checkpointer.CHECKPOINT_ROWS = 1
+    writer.CHECKPOINT_ROWS = 1
     return db.append_message("chat", "user", "needle folded")
 
 
@@ -146,7 +146,7 @@ def _append_in_threads(db: SessionDB) -> None:
             for number in range(3):
                 waiting.append(pool.submit(db.append_message, "chat", "user", "needle shared"))
                 _wait_until_queued(db, number + 1)
-            checkpointer.CHECKPOINT_ROWS = 1
+            writer.CHECKPOINT_ROWS = 1
         failed = [future for future in waiting if future.exception()]
     for _ in failed:
         _retry_append(db)
