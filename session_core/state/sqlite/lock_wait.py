@@ -1,4 +1,4 @@
-"""Waiting for a database that another connection has locked.
+"""Waiting for a database that another connection has locked, and errors about its holders.
 
 SQLite itself waits up to the busy timeout of a connection. Statements that need the write lock are
 then retried with jitter until a deadline. `write_queue` has the waits of threads for each other.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from session_core import _sqlite3
+from session_core.errors import Busy
 
 if TYPE_CHECKING:
     from session_core.state.sqlite.connection import Connection
+    from session_core.types import Holder
 
 T = TypeVar("T")
 
@@ -57,3 +60,26 @@ def run_without_waiting(handle: Connection, function: Callable[[], T], wait_ms: 
         return function()
     finally:
         handle.connection.execute(f"PRAGMA busy_timeout={wait_ms}")
+
+
+def require_no_holders(path: Path, holders: Sequence[Holder]) -> None:
+    """Refuse a rewrite of a file that other processes have open.
+
+    Raises:
+        Busy: a process has the file open.
+    """
+    names = [str(holder) for holder in holders]
+    if names:
+        raise Busy(
+            f"{path} is open in {', '.join(names)}; stop that process, then try again",
+            holders=names,
+        )
+
+
+def make_busy_error(path: Path, holders: Sequence[Holder]) -> Busy:
+    """Return the error for a database that another connection has locked."""
+    names = [str(holder) for holder in holders]
+    listed = ", ".join(names) or "another connection, possibly of this process"
+    return Busy(
+        f"the database {path} is held by {listed}; let it finish, then try again", holders=names
+    )

@@ -28,7 +28,7 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
-from session_core.state.sqlite import database_file, extension, fts, holders
+from session_core.state.sqlite import database_file, extension, fts, lock_wait
 from session_core.state.sqlite.admin import vacuum_file
 from session_core.state.sqlite.connection import Connection, translate_error
 from session_core.state.sqlite.database_file import (
@@ -323,7 +323,7 @@ class SqliteStore:
 
     def make_busy_error(self) -> SessionError:
         """Return the error for a database that another connection has locked."""
-        return holders.make_busy_error(self.path, self.list_holders())
+        return lock_wait.make_busy_error(self.path, self.list_holders())
 
     def check_open(self) -> None:
         """Refuse a closed database, and a database that the parent process has opened."""

@@ -17,7 +17,7 @@ from typing import cast
 from session_core.errors import InvalidInput, StorageFull
 from session_core.processes import get_sidecar_path
 from session_core.state.protocol import StepCallback
-from session_core.state.sqlite import extension, holders
+from session_core.state.sqlite import extension, lock_wait
 from session_core.state.sqlite.admin import vacuum_file
 from session_core.state.sqlite.admin.vacuum_file import call_step_regularly
 from session_core.state.sqlite.connection import Connection, quote_name
@@ -70,7 +70,7 @@ class SqliteVacuum(SqliteOperations):
             writer = self._store.get_writer()
             if self._store.is_in_memory:
                 return writer.run_exclusively(partial(self._vacuum_memory, step=step))
-            holders.require_no_holders(self._store.path, self._store.list_holders())
+            lock_wait.require_no_holders(self._store.path, self._store.list_holders())
             return writer.run_exclusively(partial(self._run_vacuum, step=step))
 
     def _run_vacuum(self, handle: Connection, step: StepCallback | None) -> VacuumResult:
@@ -92,7 +92,7 @@ class SqliteVacuum(SqliteOperations):
             self._vacuum_in_place(handle, step)
         self._store.forget_all_content(handle)
         # The new content is in the log. Only a complete checkpoint makes the file shorter.
-        holders.require_no_holders(self._store.path, self._store.list_holders())
+        lock_wait.require_no_holders(self._store.path, self._store.list_holders())
         handle.fetch_tuples("PRAGMA wal_checkpoint(TRUNCATE)")
         return VacuumResult(before, self._measure_bytes())
 
@@ -115,7 +115,7 @@ class SqliteVacuum(SqliteOperations):
         for _ in range(_MAX_COPIES):
             if vacuum_file.rewrite_database(handle, guard, self._store.path, step):
                 return
-            holders.require_no_holders(self._store.path, self._store.list_holders())
+            lock_wait.require_no_holders(self._store.path, self._store.list_holders())
         raise self._store.make_busy_error()
 
     def _measure_bytes(self) -> int:
