@@ -13,9 +13,9 @@ from mcp.types import ClientCapabilities
 from pydantic import BaseModel, Field
 
 from mcp_serve import answer_size, plan_answers, render
-from mcp_serve.homes import ServedHome
 from mcp_serve.progress import run_in_thread
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 from session_core.maintenance import PlanPreview
 

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
-from mcp_serve import answer_size, render, session_lookup
+from mcp_serve import answer_size, render
 from mcp_serve.arguments import format_time, to_tuple
-from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores import session_lookup
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.served_store import ServedStore
 from session_core import InvalidInput, SessionFilter
 from session_core.ledger import StoredPlan
 from session_core.maintenance import (

@@ -20,7 +20,7 @@ from session_core.transcripts import TranscriptSummary
 from session_core.types import MessageRow, SearchHit
 
 if TYPE_CHECKING:
-    from mcp_serve.served_store import ServedStore, Summary
+    from mcp_serve.stores.served_store import ServedStore, Summary
 
 
 def drop_empty(**fields: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.caching import CacheHint
 
 from mcp_serve.sdk import factory
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.stores import ServedStores
 from session_core import __version__
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def create_server(served: ServedStores) -> MCPServer[Any]:
     """Return an MCP server for these homes."""
 
     def load() -> LateFeatures:
-        from mcp_serve.late_features import ServedFeatures  # noqa: PLC0415 -- loaded after the first answer
+        from mcp_serve.features.late_features import ServedFeatures  # noqa: PLC0415 -- loaded after the first answer
 
         served.prepare_opening()
         return ServedFeatures(served)

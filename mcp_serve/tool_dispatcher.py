@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from mcp_serve import query_cursors, render
-from mcp_serve.locate import locate_store
 from mcp_serve.progress import CallContext, run_in_thread
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.locate import locate_store
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 
 if TYPE_CHECKING:
     from mcp_serve.plan_answers import Answer
-    from mcp_serve.served_store import ServedStore
+    from mcp_serve.stores.served_store import ServedStore
 
 
 class ToolDispatcher:

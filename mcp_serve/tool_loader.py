@@ -15,7 +15,7 @@ from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.progress import CLIENT_NAME, CallContext
 from mcp_serve.sdk.disconnect import run_while_connected
 from mcp_serve.sdk.tools import make_strict_tool
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tool_dispatcher import ToolDispatcher, bind_call
 from mcp_serve.tool_list import load_spec
 from mcp_serve.tools.spec import ToolSpec

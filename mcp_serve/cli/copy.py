@@ -18,7 +18,7 @@ from mcp_serve.cli.output import clean_text, print_json
 from mcp_serve.cli.plan_command import ask_confirmation, format_declined
 from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_number
-from mcp_serve.homes import ServedHome
+from mcp_serve.stores.homes import ServedHome
 from session_core import NotFound, find_home
 from session_core.maintenance import CopyPreview, CopyResult, copy_home, preview_copy
 

@@ -25,7 +25,7 @@ from mcp_serve.cli.output import print_error
 from mcp_serve.cli.sample_home import SampleHome, create_sample_home
 from mcp_serve.cli.terminal import Terminal, format_age, format_bytes, format_milliseconds
 from mcp_serve.plain_text import to_plain_line
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionError, find_home
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from mcp_serve.cli.mcp_client import ServerUnreachable, run_with_server
 from mcp_serve.cli.options import add_home_options, add_json_option, choose_driver
 from mcp_serve.cli.output import print_json
 from mcp_serve.cli.terminal import Terminal, format_bytes, measure_width
-from mcp_serve.homes import ServedHome
 from mcp_serve.http import auth
 from mcp_serve.plain_text import shorten_text, to_plain_line
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import (
     Corrupt,
     Denied,

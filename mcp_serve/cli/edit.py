@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mcp_serve import locate, plan_answers, render
+from mcp_serve import plan_answers, render
 from mcp_serve.cli import plan_command
 from mcp_serve.cli.options import add_home_options, add_json_option
 from mcp_serve.cli.terminal import Terminal
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
-from mcp_serve.served_store import EditValues, ServedStore
+from mcp_serve.stores import locate
+from mcp_serve.stores.served_store import EditValues, ServedStore
 from mcp_serve.tools import edit
 from session_core import InvalidInput
 from session_core.maintenance import PlanPreview

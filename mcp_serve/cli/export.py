@@ -13,7 +13,6 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from mcp_serve import known_values, session_lookup
 from mcp_serve.cli import filters
 from mcp_serve.cli.argument_parser import parse_text
 from mcp_serve.cli.command_errors import DONE, PARTIAL, translate_arguments, translate_tool_text
@@ -23,10 +22,11 @@ from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_bytes, format_number
 from mcp_serve.cli.tool_calls import ToolCaller
 from mcp_serve.error_messages import explain_error
-from mcp_serve.homes import ServedHome
-from mcp_serve.locate import find_session_store
-from mcp_serve.served_store import ServedStore
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores import known_values, session_lookup
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.locate import find_session_store
+from mcp_serve.stores.served_store import ServedStore
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tools import read
 from session_core import Conflict, Denied, InvalidInput, SessionFilter, StorageError
 from session_core.maintenance import ExportResult, export_transcripts
@@ -124,7 +124,7 @@ def _export_sessions(
     ] or None
     where, form = _build_filter(options, store), _choose_form(options)
     if not isinstance(store, ServedHome):
-        from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
+        from mcp_serve.stores.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
 
         if not isinstance(store, ServedTranscripts):
             raise TypeError(f"{store.name} cannot be exported")

@@ -22,7 +22,7 @@ from mcp_serve.cli.options import add_home_options, choose_driver
 from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.plan_command import ask_text, can_ask_user
 from mcp_serve.cli.terminal import TableColumn, Terminal
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import InvalidInput, SessionError
 
 EXAMPLES = """\

@@ -21,8 +21,8 @@ from mcp_serve.cli.terminal import (
     format_local_time,
     format_number,
 )
-from mcp_serve.stores import ServedStores, ServerOptions
-from mcp_serve.transcripts import ServedTranscripts
+from mcp_serve.stores.stores import ServedStores, ServerOptions
+from mcp_serve.stores.transcripts import ServedTranscripts
 from session_core import InvalidInput, StorageError
 from session_core.ledger import Labels
 from session_core.transcripts import ForgetPlan, KeepStatus

@@ -11,9 +11,9 @@ from mcp_serve.arguments import format_time
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_local_time
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
-from mcp_serve.merging import merge_newest
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores.merging import merge_newest
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core.ledger import AuditEntry
 from session_core.types import Page

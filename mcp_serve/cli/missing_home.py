@@ -9,8 +9,8 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcp_serve.homes import ServedHome
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.stores import ServedStores
 from session_core import NotFound, SessionDB, find_home
 
 _DATABASE_NAME = "state.db"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mcp_serve import plan_answers, render, session_lookup
+from mcp_serve import plan_answers, render
 from mcp_serve.cli import plan_output
 from mcp_serve.cli.argument_parser import make_integer_parser
 from mcp_serve.cli.command_errors import (
@@ -34,7 +34,8 @@ from mcp_serve.cli.output import escape_answer, print_error, print_json
 from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
-from mcp_serve.locate import find_session_store
+from mcp_serve.stores import session_lookup
+from mcp_serve.stores.locate import find_session_store
 from mcp_serve.tools import read
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError, StorageError

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from functools import partial
 
-from mcp_serve import locate, plan_answers, render
+from mcp_serve import plan_answers, render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli import plan_command, plan_output
 from mcp_serve.cli.options import (
@@ -17,8 +17,9 @@ from mcp_serve.cli.options import (
 )
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer, show_list
-from mcp_serve.homes import ServedHome
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores import locate
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools import restore
 from session_core import InvalidInput
 from session_core.ledger import LabelChange

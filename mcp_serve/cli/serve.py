@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_serve.cli.argument_parser import make_integer_parser
 from mcp_serve.cli.command_errors import INTERRUPTED
 from mcp_serve.cli.options import add_extension_option, add_home_options
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

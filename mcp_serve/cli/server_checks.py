@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mcp_serve.cli.doctor import Check
-from mcp_serve.homes import ServedHome
+from mcp_serve.stores.homes import ServedHome
 from session_core import Busy, Denied, InvalidInput, SessionError
 from session_core.state import DatabaseAddress, ServerReport, inspect_server
 

@@ -31,10 +31,10 @@ from mcp_serve.cli.report.report import (
 from mcp_serve.cli.report.usage_report import collect_usage
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_count
 from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
-from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools import stats
 from session_core import InvalidInput
 

@@ -18,8 +18,8 @@ from mcp_serve.cli.output import escape_answer, page_output, print_json
 from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
 from mcp_serve.cli.terminal import TableColumn, Terminal
 from mcp_serve.error_messages import explain_error
-from mcp_serve.homes import ServedHome
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from mcp_serve.tool_dispatcher import bind_call
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput

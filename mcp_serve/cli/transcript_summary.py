@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mcp_serve import render
 from mcp_serve.cli.terminal import Terminal, format_elapsed, format_number
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.stores import ServedStores
 from session_core import SessionError
 
 _MAX_TITLE_CHARS = 60

@@ -12,8 +12,8 @@ from mcp_serve.cli.argument_parser import parse_before_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age, format_bytes, format_time_left
 from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
-from mcp_serve.homes import ServedHome
 from mcp_serve.query_cursors import PagedQuery
+from mcp_serve.stores.homes import ServedHome
 from mcp_serve.tools import prune
 from mcp_serve.tools.spec import ToolSpec
 from session_core.ledger import Batch

@@ -12,10 +12,10 @@ from mcp_serve import render
 from mcp_serve.cli import missing_home, transcript_summary
 from mcp_serve.cli.options import choose_driver, hide_password
 from mcp_serve.cli.terminal import Terminal, format_elapsed
-from mcp_serve.homes import ServedHome
 from mcp_serve.plain_text import to_plain_line
-from mcp_serve.served_store import ServedStore, Summary
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.served_store import ServedStore, Summary
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionError, SessionFilter
 
 _NEWEST_COUNT = 3

@@ -17,11 +17,11 @@ from mcp.types import (
     UnsubscribeRequestParams,
 )
 
+from mcp_serve.features.subscriptions import Subscriptions
 from mcp_serve.sdk import private
 from mcp_serve.sdk.extensions import AppsExtension, SkillsExtension
 from mcp_serve.sdk.lazy import LateFeatures, LazyFeatures
 from mcp_serve.sdk.wire_messages import clean_failures
-from mcp_serve.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool

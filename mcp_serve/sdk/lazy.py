@@ -14,9 +14,9 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.types import INVALID_PARAMS, Completion, ListResourcesResult
 
+from mcp_serve.features.subscriptions import Subscriptions
 from mcp_serve.sdk import private
 from mcp_serve.sdk.extensions import SkillSource
-from mcp_serve.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

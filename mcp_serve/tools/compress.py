@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, plan_answers, render, schemas, session_lookup
+from mcp_serve import answer_size, arguments, plan_answers, render, schemas
 from mcp_serve.arguments import format_time
-from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.redaction import redaction
+from mcp_serve.stores import session_lookup
+from mcp_serve.stores.homes import ServedHome
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.compression import CompressionResult, NotCompressed, SummaryBrief

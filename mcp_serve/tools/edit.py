@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, render, schemas, session_lookup
+from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.served_store import EditValues, ServedStore
+from mcp_serve.stores import session_lookup
+from mcp_serve.stores.served_store import EditValues, ServedStore
 from mcp_serve.tools.spec import ToolSpec
 
 # Characters of an answer for the rows; the other fields are short.

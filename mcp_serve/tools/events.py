@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import anyio
 from pydantic import Field, NonNegativeInt
 
-from mcp_serve import answer_size, arguments, schemas, session_lookup
-from mcp_serve.home_feed import EventPosition
-from mcp_serve.merging import render_failures
+from mcp_serve import answer_size, arguments, schemas
 from mcp_serve.progress import CHECKS, run_in_thread
 from mcp_serve.query_cursors import PagedQuery, make_malformed_error
 from mcp_serve.render import drop_empty
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores import session_lookup
+from mcp_serve.stores.home_feed import EventPosition
+from mcp_serve.stores.merging import render_failures
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionError
 

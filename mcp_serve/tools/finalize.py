@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import arguments, known_values, plan_answers, render, schemas
-from mcp_serve.homes import ServedHome
+from mcp_serve import arguments, plan_answers, render, schemas
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
+from mcp_serve.stores import known_values
+from mcp_serve.stores.homes import ServedHome
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.maintenance import PlanPreview, PlanRequest

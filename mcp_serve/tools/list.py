@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from mcp_serve import answer_size, arguments, known_values, render, schemas
+from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.arguments import parse_time_range
-from mcp_serve.merging import read_stores
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.served_store import Position, ServedStore, Summary
+from mcp_serve.stores import known_values
+from mcp_serve.stores.merging import read_stores
+from mcp_serve.stores.served_store import Position, ServedStore, Summary
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionFilter, extract_plain_text
 

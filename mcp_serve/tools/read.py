@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from mcp_serve import answer_size, arguments, known_values, render, schemas, session_lookup
+from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.plain_text import shorten_text
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.render import drop_empty
+from mcp_serve.stores import known_values, session_lookup
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, NotFound
 from session_core.types import MessageRow
 
 if TYPE_CHECKING:
-    from mcp_serve.served_store import ServedStore
+    from mcp_serve.stores.served_store import ServedStore
 
 
 Direction = Literal["back", "on"]

@@ -10,12 +10,12 @@ from pydantic import Field
 
 from mcp_serve import answer_size, arguments, plan_answers, render, schemas
 from mcp_serve.arguments import format_time
-from mcp_serve.homes import ServedHome
-from mcp_serve.merging import merge_newest
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.render import drop_empty
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.merging import merge_newest
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput
 from session_core.compression import UndoResult
@@ -78,7 +78,7 @@ def _restore_labels(store: ServedStore, batch: str, work: CallContext) -> dict[s
 
 def get_labels(store: ServedStore) -> Labels:
     """Return the labels of a transcript store."""
-    from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
+    from mcp_serve.stores.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
 
     if not isinstance(store, ServedTranscripts):
         raise TypeError(f"{store.name} has no labels")

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from mcp_serve import answer_size, arguments, known_values, render, schemas
+from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.arguments import format_time
-from mcp_serve.homes import ServedHome
-from mcp_serve.merging import read_stores
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.render import drop_empty
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores import known_values
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.merging import read_stores
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import SessionEntry
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from mcp_serve import answer_size, arguments, known_values, render, schemas, session_lookup
+from mcp_serve import answer_size, arguments, render, schemas
 from mcp_serve.arguments import format_time, parse_time_range, to_tuple
-from mcp_serve.merging import read_stores, render_failures
 from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.redaction import redaction
 from mcp_serve.redaction.message_secrets import flatten_message
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores import known_values, session_lookup
+from mcp_serve.stores.merging import read_stores, render_failures
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core.types import MessageRow, SearchHit
 

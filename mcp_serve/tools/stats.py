@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mcp_serve import arguments, render, schemas
-from mcp_serve.homes import ServedHome
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.served_store import ServedStore
 from mcp_serve.tools.spec import ToolSpec
 from session_core import Busy, Denied, SessionError, StorageError, Unsupported, describe_sqlite
 from session_core.maintenance import HealthReport
@@ -99,7 +99,7 @@ def examine_home(
 
 def examine_transcripts(store: ServedStore) -> list[dict[str, Any]]:
     """Return the reports on transcript stores, one each."""
-    from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
+    from mcp_serve.stores.transcripts import ServedTranscripts  # noqa: PLC0415 -- only if one is served
 
     if not isinstance(store, ServedTranscripts):
         raise TypeError(f"{store.name} has no transcripts")

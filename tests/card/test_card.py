@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import card, server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from tests.cli.test_html import compute_contrast
 
 FILES = resources.files("mcp_serve.card")

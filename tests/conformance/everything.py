@@ -13,7 +13,7 @@ from mcp.server.mcpserver import MCPServer
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.stores import ServedStores
 from tests.conformance import content_tools, context_tools, elicitation_tools
 
 _plain = server.create_server

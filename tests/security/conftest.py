@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from tests.collection import list_items_in
 from tests.homes import fill_database, make_hermes_database
 from tests.serve.conftest import _call, _db, _options, _refused

@@ -10,7 +10,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.redaction.redaction import MARK, clean_text, redact
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.leaks import find_leaks, list_windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw_sample

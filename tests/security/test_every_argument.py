@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from mcp_serve import server
 from mcp_serve.sdk.tool_schemas import make_input_schema, slim_schema
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from mcp_serve.tool_list import load_specs
 from tests.security.corpus import LONG, plant_texts
 from tests.security.walk import COMPLETED

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.types import ElicitResult
 
 from mcp_serve import query_cursors, server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import OLD
 from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request

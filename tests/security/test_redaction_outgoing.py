@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 
 from mcp_serve import server
 from mcp_serve.redaction.redaction import clean_text
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from tests.serve.planted_secrets import PLANTED, get_secret
 from tests.thorough import take_share
 
@@ -79,7 +79,7 @@ async def test_unexpected_failure_hides_details(client, home_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("internal state \x1b[31m")
 
-    monkeypatch.setattr("mcp_serve.prompts.shorten_text", fail)
+    monkeypatch.setattr("mcp_serve.features.prompts.shorten_text", fail)
     with pytest.raises(MCPError, match="defect of this server") as failure:
         await client.get_prompt("compress_session", {"session": "x"})
     assert "internal" not in repr(failure.value.error)

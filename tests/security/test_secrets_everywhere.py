@@ -12,9 +12,9 @@ import uuid
 
 import pytest
 
-from mcp_serve import prompts
 from mcp_serve.cli.main import VERBS
-from mcp_serve.completions import _COMPLETERS
+from mcp_serve.features import prompts
+from mcp_serve.features.completions import _COMPLETERS
 from mcp_serve.tool_list import load_specs
 from session_core import SessionDB
 from tests.cli.fork_server import build_environment

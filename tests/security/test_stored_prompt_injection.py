@@ -9,9 +9,9 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
+from mcp_serve.features.prompts import PROMPTS
 from mcp_serve.plain_text import to_plain_line
-from mcp_serve.prompts import PROMPTS
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from mcp_serve.tool_list import load_specs
 from tests.security.corpus import CANARY, INJECTIONS, QUOTED
 from tests.security.walk import iterate_strings, walk_home

@@ -28,9 +28,10 @@ bare = MCPServer("bare")
 bare.streamable_http_app()
 bare.sse_app()
 known = {name.split(".")[0] for name in sys.modules}
-from mcp_serve import late_features, server, tool_list
+from mcp_serve import server, tool_list
+from mcp_serve.features import late_features
 from mcp_serve.http import app
-from mcp_serve.stores import ServerOptions, ServedStores
+from mcp_serve.stores.stores import ServerOptions, ServedStores
 served = ServedStores(ServerOptions(home=sys.argv[1]))
 server.create_server(served)
 late_features.ServedFeatures(served)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from mcp_serve import prompts, server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve import server
+from mcp_serve.features import prompts
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import INJECTIONS, plant_texts
 

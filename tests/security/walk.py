@@ -18,7 +18,7 @@ from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 
 from mcp_serve import server
 from mcp_serve.plain_text import to_plain_line
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.security.corpus import LONG, end_session, make_tool_call, plant_texts, shorten_to_title
 

@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import make_own_database
 from tests.thorough import is_in_share, mark_thorough

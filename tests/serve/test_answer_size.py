@@ -16,7 +16,7 @@ from mcp import Client
 
 from mcp_serve import answer_size, server
 from mcp_serve.sdk.tool_schemas import make_input_schema
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from mcp_serve.tool_list import load_specs
 from mcp_serve.tools.read import PageBuilder, ReadArguments
 from session_core import SessionDB

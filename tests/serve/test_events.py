@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import answer_size, server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionSource, SessionStore
 
 pytestmark = pytest.mark.anyio

@@ -12,12 +12,12 @@ from anyio import to_thread
 from mcp.types import PromptReference
 
 from mcp_serve import server
-from mcp_serve.home_feed import HomeFeed
-from mcp_serve.homes import ServedHome
 from mcp_serve.http import app as http_app
 from mcp_serve.http import auth
 from mcp_serve.http.auth import AccessRules
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.home_feed import HomeFeed
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
 

@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.homes import ServedHome
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.homes import fill_database, make_hermes_database
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_serve.known_values import find_folders
+from mcp_serve.stores.known_values import find_folders
 from tests.transcripts.trees import ClaudeTree
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from mcp.types import ListResourcesResult, PaginatedRequestParams
 from mcp_serve import server
 from mcp_serve.sdk import private
 from mcp_serve.sdk.factory import make_stream_closer
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio

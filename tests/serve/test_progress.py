@@ -14,7 +14,7 @@ from mcp.types import Implementation
 
 from mcp_serve import server
 from mcp_serve.plan_answers import RESUMED_NOTE
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import Maintenance
 from session_core.maintenance import health
 from session_core.maintenance import types as maintenance_progress

@@ -13,7 +13,7 @@ from mcp import Client, MCPError
 
 from mcp_serve import server
 from mcp_serve.query_cursors import PagedQuery, parse_cursor
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionSource, SessionStore
 from session_core.state import cursors
 

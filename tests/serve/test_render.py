@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import plain_text, server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import _sqlite3
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from mcp.types import PromptReference, ResourceTemplateReference
 
-from mcp_serve.late_features import ServedFeatures
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.features.late_features import ServedFeatures
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB
 from tests.serve.fixed_resources import FIXED_RESOURCES
 

@@ -14,12 +14,12 @@ from mcp import MCPError
 from mcp.types import Request
 from pydantic import TypeAdapter
 
-from mcp_serve import skills
+from mcp_serve.features import skills
 from mcp_serve.tool_list import load_specs
 
 pytestmark = pytest.mark.anyio
 
-FOLDER = Path(skills.__file__).parent / "plugin" / "skills"
+FOLDER = Path(skills.__file__).parents[1] / "plugin" / "skills"
 TEXTS = sorted(FOLDER.rglob("*.md"))
 CALLS = {spec.name: set(spec.arguments.model_fields) for spec in load_specs()}
 KEYS = {name for spec in load_specs() for name in spec.answers.__annotations__} | {

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from mcp_serve.tool_dispatcher import bind_call
 from mcp_serve.tool_list import load_specs
 

@@ -14,9 +14,10 @@ from mcp.types import (
     SubscribeRequestParams,
 )
 
-from mcp_serve import server, subscriptions
+from mcp_serve import server
+from mcp_serve.features import subscriptions
 from mcp_serve.sdk import factory
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import Ledger, StateFolder
 from tests.homes import add_session, connect, fill_database, make_hermes_database
 

@@ -10,7 +10,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.sdk.tool_schemas import describe_tool
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from mcp_serve.tool_list import load_specs, read_descriptions
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ LIST_TOOLS = """
 import sys, anyio
 from mcp import Client
 from mcp_serve import server
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 async def list_tools():
     made = server.create_server(ServedStores(ServerOptions(home=sys.argv[1])))
     async with Client(made, cache=None) as client:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from mcp.types import ResourceTemplateReference
 
-from mcp_serve import transcripts
 from mcp_serve.server import render_instructions
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores import transcripts
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import NotFound
 from session_core.transcripts import indexer, store
 from tests.transcripts.conftest import read_everything

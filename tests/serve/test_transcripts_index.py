@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from tests.serve.test_transcripts import CLAUDE
 from tests.transcripts.trees import ClaudeTree
 

@@ -10,7 +10,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.cli import sample_home
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.collection import list_items_in
 from tests.homes import connect

@@ -14,7 +14,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import SessionDB, SessionRuntime, SessionSource, SessionStore
 from tests.homes import make_hermes_database
 from tests.walk.trace import CallTracer, CallWalk

@@ -16,7 +16,7 @@ from mcp.server.mcpserver import MCPServer
 MCPServer("bare")
 import pydantic
 bare = {name.split(".")[0] for name in sys.modules}
-from mcp_serve.stores import ServerOptions, ServedStores
+from mcp_serve.stores.stores import ServerOptions, ServedStores
 from mcp_serve import server
 server.create_server(ServedStores(ServerOptions(home=sys.argv[1])))
 ours = [name for name in sys.modules if name.split(".")[0] in ("mcp_serve", "session_core")]
@@ -27,7 +27,7 @@ print(json.dumps([sorted(ours), sorted(theirs)]))
 READ = """
 import json, sys, anyio
 from mcp_serve.tool_dispatcher import ToolDispatcher
-from mcp_serve.stores import ServerOptions, ServedStores
+from mcp_serve.stores.stores import ServerOptions, ServedStores
 from mcp_serve.tool_list import load_spec
 caller = ToolDispatcher(ServedStores(ServerOptions(home=sys.argv[1])))
 async def call(name, **given):
@@ -64,6 +64,8 @@ def test_startup_loads_few_modules(tmp_path):
     ours, theirs = json.loads(done.stdout)
     assert ours == [
         "mcp_serve",
+        "mcp_serve.features",
+        "mcp_serve.features.subscriptions",
         "mcp_serve.sdk",
         "mcp_serve.sdk.extensions",
         "mcp_serve.sdk.factory",
@@ -72,7 +74,7 @@ def test_startup_loads_few_modules(tmp_path):
         "mcp_serve.sdk.wire_messages",
         "mcp_serve.server",
         "mcp_serve.stores",
-        "mcp_serve.subscriptions",
+        "mcp_serve.stores.stores",
         "session_core",
         "session_core._lazy",
         "session_core._version",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mcp_serve import render
-from mcp_serve.served_store import ServedStore, Summary
+from mcp_serve.stores.served_store import ServedStore, Summary
 from session_core import SessionFilter
 
 WEEK_S = 7 * 86_400.0

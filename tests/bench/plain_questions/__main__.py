@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from mcp_serve.stores import ServedStores, ServerOptions
+from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import _sqlite3
 from tests.bench.plain_questions import measure, trees
 from tests.bench.plain_questions.questions import (

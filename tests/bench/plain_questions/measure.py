@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tool_dispatcher import bind_call
 from mcp_serve.tools.search import SPEC
 from tests.bench.plain_questions.questions import PlainQuestion

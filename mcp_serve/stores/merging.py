@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from mcp_serve import render
 from mcp_serve.query_cursors import make_malformed_error
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores.served_store import ServedStore
 from session_core import InvalidInput, NotFound, SessionError
 from session_core.types import Page
 

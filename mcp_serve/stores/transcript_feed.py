@@ -17,12 +17,12 @@ import anyio
 
 from mcp_serve import render
 from mcp_serve.arguments import format_time
-from mcp_serve.home_feed import EventPosition, FeedResult, FeedState, render_event
 from mcp_serve.progress import CHECKS, run_in_thread
+from mcp_serve.stores.home_feed import EventPosition, FeedResult, FeedState, render_event
 from session_core import NotFound, SessionError
 
 if TYPE_CHECKING:
-    from mcp_serve.transcripts import ServedTranscripts
+    from mcp_serve.stores.transcripts import ServedTranscripts
     from session_core.types import SessionEvent
 
 _POLL_INTERVAL_S = 0.2

@@ -8,10 +8,10 @@ from contextlib import suppress
 from mcp.types import Completion
 
 from mcp_serve import render
-from mcp_serve.homes import ServedHome
 from mcp_serve.progress import run_in_thread
-from mcp_serve.served_store import ServedStore
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.served_store import ServedStore
+from mcp_serve.stores.stores import ServedStores
 from session_core import SessionError, SessionFilter
 
 _MAX_VALUES = 100

@@ -8,11 +8,12 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from mcp.types import Completion, ListResourcesResult
 
-from mcp_serve import card, prompts
-from mcp_serve.completions import Completions
-from mcp_serve.resources import Resources
-from mcp_serve.skills import SkillCatalog
-from mcp_serve.stores import ServedStores
+from mcp_serve import card
+from mcp_serve.features import prompts
+from mcp_serve.features.completions import Completions
+from mcp_serve.features.resources import Resources
+from mcp_serve.features.skills import SkillCatalog
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tool_dispatcher import ToolDispatcher
 from mcp_serve.tool_list import read_descriptions
 

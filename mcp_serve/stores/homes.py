@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mcp_serve.home_feed import HomeFeed
 from mcp_serve.redaction import redaction
-from mcp_serve.served_store import (
+from mcp_serve.stores.home_feed import HomeFeed
+from mcp_serve.stores.served_store import (
     EditedSessions,
     EditValues,
     Position,

@@ -19,7 +19,7 @@ from session_core.types import (
 )
 
 if TYPE_CHECKING:
-    from mcp_serve.home_feed import StoreFeed
+    from mcp_serve.stores.home_feed import StoreFeed
     from session_core.ledger import AuditEntry, Batch
     from session_core.state import StoreSearch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_serve.served_store import ResolvedSession, ServedStore
+from mcp_serve.stores.served_store import ResolvedSession, ServedStore
 from session_core import InvalidInput, NotFound
 
 _MAX_NEAREST = 5

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcp_serve import session_lookup
-from mcp_serve.served_store import ResolvedSession, ServedStore
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores import session_lookup
+from mcp_serve.stores.served_store import ResolvedSession, ServedStore
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tools.spec import ToolSpec
 from session_core import InvalidInput, NotFound, SessionError, Unsupported
 

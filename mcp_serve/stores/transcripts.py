@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.redaction import redaction
-from mcp_serve.served_store import (
+from mcp_serve.stores.served_store import (
     EditedSessions,
     EditValues,
     Position,
@@ -22,7 +22,7 @@ from mcp_serve.served_store import (
     ValueChange,
     list_hit_places,
 )
-from mcp_serve.transcript_feed import TranscriptFeed
+from mcp_serve.stores.transcript_feed import TranscriptFeed
 from session_core import NotFound, SessionError, SessionFilter, Unsupported
 from session_core.transcripts import (
     StoreCoverage,

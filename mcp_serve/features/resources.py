@@ -14,13 +14,18 @@ from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
 from pydantic import FiniteFloat, PositiveInt
 
 from mcp_serve import answer_size, error_messages, query_cursors, render
-from mcp_serve.home_feed import EventPosition, FeedState, find_changed_sessions, is_list_changed
-from mcp_serve.homes import ServedHome
-from mcp_serve.locate import find_session_store
 from mcp_serve.progress import CHECKS, run_in_thread
 from mcp_serve.query_cursors import PagedQuery
-from mcp_serve.served_store import ServedStore, Summary
-from mcp_serve.stores import ServedStores
+from mcp_serve.stores.home_feed import (
+    EventPosition,
+    FeedState,
+    find_changed_sessions,
+    is_list_changed,
+)
+from mcp_serve.stores.homes import ServedHome
+from mcp_serve.stores.locate import find_session_store
+from mcp_serve.stores.served_store import ServedStore, Summary
+from mcp_serve.stores.stores import ServedStores
 from mcp_serve.tool_dispatcher import ToolDispatcher
 from mcp_serve.tool_list import load_spec
 from session_core import InvalidInput, NotFound, SessionError

@@ -21,10 +21,10 @@ from session_core import (
 from session_core.transcripts import list_transcript_stores
 
 if TYPE_CHECKING:
-    from mcp_serve.homes import ServedHome
     from mcp_serve.http.auth import TokenFolder
-    from mcp_serve.served_store import ServedStore
-    from mcp_serve.transcripts import ServedTranscripts, TranscriptIndex
+    from mcp_serve.stores.homes import ServedHome
+    from mcp_serve.stores.served_store import ServedStore
+    from mcp_serve.stores.transcripts import ServedTranscripts, TranscriptIndex
     from session_core.state import DatabaseAddress
 
 # Replaced homes stay open for calls that still use them; more replacements during one call are
@@ -205,7 +205,7 @@ class ServedStores:
 
     def get_transcripts(self, store: str | None) -> ServedTranscripts:
         """Return the view of one transcript store or of all of them."""
-        from mcp_serve.transcripts import ServedTranscripts  # noqa: PLC0415 -- after the first answer
+        from mcp_serve.stores.transcripts import ServedTranscripts  # noqa: PLC0415 -- after the first answer
 
         index = self._get_index()
         with self._lock:
@@ -221,7 +221,7 @@ class ServedStores:
             return self._views[store]
 
     def _get_index(self) -> TranscriptIndex:
-        from mcp_serve.transcripts import TranscriptIndex  # noqa: PLC0415 -- after the first answer
+        from mcp_serve.stores.transcripts import TranscriptIndex  # noqa: PLC0415 -- after the first answer
 
         with self._lock:
             if self._index is None:
@@ -265,7 +265,7 @@ class ServedStores:
         return True
 
     def _open_home(self, name: str, place: Path | DatabaseAddress) -> ServedHome:
-        from mcp_serve.homes import ServedHome  # noqa: PLC0415 -- loaded after the first answer
+        from mcp_serve.stores.homes import ServedHome  # noqa: PLC0415 -- loaded after the first answer
 
         return ServedHome(
             place,

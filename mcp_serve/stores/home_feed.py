@@ -26,8 +26,8 @@ from session_core import Busy, NotFound, SessionError, extract_plain_text
 from session_core.types import SessionEvent, SessionSummary
 
 if TYPE_CHECKING:
-    from mcp_serve.homes import ServedHome
-    from mcp_serve.served_store import ServedStore
+    from mcp_serve.stores.homes import ServedHome
+    from mcp_serve.stores.served_store import ServedStore
 
 
 _MAX_EVENTS = 1000

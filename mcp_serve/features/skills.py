@@ -18,7 +18,7 @@ from mcp.types import Resource
 DIRECTORY_TYPE = "inode/directory"
 TEXT_TYPE = "text/markdown"
 
-_FOLDER = Path(__file__).parent / "plugin" / "skills"
+_FOLDER = Path(__file__).parents[1] / "plugin" / "skills"
 _MANIFEST = "SKILL.md"
 _FENCE = "---\n"
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from mcp_serve import render
 from mcp_serve.arguments import to_tuple
-from mcp_serve.served_store import ServedStore
+from mcp_serve.stores.served_store import ServedStore
 from session_core import SessionError
 
 A = TypeVar("A")
