@@ -100,9 +100,16 @@ _OPTIONAL_FIELDS = (
 
 @dataclass(slots=True)
 class SessionSource:
-    """The source of a message.
+    """The source of a message: its platform, chat and sender.
 
-    Unknown fields are kept in `extra`.
+    The session store derives the session key from it. Only `platform` and `chat_id` are required.
+    `chat_type` is `dm` for a direct chat, or for example `group`. Unknown fields of a stored source
+    are kept in `extra`.
+
+    Example:
+        >>> from session_core import SessionSource, build_session_key
+        >>> build_session_key(SessionSource(platform="telegram", chat_id="42"))
+        'agent:main:telegram:dm:42'
     """
 
     platform: Platform | str

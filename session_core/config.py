@@ -194,7 +194,15 @@ class _Settings(BaseModel):
 class SessionResetPolicy(_Settings):
     """The rules by which a chat starts a new session by itself.
 
-    An unknown mode in a file counts as `none`.
+    `mode` is `none`, `idle` (no message for `idle_minutes`), `daily` (at `at_hour`), or `both`. An
+    unknown mode in a file counts as `none`.
+
+    Example:
+        >>> from session_core import GatewayConfig, SessionResetPolicy
+        >>> idle = SessionResetPolicy(mode="idle", idle_minutes=60)
+        >>> config = GatewayConfig(reset_by_platform={"slack": idle})
+        >>> config.get_reset_policy("slack").idle_minutes, config.get_reset_policy("telegram").mode
+        (60, 'none')
     """
 
     mode: Annotated[str, BeforeValidator(_parse_mode)] = "none"
@@ -225,7 +233,8 @@ PoliciesByName = Annotated[dict[str, SessionResetPolicy], BeforeValidator(_parse
 class GatewayConfig(_Settings):
     """The settings of a session store.
 
-    A policy by platform precedes a policy by chat type.
+    A policy by platform precedes a policy by chat type, which precedes the default policy. `load`
+    reads the settings of a home.
     """
 
     default_reset_policy: SessionResetPolicy = Field(default_factory=SessionResetPolicy)

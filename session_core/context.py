@@ -95,13 +95,22 @@ def get_current_session_id() -> str | None:
 def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]:
     """Set session variables inside the block, then restore the previous values.
 
-    `session_context(session_id="s1", platform="telegram", chat_id=42)`; a value of None or ''
-    clears a variable, and characters that no environment can hold are removed. Without `inherit`
-    all other variables are cleared: a turn that another turn starts inherits nothing. `os.environ`
-    is neither written nor restored.
+    A value of None or '' clears a variable. Characters that no environment can hold are removed.
+    `os.environ` is neither written nor restored.
+
+    Args:
+        inherit: False to clear all other variables, so that a turn that another turn starts
+            inherits nothing.
+        variables: the values by name, for example `session_id`, `platform` or `chat_id`.
 
     Raises:
         InvalidInput: a variable name is unknown.
+
+    Example:
+        >>> from session_core import get_current_session_id, session_context
+        >>> with session_context(session_id="s1", platform="telegram"):
+        ...     get_current_session_id()
+        's1'
     """
     outer = _variables.get() if inherit else dict.fromkeys(_ALL_VARIABLES, "")
     named = {_resolve_variable(name): _clean_value(value) for name, value in variables.items()}

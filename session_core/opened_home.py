@@ -55,14 +55,20 @@ def open_home(
 ) -> OpenedHome:
     """Open the home in a folder, a file that ends in `.db`, `:memory:`, or a PostgreSQL database.
 
-    A home that does not exist is created by its first write. Plans, trash and audit log lie in
-    `.mcp-sessions/NAME/` next to the database file NAME, but for a Hermes home in the state folder
-    of the platform. `state` names another folder for them. Without `config`, the `config.yaml` and
-    `gateway.json` of the home count. All parts of a home in memory are in memory.
+    A home that does not exist is created by its first write. Plans, trash and audit log are in
+    `.mcp-sessions/NAME/` next to the database file NAME. For a Hermes home they are in the state
+    folder of the platform. A home in memory has all its parts in memory.
 
-    `postgresql://user@host/database?home=NAME` is a home that many machines share; `schema=NAME`
-    names the schema of its tables, and `migrate=yes` lets this call apply pending migrations.
-    Passwords come from the places of PostgreSQL: `PGPASSFILE`, a service file or the environment.
+    `postgresql://user@host/database?home=NAME` is a home that many machines share. `schema=NAME`
+    sets the schema of its tables, and `migrate=yes` lets this call apply pending migrations.
+    Passwords are read as PostgreSQL does: from `PGPASSFILE`, a service file or the environment.
+
+    Args:
+        path_or_url: a folder, a database file, `:memory:`, or an address.
+        state: another folder for plans, trash and audit log.
+        config: the settings of the session store. By default they are read from `config.yaml` and
+            `gateway.json` of the home.
+        hooks: the hooks of all parts of the home.
 
     Raises:
         Busy: the server does not answer.
@@ -71,7 +77,14 @@ def open_home(
             Hermes home.
         InvalidInput: `path_or_url` is not valid, or `state` is given for a home without a file.
         StorageError: the schema of the database lacks migrations.
-        Unsupported: no engine opens such an address, or its driver is not installed.
+        Unsupported: no engine opens this address, or its driver is not installed.
+
+    Example:
+        >>> from session_core import open_home
+        >>> with open_home(":memory:") as home:
+        ...     _ = home.db.append_message("s1", "user", "hello", create={"source": "cli"})
+        ...     [hit.session_id for hit in home.db.search("hello").hits]
+        ['s1']
     """
     db = _open_database(path_or_url)
     try:
@@ -88,10 +101,19 @@ async def aopen_home(
     config: GatewayConfig | None = None,
     hooks: Hooks | None = None,
 ) -> AsyncOpenedHome:
-    """Open a home for coroutines.
+    """Open a home for coroutines of asyncio or trio.
 
-    Write `async with await aopen_home(…) as home:`. Every part is opened in a worker thread, so
-    that none blocks the event loop later. The arguments and errors are the same as for `open_home`.
+    The arguments and errors are the same as for `open_home`. Every part is opened in a worker
+    thread, so no later call blocks the event loop.
+
+    Example:
+        >>> import asyncio
+        >>> from session_core import aopen_home
+        >>> async def count_sessions() -> int:
+        ...     async with await aopen_home(":memory:") as home:
+        ...         return len((await home.db.list_sessions()).items)
+        >>> asyncio.run(count_sessions())
+        0
     """
     call = partial(open_home, path_or_url, state=state, config=config, hooks=hooks)
     threads = get_worker_threads(aopen_home, "calls")
@@ -99,12 +121,12 @@ async def aopen_home(
 
 
 class OpenedHome:
-    """A home whose parts belong together.
+    """An open home with all its parts: database, session store, ledger, maintenance, compressor.
 
-    Each part is opened on first use.
+    `open_home` returns it. Each part is opened on first use, and all parts use the same database.
+    `close`, or the end of a `with` block, ends the runtimes first and closes the database last.
 
-    Instances are thread-safe and must not be used across a fork. `close` ends the runtimes first
-    and the database last.
+    Instances are thread-safe and must not be used across a fork.
     """
 
     def __init__(
@@ -169,6 +191,19 @@ class OpenedHome:
         """Return a runtime for the agents that `build` makes.
 
         Closing the home shuts the runtime down.
+
+        Args:
+            build: a function that receives an `AgentTurn` and returns the agent of its session.
+            cache: the cache of agents; by default, a new `AgentCache`.
+
+        Example:
+            >>> from session_core import SessionSource, open_home
+            >>> def build(run):
+            ...     return lambda run, message: f"you said {message}"
+            >>> with open_home(":memory:") as home:
+            ...     runtime = home.runtime(build)
+            ...     runtime.handle(SessionSource("telegram", "42"), "hello").text
+            'you said hello'
         """
         with self._lock:
             runtime = SessionRuntime(self.store, build, cache=cache, hooks=self.hooks)

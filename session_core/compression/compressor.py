@@ -52,15 +52,36 @@ _MAX_ATTEMPTS = 3
 class Compressor:
     """Compresses the sessions of one home.
 
-    Without `store`, a session store of the home is opened, which `close` closes. `hooks` default to
-    the hooks of the store. `estimate(message)` returns the number of tokens of a message.
-    `clean(messages)` returns a function that is applied to each brief and each extractive summary
-    of these messages before it is shown or stored; by default they are unchanged. Instances may be
-    shared between threads. The `client` of a change is its name in the audit log.
+    A compression replaces the middle of a conversation with a summary. The replaced messages are
+    kept, and `undo` restores them. Instances may be shared between threads. The `client` of a
+    change is its name in the audit log.
+
+    Args:
+        db: the database of the home.
+        ledger: the ledger of the same home.
+        store: the session store of the home. Without it, a store is opened, which `close` closes.
+        hooks: the hooks to call; by default, the hooks of the store.
+        limits: the sizes that decide if a conversation is compressed, and which messages stay.
+        estimate: a function that returns the number of tokens of a message.
+        clean: a function that receives the messages and returns a function. That function is
+            applied to each brief and each extractive summary of these messages before it is shown
+            or stored, for example to remove secrets.
+        clock: a function that returns the current time in seconds.
 
     Raises:
         InvalidInput: the ledger or the store belongs to another home.
         Denied: the ledger would write into a Hermes home.
+
+    Example:
+        >>> from session_core import open_home
+        >>> with open_home(":memory:") as home:
+        ...     for number in range(40):
+        ...         text = f"ticket ABC-{number}: use port {8000 + number}. " + "More text. " * 200
+        ...         _ = home.db.append_message("s1", "user", text, create={"source": "cli"})
+        ...     result = home.compressor.compress("s1", keep_last=10)
+        ...     undone = home.compressor.undo(result.batch)
+        ...     result.tokens_after < result.tokens_before, len(home.db.get_messages("s1"))
+        (True, 40)
     """
 
     def __init__(
@@ -156,8 +177,18 @@ class Compressor:
     ) -> CompressionPlan:
         """Store a plan for a compression, and return it with the brief for its summary.
 
-        `method` is the source of the summary; by default the caller chooses it in `apply`. `force`
-        plans even if the last two compressions had no effect.
+        The brief has the range of messages, the statements that the summary must contain, and the
+        target length. `apply` replaces the range with the summary.
+
+        Args:
+            session_id: the session; its tip is compressed.
+            shape: `in_place` keeps the session, `continuation` continues in a new session, and
+                `auto` chooses.
+            keep_last: the number of last messages that stay as they are. By default, the limits of
+                the compressor in tokens apply.
+            method: `summary` if the caller passes a summary to `apply`, or `extractive`. By
+                default, `apply` decides.
+            force: plan even if the last two compressions had no effect.
 
         Raises:
             InvalidInput: the shape or method is unknown, or `keep_last` is below 0.
@@ -225,11 +256,22 @@ class Compressor:
     ) -> CompressionResult:
         """Plan a compression, request its summary and apply it.
 
-        Retry if the session changes. `summarizer(request)` may be async. It runs on `loop`, which
-        must not be the caller's own loop; else on the asyncio or trio loop whose task waits for
-        this thread, as with `AsyncCompressor`; else on a new loop. Without a summarizer, or if it
-        fails, the summary is extractive. After a failure of network, quota or permission nothing is
-        changed. `force` ignores earlier failures and earlier compressions without effect.
+        If the session changes meanwhile, the compression is planned again. If there is no
+        summarizer, or it fails, the summary is extractive. After a failure of network, quota or
+        permission nothing is changed.
+
+        Args:
+            session_id: the session; its tip is compressed.
+            summarizer: a function that receives a `SummaryRequest` and returns the summary. It may
+                be async.
+            shape: as in `plan`.
+            keep_last: as in `plan`.
+            timeout_s: the number of seconds to wait for the summarizer.
+            force: ignore earlier failures and earlier compressions without effect.
+            client: the name of the caller in the audit log.
+            loop: the asyncio loop for an async summarizer, which must not be the caller's own loop.
+                By default, it is the asyncio or trio loop whose task waits for this thread, as with
+                `AsyncCompressor`, or else a new loop.
 
         Raises:
             InvalidInput: the shape is unknown, or `keep_last` is below 0.

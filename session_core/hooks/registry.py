@@ -62,13 +62,27 @@ class HookRegistry:
         return name
 
     def register(self, plugin: object, name: str | None = None) -> str:
-        """Add a plugin.
+        """Add a plugin, and return the name by which to remove it.
 
-        Return the name by which to remove it. A plugin is a function, module, object or class with
-        functions named like hooks. `hookimpl` marks are optional.
+        A plugin is a function, module, object or class with functions that have names of hooks. A
+        function declares only the arguments that it needs. `hookimpl` marks are optional.
+
+        Args:
+            plugin: the plugin.
+            name: the name of the plugin; by default, its own name.
 
         Raises:
             InvalidInput: the plugin has no hook, or a hook with an unknown argument.
+
+        Example:
+            >>> from session_core import Hooks
+            >>> def on_session_finalize(session_id, reason):
+            ...     print(session_id, reason)
+            >>> hooks = Hooks(group=None)
+            >>> hooks.register(on_session_finalize)
+            'on_session_finalize'
+            >>> _ = hooks.call("on_session_finalize", session_id="s1", reason="closed")
+            s1 closed
         """
         if inspect.isroutine(plugin):
             return self.add(plugin.__name__, plugin, name)

@@ -128,10 +128,16 @@ class AgentTurn:
     def append(
         self, role: str, content: Any = None, **columns: Unpack[NewMessageColumns]
     ) -> AppendResult:
-        """Append a message.
+        """Append a message to the session of this turn.
 
         The first append creates the session. If another process has compressed the session
-        meanwhile, the message goes to the continuation.
+        meanwhile, the message goes to the continuation. The agent cache records the append, so that
+        the agent is not rebuilt.
+
+        Args:
+            role: for example `user`, `assistant` or `tool`.
+            content: a text, or any JSON value, such as a list of parts.
+            columns: other columns of the message, as in `SessionDB.append_message`.
         """
         self._warn_on_loop("append")
         return self._append_to_tip(

@@ -55,19 +55,39 @@ def _make_async_verb(
 class SessionRuntime(TurnRunner):
     """Runs the agents of all chats.
 
-    `build(run)` makes the agent of a session, `agent(run, message)` answers a message. Both may be
-    async. The answer is text, or a mapping that may hold `final_response`, `session_id` (if a
-    compression continued in another session), `failed`, `partial`, `interrupted`, `error`,
-    `api_calls`, `last_prompt_tokens` and `compression_exhausted`; `model`, `task_id` and `turn_id`
-    are passed to hooks.
-
-    `db` and `hooks` default to those of the session store. `signature(entry)` returns a value after
-    whose change an agent is built again; by default it is the model that the chat has selected.
-    `report(message, error)` receives errors that do not stop a turn.
+    `handle` finds the session of a message, gets or builds its agent, calls it, and returns the
+    reply. Agents append the messages of a turn themselves. Both `build` and the agents may be
+    async. The answer of an agent is text, or a mapping that may have `final_response`, `session_id`
+    (if a compression continued in another session), `failed`, `partial`, `interrupted`, `error`,
+    `api_calls`, `last_prompt_tokens` and `compression_exhausted`. Its `model`, `task_id` and
+    `turn_id` are passed to hooks.
 
     If `run.turn.how` is "switched", the agent is in another session and must reload its history. No
-    agent is in two turns at once: a message that arrives while another message is being answered
-    gets a new agent, which becomes the agent of the chat.
+    agent is in two turns at once: if a message arrives during a turn of the same chat, it gets a
+    new agent, which becomes the agent of the chat.
+
+    Args:
+        store: the session store of the home.
+        build: a function that receives an `AgentTurn` and returns the agent of its session.
+        db: the database of the home; by default, the database of the store.
+        cache: the cache of agents; by default, a new `AgentCache`.
+        hooks: the hooks to call; by default, the hooks of the store.
+        signature: a function that receives the entry of a chat. If its value changes, the agent is
+            built again. By default it returns the model that the chat has selected.
+        report: a function that receives a message and an error that does not stop a turn.
+
+    Example:
+        >>> from session_core import SessionDB, SessionRuntime, SessionSource, SessionStore
+        >>> def build(run):
+        ...     def agent(run, message):
+        ...         run.append("user", message)
+        ...         return f"{len(run.history())} messages"
+        ...     return agent
+        >>> chat = SessionSource(platform="telegram", chat_id="42")
+        >>> with SessionDB(":memory:") as db, SessionStore(db=db) as store:
+        ...     with SessionRuntime(store, build) as runtime:
+        ...         [runtime.handle(chat, text).text for text in ("hello", "again")]
+        ['1 messages', '2 messages']
     """
 
     def set_title(self, session_key: str, title: str) -> None:

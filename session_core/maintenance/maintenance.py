@@ -69,11 +69,18 @@ _MAX_DELETE_ATTEMPTS = 3
 class Maintenance:
     """Maintenance of one home: health, plans, restores, edits, exports and imports.
 
-    Sessions are removed, ended or rewritten only by an applied plan or by an edit, and `restore`
-    undoes both. Without a `store`, the home's own session store is opened for the routes and
-    closed with this object. Instances may be shared between threads. Health, plans, batches and the
-    log of a damaged home can be read, but changes are refused until it is repaired. The `client`
-    of a change is its name in the audit log.
+    A plan records a change before it is made, `apply` makes exactly this change, and `restore`
+    undoes it. Instances may be shared between threads. Health, plans, batches and the log of a
+    damaged home can be read, but changes are refused until it is repaired. The `client` of a change
+    is its name in the audit log.
+
+    Args:
+        db: the database of the home.
+        ledger: the ledger of the same home.
+        store: the session store of the home. Without it, a store is opened for the routes and
+            closed with this object.
+        hooks: the hooks to call when sessions end; by default, the hooks of the store.
+        clock: a function that returns the current time in seconds.
 
     Raises:
         InvalidInput: the ledger belongs to another home.
@@ -125,13 +132,14 @@ class Maintenance:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> HealthReport:
-        """Return the report on the home.
+        """Return the report on the home: counts, sizes, growth and findings.
 
-        `deep` counts every page, and checks the file and the index.
-
-        During a deep check, `progress` is called twice a second with the number of finished parts,
-        and `stop` may end it: the report then has the results so far and a finding that the check
-        was stopped.
+        Args:
+            deep: count every page, and check the file and the index.
+            progress: called twice a second during a deep check, with the number of finished parts
+                and their total.
+            stop: ends a deep check if it returns True. The report then has the results so far and a
+                finding that the check was stopped.
         """
         # A damaged home has no store, and is reported on nevertheless.
         home = self._home or HomeContext(self._db, self._ledger, self._store, clock=self._clock)
@@ -140,10 +148,25 @@ class Maintenance:
     def plan(self, wanted: PlanRequest) -> PlanPreview:
         """Record a plan for a request, and return its items, their reasons and the protected items.
 
+        A plan changes nothing. It can be applied for 24 hours. If there is nothing to change, the
+        `plan` of the result is None.
+
         Raises:
             InvalidInput: the kind of plan is unknown, or the request is inconsistent.
             NotFound: a named session does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
+
+        Example:
+            >>> from session_core import open_home
+            >>> from session_core.maintenance import PlanRequest
+            >>> with open_home(":memory:") as home:
+            ...     new = {"source": "cli"}
+            ...     _ = home.db.append_message("s1", "user", "hello", timestamp=0, create=new)
+            ...     _ = home.db.end_session("s1", "user_exit")
+            ...     preview = home.maintenance.plan(PlanRequest("sessions", older_than_days=90))
+            ...     result = home.maintenance.apply(preview.plan)
+            ...     result.removed, home.maintenance.restore(result.batch).restored
+            (1, 1)
         """
         home = self._require_home()
         kind = kinds.get_requested_kind(wanted.kind)
@@ -224,13 +247,17 @@ class Maintenance:
     ) -> ApplyResult:
         """Apply a plan, or continue it.
 
-        Items that have changed since the plan are skipped and reported.
+        Items that have changed since the plan are skipped and reported. If an applied plan is
+        applied again, its result is returned and nothing is changed. The undo of a compression is
+        one step, without `progress` and `stop`.
 
-        Complete at least one step, and work for at most `for_s` seconds or until `stop` returns
-        True between two steps; the same call continues. `progress` is called twice a second with
-        the result so far. An applied plan returns its result again and changes nothing. The undo
-        of a compression is one step, without `progress` and `stop`. A plan that the caller has
-        loaded from the ledger is not loaded again before it is begun.
+        Args:
+            plan: the handle of the plan, or a `StoredPlan`, which is not loaded again.
+            for_s: the number of seconds to work. At least one step is completed. If items remain,
+                the outcome is `partial`, and the same call continues.
+            client: the name of the caller in the audit log.
+            progress: called twice a second with the result so far.
+            stop: ends the call between two steps if it returns True.
 
         Raises:
             NotFound: the plan does not exist.
@@ -263,14 +290,19 @@ class Maintenance:
     ) -> ApplyResult:
         """Delete a conversation at once, for the application that owns it.
 
-        It goes to the trash with its delegates, and `restore` brings the batch back. Neither its
-        age nor another process that has the home open protects it; a pin, a route and a running
-        compression do. With `expect`, it is deleted only at that revision.
+        The conversation and its delegates are moved to the trash, and `restore` undoes the batch.
+        Neither its age nor another process that has the home open protects it; a pin, a route and a
+        running compression do.
+
+        Args:
+            session_id: a session of the conversation.
+            client: the name of the caller in the audit log.
+            expect: the revision that the session must have.
 
         Raises:
             NotFound: the session does not exist.
             Conflict: it is protected, and nothing was deleted.
-            Changed: it is written to meanwhile, or not at the expected revision.
+            Changed: another writer changes it meanwhile, or it does not have the revision `expect`.
         """
         home = self._require_home()
         request = PlanRequest("sessions", "delete", (session_id,))
@@ -374,10 +406,18 @@ class Maintenance:
         reopen: bool = False,
         client: str = DEFAULT_CLIENT,
     ) -> EditResult:
-        """Edit sessions at once: the title of one, or archive and pin of whole conversations.
+        """Edit sessions at once: the title of a session, or archive and pin of whole conversations.
 
-        All changes are one batch. An empty title removes the title. A session continued after a
-        compression is reopened at its tip.
+        All changes are one batch, which `restore` undoes. An argument that is None changes nothing.
+
+        Args:
+            sessions: the id of a session, or several ids.
+            title: the new title; an empty text removes the title.
+            archived: archive the conversations, or unarchive them.
+            pinned: protect the conversations from removal, or remove the protection.
+            reopen: reopen ended sessions. If a compression continued a session, its tip is
+                reopened.
+            client: the name of the caller in the audit log.
 
         Raises:
             NotFound: a session does not exist.

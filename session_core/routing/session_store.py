@@ -42,12 +42,27 @@ from session_core.state.protocol import StateDatabase
 class SessionStore:
     """The routes of a home: the session of each chat.
 
-    Without `sessions_dir` the routes are in the database alone, and no file mirrors them. Without
-    `db`, or with a database that has no table of routes, they are in `sessions.json` alone.
+    Without `sessions_dir`, the routes are only in the database, and no file mirrors them. Without
+    `db`, or with a database that has no table of routes, they are only in `sessions.json`.
 
-    `has_active_processes_fn(session_key)` returns True if a process of the chat is at work, so that
-    no policy ends its session. `marks` holds the delivered ends of a Hermes home. `now` is the
-    clock, and `new_id(now)` returns the id of a new session.
+    Args:
+        sessions_dir: the folder of `sessions.json`.
+        config: the settings, such as the reset policies.
+        has_active_processes_fn: a function that receives a session key and returns True if a
+            process of the chat is at work. Then no policy ends its session.
+        db: the database of the home.
+        hooks: the hooks that starts and ends of sessions call.
+        marks: the delivered ends of a Hermes home.
+        now: the clock.
+        new_id: a function that receives the time and returns the id of a new session.
+
+    Example:
+        >>> from session_core import SessionDB, SessionSource, SessionStore
+        >>> chat = SessionSource(platform="telegram", chat_id="42")
+        >>> with SessionDB(":memory:") as db, SessionStore(db=db) as store:
+        ...     entry = store.get_or_create_session(chat)
+        ...     entry.session_key, store.get_or_create_session(chat).session_id == entry.session_id
+        ('agent:main:telegram:dm:42', True)
     """
 
     def __init__(
@@ -254,8 +269,13 @@ class SessionStore:
     ) -> SessionEntry:
         """Return the entry of a chat for an incoming message, in a new session if a reset is due.
 
-        Messages that force a new session at the same moment share one. With the token of a `turn`,
-        the same commit records the turn as `begin_turn` does.
+        The entry names the session of the chat. The session has no row until its first message is
+        appended. Messages that force a new session at the same moment share one.
+
+        Args:
+            source: the chat and the sender of the message.
+            force_new: start a new session in any case.
+            turn: the token of a turn, which the same commit records as `begin_turn` does.
         """
         return self.router.route_message(source, force_new=force_new, turn=turn).entry
 

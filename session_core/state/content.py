@@ -137,7 +137,13 @@ def count_tool_calls(stored: str | None) -> int:
 
 
 def extract_plain_text(content: Any) -> str:
-    """Return the readable text of decoded content: its text parts, without images."""
+    """Return the readable text of decoded content: its text parts, without images.
+
+    Example:
+        >>> from session_core import extract_plain_text
+        >>> extract_plain_text([{"type": "text", "text": "look"}, {"type": "image_url"}])
+        'look'
+    """
     return _extract_text(content, 0)
 
 

@@ -167,12 +167,27 @@ def copy_home(
 ) -> CopyResult:
     """Copy all sessions of a home into another home, and verify each by a digest of both sides.
 
-    A second call continues a stopped copy, and copies only what has changed since a finished one.
-    Both homes may be in use. `progress` gets the finished sessions and their total.
+    A second call continues a stopped copy, and copies only the changes since a finished copy. Both
+    homes may be in use. No session is removed from the target.
+
+    Args:
+        source: the database to copy from.
+        target: the database to copy into.
+        progress: called with the number of finished sessions and their total.
+        stop: ends the copy if it returns True; the same call continues.
 
     Raises:
         InvalidInput: both are the same home.
         Unsupported: the target is a Hermes home.
+
+    Example:
+        >>> from session_core import SessionDB
+        >>> from session_core.maintenance import copy_home
+        >>> with SessionDB(":memory:") as source, SessionDB(":memory:") as target:
+        ...     _ = source.append_message("s1", "user", "hello", create={"source": "cli"})
+        ...     _ = copy_home(source, target)
+        ...     [message["content"] for message in target.get_messages("s1")]
+        ['hello']
     """
     return _Copy(source, target, stop).run(progress)
 

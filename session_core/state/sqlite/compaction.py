@@ -43,6 +43,9 @@ class SqliteCompaction(SqliteOperations):
     ) -> AppendManyResult:
         """Flag all live rows as compacted and append the messages that replace them.
 
+        The replaced rows stay in the session and are still found by a search. `Compressor` makes
+        the same change with a plan and an undo.
+
         Raises:
             Unsupported: the messages of this home have no such flag.
         """

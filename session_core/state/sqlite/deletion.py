@@ -76,9 +76,10 @@ class SqliteDeletion(SqliteOperations):
     def delete_session(self, session_id: str) -> bool:
         """Delete a session, its delegates and all rows that belong to them, at once.
 
-        Its other children lose their parent. A large session is deleted in several transactions:
-        messages first, the session row last, so that an interrupted delete can be repeated. Routes
-        and files stay.
+        This has no undo; `Maintenance.delete_session` moves a session to the trash instead. Other
+        children of the session lose their parent. A large session is deleted in several
+        transactions: messages first, the session row last, so that an interrupted delete can be
+        repeated. Routes and files stay. Return True if the session existed.
         """
         return self.delete_sessions([session_id]) == 1
 

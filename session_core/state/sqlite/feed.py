@@ -56,11 +56,25 @@ class SqliteFeed(SqliteOperations):
 
         New sessions come before the messages, ended sessions after them. With more than `limit`
         events the cursor continues after the last one. `gap` reports that the cursor belongs to
-        another database or to a later state of this database. The new cursor then starts now. If
-        there is no event, the call waits until `stop` is set or `timeout_s` has passed.
+        another database or to a later state of this database. The new cursor then starts now.
+
+        Args:
+            cursor: the cursor of the previous page. It is text and survives a restart.
+            session: return only the events of this session.
+            limit: the largest number of events.
+            timeout_s: the number of seconds to wait if there is no event.
+            stop: an event object, such as `threading.Event`, that ends the wait when it is set.
 
         Raises:
             InvalidInput: the cursor is malformed or belongs to another session.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> db = SessionDB(":memory:")
+            >>> cursor = db.read_changes().cursor
+            >>> _ = db.append_message("s1", "user", "hello", create={"source": "cli"})
+            >>> [event.type for event in db.read_changes(cursor).events]
+            ['session_started', 'message']
         """
         validation.check_limit(limit)
         validation.check_text("session", session)

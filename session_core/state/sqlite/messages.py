@@ -84,13 +84,30 @@ class SqliteMessages(SqliteOperations):
     ) -> AppendResult:
         """Append a message and return its id, with the revision before and after.
 
-        With `create`, which holds the arguments of `create_session`, a missing session is created
-        in the same transaction. With `expect`, a session that has changed raises `Conflict`.
-        `columns` are columns of `MessageRow`. The time defaults to now.
+        The returned id is an `int` with the attributes `before`, `after` and `created`.
+
+        Args:
+            session_id: the session of the message.
+            role: for example `user`, `assistant` or `tool`.
+            content: a text, or any JSON value, such as a list of parts.
+            create: the arguments of `create_session`. If the session does not exist, it is created
+                in the same transaction.
+            expect: the revision that the session must have, so that no other writer came first.
+            columns: other columns of the message, for example `timestamp` or `tool_calls`. The time
+                defaults to now.
 
         Raises:
-            NotFound: the session does not exist.
+            NotFound: the session does not exist, and `create` is not given.
+            Conflict: the session does not have the revision `expect`.
             InvalidInput: a column is unknown.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> db = SessionDB(":memory:")
+            >>> db.append_message("s1", "user", "hello", create={"source": "cli"}).created
+            True
+            >>> db.append_message("s1", "assistant", "hi", finish_reason="stop").after.live
+            2
         """
         message = {**columns, "role": role, "content": content}
         many = self.append_messages(session_id, (message,), create=create, expect=expect)
@@ -106,8 +123,16 @@ class SqliteMessages(SqliteOperations):
     ) -> AppendManyResult:
         """Append messages in one transaction.
 
-        Each message is a mapping of the columns of `MessageRow`. `create` and `expect` are as in
-        `append_message`.
+        Either all messages are stored or none. Each message is a mapping of the columns of
+        `MessageRow`; messages in the format of the OpenAI API are accepted too. `create` and
+        `expect` are as in `append_message`.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> db = SessionDB(":memory:")
+            >>> turn = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}]
+            >>> len(db.append_messages("s1", turn, create={"source": "cli"}).ids)
+            2
         """
         now = self._clock()
         # Before the transaction: no lock is held meanwhile, and a refused message changes nothing.
@@ -163,7 +188,14 @@ class SqliteMessages(SqliteOperations):
         limit: int | None = None,
         offset: int = 0,
     ) -> list[MessageRow]:
-        """Return the rows of a session in order."""
+        """Return the rows of a session in order.
+
+        Args:
+            session_id: the session. Without such a session the list is empty.
+            include_inactive: include compacted and rewound messages.
+            limit: the largest number of rows; by default, all rows.
+            offset: the number of rows to skip.
+        """
         if limit is not None:
             validation.check_limit(limit)
         if not isinstance(offset, int) or offset < 0:
@@ -192,9 +224,20 @@ class SqliteMessages(SqliteOperations):
     def rewind_to_message(self, session_id: str, target_message_id: int) -> RewindResult:
         """Rewind a user message and all live messages after it.
 
+        Rewound rows are kept, but no longer read or found. `restore_rewound` restores them.
+
         Raises:
             NotFound: the session has no such message.
             InvalidInput: it is not a user message.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> db = SessionDB(":memory:")
+            >>> first = db.append_message("s1", "user", "hello", create={"source": "cli"})
+            >>> db.rewind_to_message("s1", first).rewound
+            1
+            >>> db.restore_rewound("s1", first)
+            1
         """
 
         def rewind_live_rows(handle: Connection) -> RewindResult:
@@ -231,7 +274,15 @@ class SqliteMessages(SqliteOperations):
     def replace_messages(
         self, session_id: str, messages: MessageMappings, active_only: bool = False
     ) -> AppendManyResult:
-        """Delete all rows, or only the live rows, at once, and store new messages."""
+        """Delete all rows, or only the live rows, at once, and store new messages.
+
+        This has no undo. `Compressor` replaces messages with an undo.
+
+        Args:
+            session_id: the session.
+            messages: the new messages, as in `append_messages`.
+            active_only: keep compacted and rewound rows.
+        """
         validation.check_flag("active_only", active_only)
         encoded = encode_messages(messages, self._clock())
         which = "live" if active_only else "all"

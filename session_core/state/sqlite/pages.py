@@ -49,11 +49,29 @@ class SqliteWindows(SqliteOperations):
         roles: Sequence[str] | None = None,
         view: MessageView = "live",
     ) -> MessageWindow:
-        """Return the newest messages, or messages before, after (exclusive) or around an id.
+        """Return the newest messages, or messages before, after or around an id.
+
+        Args:
+            session_id: the session.
+            before: return messages with smaller ids.
+            after: return messages with larger ids.
+            around: return messages on both sides of this id, and the message itself.
+            limit: the largest number of messages.
+            roles: return only messages with these roles.
+            view: `live` returns the messages of the agent's context, `full` also compacted ones.
 
         Raises:
             NotFound: the session does not exist, or `around` is not in it.
-            InvalidInput: more than one edge was given, or a limit below 1.
+            InvalidInput: several of `before`, `after` and `around` were given, or a limit below 1.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> db = SessionDB(":memory:")
+            >>> rows = [{"role": "user", "content": str(number)} for number in range(9)]
+            >>> ids = db.append_messages("s1", rows, create={"source": "cli"}).ids
+            >>> window = db.read_window("s1", around=ids[4], limit=3)
+            >>> [message["content"] for message in window.messages], window.more_before
+            (['3', '4', '5'], True)
         """
         if sum(edge is not None for edge in (before, after, around)) > 1:
             raise InvalidInput("give one of before, after and around")

@@ -63,20 +63,35 @@ class SessionDB(
     SqliteDeletion,
     SqliteFeed,
 ):
-    """Every conversation of a home in one SQLite file, which other processes may have open.
+    """The database of a home in one SQLite file, which other processes may have open.
 
-    A Hermes database is read and written in its own format. A missing file is created at the first
-    write, as a home of our own. Instances are thread-safe and must not be used across a fork.
-
-    `:memory:` is a database in memory, which ends with its instance; `:memory:NAME` is one that the
-    instances of that name share in this process until the last is closed.
+    It has the sessions and their messages. A Hermes database is read and written in its own format.
+    A missing file is created at the first write, as a home of our own. Instances are thread-safe
+    and must not be used across a fork.
 
     `rows` has the rows as they are stored, `routes` the sessions of chats, `admin` upkeep and
     reports, `meta` and `state` values of applications, and `sdk` changes and look-ups for agent
-    SDKs; all use the same connections. `in_hermes_home` means that the folder was detected as a
-    Hermes home: if it has the marks of one and no database, no database is created in it.
-    `load_extension` loads the extension that the CJK index of a Hermes home needs, if no other user
-    can write that file.
+    SDKs. All of them use the same connections.
+
+    Args:
+        db_path: the database file. `:memory:` is a database in memory, which ends with its
+            instance. `:memory:NAME` is a database that the instances of that name share in this
+            process until the last instance is closed. By default, the database of the Hermes home.
+        read_only: open the file read-only and refuse every change.
+        in_hermes_home: True if the folder was detected as a Hermes home. If it has the marks of one
+            and no database, no database is created in it.
+        patience_s: the number of seconds to wait for another process before `Busy` is raised.
+        clock: a function that returns the current time in seconds.
+        load_extension: load the extension that the CJK index of a Hermes home needs, if no other
+            user can write that file.
+
+    Example:
+        >>> from session_core import SessionDB
+        >>> with SessionDB(":memory:") as db:
+        ...     _ = db.append_message("s1", "user", "where is it?", create={"source": "cli"})
+        ...     _ = db.append_message("s1", "assistant", "in ledger.py")
+        ...     [message["content"] for message in db.get_messages("s1")]
+        ['where is it?', 'in ledger.py']
     """
 
     def __init__(
@@ -122,18 +137,33 @@ class SessionDB(
         The transaction belongs to one task and one thread. A change by another task of the thread
         is refused at once, a change by another thread waits, and both read the committed state. A
         coroutine passes a function to `AsyncSessionDB.run` instead, which does not block the event
-        loop. Without `linked`, rows may refer to missing rows, as restored orphans do. Keep the
-        block short: run no hook, model call or file operation in it. On a path without a file, the
-        transaction begins with its first change.
+        loop. Keep the block short: run no hook, model call or file operation in it. On a path
+        without a file, the transaction begins with its first change.
+
+        Args:
+            linked: False to allow rows that refer to missing rows, as restored orphans do.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> with SessionDB(":memory:") as db, db.transaction():
+            ...     _ = db.append_message("s1", "user", "hello", create={"source": "cli"})
+            ...     db.set_session_title("s1", "Greeting")
+            True
         """
         return self._store.transaction(linked=linked)
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Let all reads of this task in the block see one moment of the database.
+        """Let all reads of this task in the block see the same state of the database.
 
         They share one connection. Other tasks and threads are not affected. Inside another snapshot
         or a transaction, it joins the outer block. A change in the block is refused. The log of the
         database cannot start again before the end, so keep the block short.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> with SessionDB(":memory:") as db, db.snapshot():
+            ...     len(db.list_sessions().items), db.message_count()
+            (0, 0)
         """
         return ReadSnapshot(self._store)
 

@@ -53,7 +53,16 @@ class SqliteSessions(SqliteOperations):
     ) -> str:
         """Create a session, or fill the empty columns of an existing session, and return its id.
 
-        A field without a column in this home is ignored.
+        `append_message(create=…)` creates a session together with its first message.
+
+        Args:
+            session_id: the id of the session.
+            source: the program or platform of the session, for example `cli` or `telegram`.
+            model: the model of the session.
+            parent_session_id: the session that this session continues or branches from.
+            started_at: the start in seconds since the epoch; by default, now.
+            fields: other columns, for example `cwd`, `user_id` or `model_config`. A field without a
+                column in this home is ignored.
 
         Raises:
             InvalidInput: a field is unknown, the id is empty, or the parent is a descendant.
@@ -71,11 +80,17 @@ class SqliteSessions(SqliteOperations):
         return session_id
 
     def get_session(self, session_id: str) -> SessionRow | None:
-        """Return the row of a session, or None."""
+        """Return the row of a session, or None.
+
+        A row is a mapping of columns to values. `summarize_session` returns the line of a list.
+        """
         return self._read(lambda handle: find_session(handle, session_id))
 
     def resolve_session_id(self, session: str) -> str | None:
-        """Return the id equal to `session`, or the only id that begins with it."""
+        """Return the id equal to `session`, or the only id that begins with it.
+
+        Return None if no id or several ids begin with it.
+        """
 
         def find_unique_id(handle: Connection) -> str | None:
             if find_session(handle, session) is not None:
@@ -89,6 +104,11 @@ class SqliteSessions(SqliteOperations):
 
     def update_session(self, session_id: str, **fields: Unpack[SessionColumnUpdates]) -> bool:
         """Overwrite columns of a session and return True if it exists.
+
+        Args:
+            session_id: the session.
+            fields: the new values by column, for example `model="…"` or `cwd="…"`. None empties a
+                column.
 
         Raises:
             InvalidInput: a field is unknown, or the parent is a descendant.
@@ -109,7 +129,10 @@ class SqliteSessions(SqliteOperations):
         return self._write(update_existing_session)
 
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
-        """End a session unless it has already ended. The first reason is kept."""
+        """End a session unless it has already ended.
+
+        The first end reason is kept. Return True if this call has ended the session.
+        """
         check_reason(end_reason)
 
         def end_open_session(handle: Connection) -> bool:
@@ -132,7 +155,10 @@ class SqliteSessions(SqliteOperations):
         return self._write(end_by_reset)
 
     def reopen_session(self, session_id: str) -> bool:
-        """Reopen an ended session."""
+        """Reopen an ended session.
+
+        Return True if the session exists.
+        """
 
         def clear_end(handle: Connection) -> bool:
             handle.forget_session_counts(session_id)

@@ -38,13 +38,39 @@ class Search(SqliteOperations):
     ) -> SearchResult:
         """Find messages by words, phrases, prefixes, -words, AND, OR, NOT, or by a substring.
 
-        `tool` is the name of a tool that a message calls or answers. Without a status, archived
-        conversations are left out, unless `session` names one. The age of a message counts from
-        `moment`, by default the newest match.
+        Plain words are tried in steps until one has hits: all words in one message, then in one
+        conversation, then as prefixes, then any of the words. `matched` of the result is the step.
+
+        Args:
+            query: the words to search for. A query that cannot be parsed is searched as plain text.
+            mode: `words`, or `substring` for the exact characters.
+            per: `conversation` returns the best hit of each conversation, `message` every hit.
+            session: search only in this session.
+            source: search only in sessions of these sources.
+            exclude_source: leave out sessions of these sources.
+            project: search only in sessions of these folders.
+            roles: return only messages with these roles.
+            tool: return only calls and results of the tool with this name.
+            status: `open`, `ended`, `archived` or `all`. By default, archived conversations are
+                left out, unless `session` is an archived session.
+            since: return only messages at or after this time, in seconds.
+            until: return only messages before this time, in seconds.
+            order: `relevance`, `newest` or `oldest`.
+            limit: the largest number of hits.
+            cursor: the `next_cursor` of the previous page, with the same other arguments.
+            moment: the time from which the age of a message counts; by default, the newest match.
 
         Raises:
             InvalidInput: an argument has an unknown value, or the cursor belongs to another search.
             NotFound: the session does not exist.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> db = SessionDB(":memory:")
+            >>> _ = db.append_message("s1", "user", "keep the ledger", create={"source": "cli"})
+            >>> result = db.search("ledger")
+            >>> result.matched, [hit.session_id for hit in result.hits]
+            ('all', ['s1'])
         """
         from session_core.state.sqlite.search.search import make_request, search_messages  # noqa: PLC0415 -- the first search imports it
 
