@@ -18,7 +18,7 @@ from session_core.errors import SessionError
 from session_core.maintenance import disk, kinds, space_reclaim
 from session_core.maintenance.home_context import HomeContext, get_session_folder
 from session_core.maintenance.kinds import PlanKind
-from session_core.maintenance.select import orphans, routes
+from session_core.maintenance.select import lost_routes, orphans
 from session_core.maintenance.select.conversations import ConversationIndex
 from session_core.maintenance.select.snapshot import (
     GROWTH_WEEKS,
@@ -102,7 +102,7 @@ def check_rows(data: HealthData) -> Iterator[HealthFinding]:
 def check_routes(data: HealthData) -> Iterator[HealthFinding]:
     """Yield routes that lead nowhere, and entries that cannot be read."""
     lost: Counter[str] = Counter()
-    for route in routes.select_lost_routes(data.snapshot, PlanRequest("routes")).items:
+    for route in lost_routes.select_lost_routes(data.snapshot, PlanRequest("routes")).items:
         lost[_find_route_state(data.snapshot, route.session_id, foreign=route.entry is None)] += 1
     for code, count in sorted(lost.items()):
         yield HealthFinding(f"{code}_routes", count, _ROUTE_TEXTS[code], 0, "prune", "routes")

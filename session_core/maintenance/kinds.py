@@ -126,7 +126,7 @@ _ROWS = (
         "Remove",
         "route",
         "chats whose session is gone or has ended",
-        select="select.routes:add_lost_routes",
+        select="select.lost_routes:add_lost_routes",
         age_days=1,
         takes_ids=True,
         changes_routes=True,

@@ -17,7 +17,7 @@ from session_core.ledger.execute import suppress_note_errors
 from session_core.ledger.types import Member, TrashItem
 from session_core.maintenance.apply.step_items import IMAGES, PartRun
 from session_core.maintenance.members import MemberOutdated, StepDraft
-from session_core.maintenance.select import routes
+from session_core.maintenance.select import lost_routes
 from session_core.maintenance.select.snapshot import MaintenanceSnapshot, take_snapshot
 from session_core.maintenance.types import PROTECTION_REASONS
 from session_core.routing.entries import SessionEntry
@@ -74,8 +74,8 @@ class LostRouteRemover:
             raise MemberOutdated(member.id, "it does not exist any more")
         if entry.stored != member.revision["stored"]:
             raise MemberOutdated(member.id, "its chat was used since")
-        reason = routes.find_route_protection(snapshot, self._store, entry)
-        state, _ = routes.find_lost_state(snapshot, entry)
+        reason = lost_routes.find_route_protection(snapshot, self._store, entry)
+        state, _ = lost_routes.find_lost_state(snapshot, entry)
         if reason is not None or state is None:
             raise MemberOutdated(
                 member.id, PROTECTION_REASONS[reason] if reason else "it leads to a session again"

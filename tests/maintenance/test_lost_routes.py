@@ -10,7 +10,7 @@ from session_core import SessionFilter
 from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import Denied, NotFound
 from session_core.maintenance.apply import route_removal, run
-from session_core.maintenance.select import routes
+from session_core.maintenance.select import lost_routes
 from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changed_homes import Changing, list_skip_reasons, live_gateway
 from tests.maintenance.homes import NOW, Home, opened
@@ -18,13 +18,13 @@ from tests.maintenance.homes import NOW, Home, opened
 
 @pytest.mark.requirement("maintenance:routes")
 def test_stated_lost_routes_are_selected(full: Home) -> None:
-    selected = routes.select_lost_routes(full.take_snapshot(), PlanRequest("routes"))
+    selected = lost_routes.select_lost_routes(full.take_snapshot(), PlanRequest("routes"))
     assert {route.id for route in selected.items} == set(full.of("routes").chosen)
     assert dict(selected.protected) == dict(full.of("routes").protected)
 
 
 def test_lost_route_gives_reason(full: Home) -> None:
-    selected = routes.select_lost_routes(full.take_snapshot(), PlanRequest("routes"))
+    selected = lost_routes.select_lost_routes(full.take_snapshot(), PlanRequest("routes"))
     said = {route.id.rpartition(":")[2]: route.why for route in selected.items}
     assert said["7"] == (
         "leads to session reset, which ended 2026-12-06 (session_reset); used last 40 days ago"
@@ -48,7 +48,7 @@ def test_lost_route_gives_reason(full: Home) -> None:
 def test_route_of_continuing_chat_stays(home: Home, reason: str, messages: int, lost: bool) -> None:
     home.session("s", 9, reason=reason, messages=messages, source="telegram")
     key = home.route("1", "s", 9)
-    selected = routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes"))
+    selected = lost_routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes"))
     assert [route.id for route in selected.items] == ([key] if lost else [])
 
 
@@ -57,7 +57,7 @@ def test_route_selection_agrees_with_store(home: Home) -> None:
     home.session("t", 9, reason="cli_close", source="telegram")
     home.route("1", "s", 9)
     home.route("2", "t", 9)
-    (lost,) = routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes")).items
+    (lost,) = lost_routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes")).items
     assert home.store.repair_routes() == ["agent:main:telegram:dm:1", lost.id]
     assert home.store.get(lost.id) is None
 
@@ -66,27 +66,29 @@ def test_route_selection_agrees_with_store(home: Home) -> None:
 def test_gateway_protects_all_routes(home: Home) -> None:
     home.route("1", "nowhere", 9)
     gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway (pid 7)"))
-    selected = routes.select_lost_routes(home.take_snapshot(gateway), PlanRequest("routes"))
+    selected = lost_routes.select_lost_routes(home.take_snapshot(gateway), PlanRequest("routes"))
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
 
 def test_route_of_active_session_stays(home: Home) -> None:
     key = home.route("1", "nowhere", 9)
     home.store.begin_turn(key, "nowhere")
-    selected = routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes"))
+    selected = lost_routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes"))
     assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
 
 
 def test_named_routes_ignore_age(home: Home) -> None:
     key, _ = home.route("1", "nowhere", 0.1), home.route("2", "nowhere", 9)
-    selected = routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes", ids=(key,)))
+    selected = lost_routes.select_lost_routes(
+        home.take_snapshot(), PlanRequest("routes", ids=(key,))
+    )
     assert [route.id for route in selected.items] == [key]
 
 
 def test_unknown_route_name_gets_suggestions(home: Home) -> None:
     key = home.route("1", "nowhere", 9)
     with pytest.raises(NotFound, match=r"route .* does not exist") as refused:
-        routes.select_lost_routes(
+        lost_routes.select_lost_routes(
             home.take_snapshot(), PlanRequest("routes", ids=(key[:-1] + "2",))
         )
     assert refused.value.nearest == (key,)
@@ -105,7 +107,7 @@ def test_route_filter_checks_session_then_route(home: Home) -> None:
         SessionFilter(source=("telegram",), min_messages=1): {stale},
     }
     for where, keys in expected.items():
-        selected = routes.select_lost_routes(
+        selected = lost_routes.select_lost_routes(
             home.take_snapshot(), PlanRequest("routes", where=where)
         )
         assert {route.id for route in selected.items} == keys, where
@@ -113,7 +115,7 @@ def test_route_filter_checks_session_then_route(home: Home) -> None:
 
 def test_routes_of_gone_folder_are_filtered(full: Home) -> None:
     for where in (SessionFilter(project="/srv"), SessionFilter(source=("slack",))):
-        selected = routes.select_lost_routes(
+        selected = lost_routes.select_lost_routes(
             full.take_snapshot(), PlanRequest("routes", where=where)
         )
         assert "long_ago" not in {route.id for route in selected.items}
@@ -121,7 +123,7 @@ def test_routes_of_gone_folder_are_filtered(full: Home) -> None:
 
 def test_gateway_protects_routes_of_gone_folder(full: Home) -> None:
     gateway = ActivitySnapshot(HomeActivity(NOW, gateway="a gateway (pid 7)"))
-    selected = routes.select_lost_routes(full.take_snapshot(gateway), PlanRequest("routes"))
+    selected = lost_routes.select_lost_routes(full.take_snapshot(gateway), PlanRequest("routes"))
     assert (selected.items, set(selected.protected)) == ((), {"live"})
 
 
@@ -130,7 +132,7 @@ def test_routes_in_file_only_are_selected(home_path) -> None:
         home.session("s", 9, reason="cli_close", source="telegram")
         stale = home.route("1", "s", 9)
         dangling = home.route("2", "nowhere", 9)
-        selected = routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes"))
+        selected = lost_routes.select_lost_routes(home.take_snapshot(), PlanRequest("routes"))
         assert {route.id for route in selected.items} == {stale, dangling}
 
 
