@@ -5,7 +5,7 @@ from __future__ import annotations
 from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.types import Lease
 from tests.maintenance.homes import BRANCH, DELEGATE, NOW, Home
-from tests.maintenance.test_sessions import (
+from tests.maintenance.test_session_selectors import (
     list_conversation_ids,
     list_selected,
     run_selection,

@@ -12,7 +12,7 @@ from session_core.maintenance.apply.session_remover import SessionRemover
 from session_core.maintenance.kinds import PLAN_KINDS, PlanKind, PlanPart
 from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changed_homes import Changing
-from tests.maintenance.test_sessions import CHOOSERS
+from tests.maintenance.test_session_selectors import CHOOSERS
 
 _NAMED_KINDS = ("finalize sessions", "delete sessions")
 """They select what callers name, whatever the home has, and have tests of their own."""
@@ -37,7 +37,7 @@ def test_requestable_kind_is_complete(kind: PlanKind) -> None:
 
 @pytest.mark.parametrize("kind", _SELECTING_KINDS, ids=lambda kind: kind.name)
 def test_selector_of_part_is_tested(kind: PlanKind) -> None:
-    assert kind.what in CHOOSERS, f"add {kind.name!r} to CHOOSERS of test_sessions.py"
+    assert kind.what in CHOOSERS, f"add {kind.name!r} to CHOOSERS of test_session_selectors.py"
     request, chooser = CHOOSERS[kind.what]
     assert request.kind == kind.name
     assert chooser is kinds.load_function(kind.select)

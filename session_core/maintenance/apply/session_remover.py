@@ -37,7 +37,7 @@ from session_core.maintenance.members import (
 )
 from session_core.maintenance.restore.rows import SESSIONS
 from session_core.maintenance.select import orphans
-from session_core.maintenance.select.sessions import OWNER_EXEMPT
+from session_core.maintenance.select.session_selectors import OWNER_EXEMPT
 from session_core.maintenance.types import ProtectionReason
 from session_core.state.batch_size import BatchSize
 from session_core.state.protocol import StateDatabase

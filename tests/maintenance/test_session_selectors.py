@@ -11,7 +11,7 @@ import pytest
 from session_core import SessionFilter
 from session_core.activity import ActivitySnapshot, HomeActivity
 from session_core.errors import InvalidInput, NotFound
-from session_core.maintenance.select import ghosts, sessions
+from session_core.maintenance.select import ghosts, session_selectors
 from session_core.maintenance.types import (
     PROTECTION_REASONS,
     PlanRequest,
@@ -22,11 +22,11 @@ from session_core.types import Holder
 from tests.maintenance.homes import DAY, DELEGATE, NOW, Home
 
 CHOOSERS: dict[str, tuple[PlanRequest, Callable[..., Selection[SelectedSessions]]]] = {
-    "sessions": (PlanRequest("sessions"), sessions.select_old_sessions),
+    "sessions": (PlanRequest("sessions"), session_selectors.select_old_sessions),
     "ghosts": (PlanRequest("ghosts"), ghosts.select_ghosts),
-    "abandoned": (PlanRequest("abandoned", "finalize"), sessions.select_abandoned),
-    "orphaned": (PlanRequest("orphaned", "finalize"), sessions.select_orphaned),
-    "expired": (PlanRequest("expired", "finalize"), sessions.select_expired),
+    "abandoned": (PlanRequest("abandoned", "finalize"), session_selectors.select_abandoned),
+    "orphaned": (PlanRequest("orphaned", "finalize"), session_selectors.select_orphaned),
+    "expired": (PlanRequest("expired", "finalize"), session_selectors.select_expired),
 }
 
 HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
@@ -258,7 +258,9 @@ def test_filter_applies_to_named_sessions(home: Home, verb: str) -> None:
     home.session("mine", 120, reason="cli_close" if verb == "prune" else None)
     home.session("other", 120, reason="cli_close" if verb == "prune" else None, source="telegram")
     home.db.set_session_archived("mine", archived=True)
-    chooser = sessions.select_old_sessions if verb == "prune" else sessions.select_named
+    chooser = (
+        session_selectors.select_old_sessions if verb == "prune" else session_selectors.select_named
+    )
     for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
         request = PlanRequest("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
         expected = {"mine"} if where.source else {"mine", "other"}
@@ -282,7 +284,7 @@ def test_unknown_session_gets_suggestions(full: Home) -> None:
 
 def test_named_chat_session_is_finalized(full: Home) -> None:
     request = PlanRequest("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
-    selected = sessions.select_named(full.take_snapshot(), request)
+    selected = session_selectors.select_named(full.take_snapshot(), request)
     assert list_conversation_ids(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
     assert dict(selected.protected) == {"suspended": 1}
     assert {item.reason for item in selected.items} == {"finalized"}
