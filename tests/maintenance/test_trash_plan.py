@@ -13,9 +13,9 @@ from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.types import TrashItem
-from session_core.maintenance import trash as trash_plans
+from session_core.maintenance import trash_plan as trash_plans
 from session_core.maintenance.home_context import HomeContext
-from session_core.maintenance.trash import NO_UNDO_WARNING
+from session_core.maintenance.trash_plan import NO_UNDO_WARNING
 from session_core.maintenance.types import ApplyRequest, ApplyResult, PlanPreview, PlanRequest
 from tests.homes import make_own_database
 from tests.maintenance.homes import DAY, Clock
