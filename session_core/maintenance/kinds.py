@@ -239,7 +239,7 @@ _ROWS = (
         "restore",
         "Undo a compression by dropping",
         "session",
-        apply="restore.restore:apply_compression_undo",
+        apply="restore.batch_restore:apply_compression_undo",
         has_undo=False,
     ),
     PlanKind(

@@ -27,7 +27,7 @@ from session_core.maintenance.edits import EditPreview, EditRequest, EditResult
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import get_name, get_session_ids
 from session_core.maintenance.planner import make_plan
-from session_core.maintenance.restore import restore
+from session_core.maintenance.restore import batch_restore
 from session_core.maintenance.transfer import import_undo
 from session_core.maintenance.transfer.exporter import (
     Exporter,
@@ -363,18 +363,18 @@ class Maintenance:
         if batch is None:
             raise InvalidInput("batch is None, because the change has no undo")
         home = self._require_home()
-        if restore.is_compression(home, batch):
-            return restore.undo_compression(home, batch, client)
+        if batch_restore.is_compression(home, batch):
+            return batch_restore.undo_compression(home, batch, client)
         if import_undo.is_import(home, batch):
             self._ledger.get_undoable_batch(batch)
             # An interrupted undo, or a prune, may have removed the imported sessions.
             import_undo.mark_undone_steps(home, batch)
-            return restore.build_planned_result(batch, import_undo.plan_undo(home, batch))
+            return batch_restore.build_planned_result(batch, import_undo.plan_undo(home, batch))
         plan = self._ledger.get_batch(batch).plan
         crash_recovery.log_progress(home, plan)
         # Members of its own plan that are gone in part come back with the batch.
         crash_recovery.recover_from_crash(home, except_plan=plan)
-        return restore.restore_batch(
+        return batch_restore.restore_batch(
             home, batch, for_s, client=client, progress=progress, stop=stop
         )
 
@@ -389,12 +389,12 @@ class Maintenance:
             Corrupt: its trash is unreadable, or the home is damaged.
         """
         home = self._require_home()
-        if restore.is_compression(home, batch):
-            return restore.preview_compression(home, batch)
+        if batch_restore.is_compression(home, batch):
+            return batch_restore.preview_compression(home, batch)
         if import_undo.is_import(home, batch):
-            return restore.preview_plan(home, batch, import_undo.plan_undo(home, batch))
+            return batch_restore.preview_plan(home, batch, import_undo.plan_undo(home, batch))
         crash_recovery.recover_from_crash(home, except_plan=self._ledger.get_batch(batch).plan)
-        return restore.preview_batch(home, batch)
+        return batch_restore.preview_batch(home, batch)
 
     def edit(
         self,

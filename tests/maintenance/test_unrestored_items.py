@@ -7,7 +7,7 @@ import pytest
 from session_core.errors import Conflict
 from tests.maintenance.changed_homes import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, NOW
-from tests.maintenance.test_restore import list_refused
+from tests.maintenance.test_batch_restore import list_refused
 
 
 def fill_large(changed: Changing) -> None:

@@ -13,7 +13,7 @@ from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFoun
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.restore import restore
+from session_core.maintenance.restore import batch_restore
 from tests.homes import connect, make_hermes_database
 from tests.maintenance.changed_homes import Changing, changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, NOW, opened
@@ -226,7 +226,7 @@ def test_restore_undoes_compression(changed: Changing) -> None:
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
     before = changed.read_everything()["rows"]["messages"]
-    with restore.create_compressor(changed.maintenance._require_home()) as compressor:
+    with batch_restore.create_compressor(changed.maintenance._require_home()) as compressor:
         result = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
     assert changed.read_everything()["rows"]["messages"] != before
     coming = changed.maintenance.preview_restore(result.batch)
@@ -250,7 +250,7 @@ def test_destructive_compression_undo_is_planned(
     home.session("s", 2, messages=0)
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
-    with restore.create_compressor(changed.maintenance._require_home()) as compressor:
+    with batch_restore.create_compressor(changed.maintenance._require_home()) as compressor:
         result = compressor.compress(
             "s", lambda _: "in short: counting", keep_last=2, shape="continuation"
         )
