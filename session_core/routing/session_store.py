@@ -35,7 +35,7 @@ from session_core.routing.policies import ResetPolicies, is_recently_used
 from session_core.routing.router import SessionRouter
 from session_core.routing.settings import HasActiveProcesses, StoreSettings
 from session_core.routing.sql_backend import SqlBackend
-from session_core.routing.turns import TurnRecords
+from session_core.routing.turn_records import TurnRecords
 from session_core.state.protocol import StateDatabase
 
 

@@ -76,7 +76,7 @@ def test_turn_of_other_machine_counts_by_server_clock(
     config = GatewayConfig(session_store_max_age_days=1)
     with open_home(address, config=config) as here, open_home(address, config=config) as there:
         entry = here.store.get_or_create_session(CHAT)
-        monkeypatch.setattr("session_core.routing.turns.create_token", lambda: token)
+        monkeypatch.setattr("session_core.routing.turn_records.create_token", lambda: token)
         here.store.begin_turn(entry.session_key, entry.session_id)
         monkeypatch.undo()
         set_clock(7 * HOUR_S)
