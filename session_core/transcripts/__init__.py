@@ -13,7 +13,7 @@ __all__, __getattr__, __dir__ = export_names(
         "keep.types": ("ForgetPlan", "ForgottenSession", "KeepMode", "KeepStatus", "KeptCounts"),
         "places": ("list_transcript_stores",),
         "raw_source": ("RawSource",),
-        "store": ("TranscriptStore",),
+        "transcript_store": ("TranscriptStore",),
         "types": ("StoreCoverage", "TranscriptSummary"),
     },
 )

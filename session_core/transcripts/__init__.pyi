@@ -7,6 +7,6 @@ from session_core.transcripts.keep.types import KeepStatus as KeepStatus
 from session_core.transcripts.keep.types import KeptCounts as KeptCounts
 from session_core.transcripts.places import list_transcript_stores as list_transcript_stores
 from session_core.transcripts.raw_source import RawSource as RawSource
-from session_core.transcripts.store import TranscriptStore as TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore as TranscriptStore
 from session_core.transcripts.types import StoreCoverage as StoreCoverage
 from session_core.transcripts.types import TranscriptSummary as TranscriptSummary

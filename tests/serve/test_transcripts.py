@@ -14,7 +14,7 @@ from mcp_serve.server import render_instructions
 from mcp_serve.stores import transcripts
 from mcp_serve.stores.stores import ServedStores, ServerOptions
 from session_core import NotFound
-from session_core.transcripts import indexer, store
+from session_core.transcripts import indexer, transcript_store
 from tests.transcripts.conftest import read_everything
 from tests.transcripts.trees import START, ClaudeTree, format_time, make_line
 
@@ -81,7 +81,7 @@ async def test_list_has_sessions_of_agents(call):
 
 def read_one_file_a_call(tree, monkeypatch):
     """Let each call read one file, of which many are newer than those of the fixture."""
-    monkeypatch.setattr(store, "_REFRESH_S", 0.0)
+    monkeypatch.setattr(transcript_store, "_REFRESH_S", 0.0)
     monkeypatch.setattr(indexer, "_MAX_WAIT_S", 0.0)
     monkeypatch.setattr(transcripts, "INDEXING_S", 0.0)
     for number in range(20):
@@ -92,7 +92,7 @@ def read_one_file_a_call(tree, monkeypatch):
 @pytest.mark.requirement("transcripts:served")
 async def test_search_of_unindexed_transcripts_states_coverage(call, tree, monkeypatch):
     read_one_file_a_call(tree, monkeypatch)
-    monkeypatch.setattr(store, "SCAN_S", 0.0)
+    monkeypatch.setattr(transcript_store, "SCAN_S", 0.0)
     found = await call("sessions_search", query="postgres")
     assert found["hits"] == []
     assert found["searched_back_to"] is not None

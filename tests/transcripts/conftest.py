@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.trees import ClaudeTree
 
 APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"

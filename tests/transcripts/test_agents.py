@@ -11,7 +11,7 @@ import zstandard
 
 from session_core import _sqlite3
 from session_core.state.content import extract_plain_text
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all, read_everything
 from tests.transcripts.formats.reading import FIXTURES
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import (
     find_hits,
     read_texts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import ClaudeTree, make_line
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from session_core import _sqlite3
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.formats.reading import FIXTURES
 from tests.transcripts.trees import START

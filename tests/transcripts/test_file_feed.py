@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_core.transcripts import indexer, sources
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import (
     append_elsewhere,
     find_hits,

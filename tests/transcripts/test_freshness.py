@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.cli.fork_server import get_fork_server
 from tests.transcripts.conftest import index_all
 from tests.transcripts.test_agents import DATABASES, FILES, make_home

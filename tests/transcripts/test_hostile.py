@@ -8,7 +8,7 @@ import os
 import pytest
 
 from session_core.transcripts import file_feed
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import START, ClaudeTree, make_line
 

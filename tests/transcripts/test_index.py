@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core.transcripts import index, indexer
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import ClaudeTree
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.cli.fork_server import get_fork_server
 from tests.transcripts.test_index import describe_index
 from tests.transcripts.trees import ClaudeTree, make_line
@@ -19,7 +19,7 @@ INDEXER = """
 import sys
 from session_core.errors import Busy
 from session_core.transcripts import indexer
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 indexer.SLICE_BYTES = 20_000
 with TranscriptStore(sys.argv[1], environ={"HOME": sys.argv[2]}) as store:
     print("open", flush=True)

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from session_core.transcripts import indexer, sources
-from session_core.transcripts import store as store_module
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts import transcript_store as store_module
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.trees import START, ClaudeTree
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from session_core.transcripts import listing
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from session_core.types import SessionFilter
 from tests.transcripts.trees import START, ClaudeTree, write_two_agents
 

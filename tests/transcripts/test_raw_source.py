@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from session_core.types import SessionFilter
 from tests.transcripts.conftest import index_all
 from tests.transcripts.formats.reading import FIXTURES

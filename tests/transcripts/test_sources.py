@@ -10,7 +10,7 @@ import zstandard
 
 from session_core.transcripts import sources
 from session_core.transcripts.sources import LineReader, open_source
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.trees import ClaudeTree, make_line
 
 

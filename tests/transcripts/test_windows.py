@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from session_core.transcripts import indexer
-from session_core.transcripts import store as store_module
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts import transcript_store as store_module
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import (
     read_texts,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from session_core.errors import NotFound
 from session_core.transcripts.keep.copies import KeptFile, make_rows_path
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 
 
 def keep_all(store: TranscriptStore) -> None:

@@ -16,7 +16,7 @@ from session_core import _sqlite3
 from session_core.transcripts.keep import comparison
 from session_core.transcripts.keep.comparison import RowComparison
 from session_core.transcripts.keep.copies import Copy
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.keep.conftest import keep_all, read_copy
 from tests.transcripts.test_agents import DATABASES, make_home

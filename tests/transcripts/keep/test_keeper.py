@@ -15,7 +15,7 @@ from session_core.errors import NotFound
 from session_core.transcripts.keep import keeper
 from session_core.transcripts.keep.copies import Copy
 from session_core.transcripts.sources import Source
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.keep.conftest import keep_all, read_copy
 from tests.transcripts.trees import START, ClaudeTree

@@ -19,7 +19,7 @@ from session_core import _sqlite3
 from session_core.errors import Changed, NotFound, StorageError
 from session_core.transcripts import list_transcript_stores
 from session_core.transcripts.keep.chunks import decompress_chunk
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all
 from tests.transcripts.keep.conftest import keep_all, read_copy
 from tests.transcripts.test_agents import make_home
@@ -308,7 +308,7 @@ def test_plan_of_other_sessions_is_refused(tree: ClaudeTree, store: TranscriptSt
 
 READER = """
 import sys
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 with TranscriptStore(sys.argv[1], environ={"HOME": sys.argv[2]}) as store:
     store.list_sessions()
     print("open", flush=True)

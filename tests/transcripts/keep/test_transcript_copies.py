@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from session_core import _sqlite3
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import index_all, read_everything
 from tests.transcripts.keep.conftest import keep_all, read_copy
 from tests.transcripts.test_agents import CODEX_ID, DATABASES, FILES, make_home

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from session_core.transcripts.keep.chunks import compute_digest, decompress_chunk
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.cli.fork_server import ScriptProcess, get_fork_server
 from tests.transcripts.conftest import index_all
 from tests.transcripts.keep.conftest import keep_all
@@ -21,7 +21,7 @@ KEEPER = """
 import sys
 from session_core.errors import Busy
 from session_core.transcripts.keep import keeper
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 keeper.SLICE_BYTES = 40_000
 with TranscriptStore(sys.argv[1], environ={"HOME": sys.argv[2]}) as store:
     print("open", flush=True)
@@ -125,7 +125,7 @@ def test_processes_that_keep_together_agree(tree: ClaudeTree):
 
 FORGETTER = """
 import sys
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 with TranscriptStore(sys.argv[1], environ={"HOME": sys.argv[2]}) as store:
     handle = store.keep.plan_forget("session-0").handle
     print("open", flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import InvalidInput, NotFound
-from session_core.transcripts.store import TranscriptStore
+from session_core.transcripts.transcript_store import TranscriptStore
 from tests.transcripts.conftest import (
     append_elsewhere,
     find_hits,
