@@ -188,6 +188,15 @@ class PostgresConnection(Connection):
         names = [column.name for column in cursor.description or ()]
         return names, cursor.fetchall() if names else []
 
+    @property
+    def can_prefetch(self) -> bool:
+        """True in a read-only transaction, in which a statement has one result."""
+        return self.reads_one_moment
+
+    def list_relatives(self, session_ids: Sequence[str]) -> list[str]:
+        """Return the sessions that are in a chain of compressions with some, and these."""
+        return [row[0] for row in self.fetch_tuples(_LIST_RELATIVES, (list(session_ids),))]
+
     def prefetch_rows(self, statements: Iterable[str], keys: Sequence[str]) -> None:
         """Run statements with one key for many keys, each in one round trip."""
         if not self.reads_one_moment or not keys:
@@ -284,6 +293,33 @@ SELECT attname FROM pg_attribute
 WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
+_LIST_RELATIVES = """
+WITH RECURSIVE starts(id) AS (SELECT unnest(?::text[]) COLLATE "C"), above(id) AS (
+    SELECT id FROM starts
+    UNION
+    SELECT step.id FROM above CROSS JOIN LATERAL (
+        SELECT parent.id FROM sessions AS child, sessions AS parent
+        WHERE child.id = above.id AND parent.id = child.parent_session_id
+            AND parent.end_reason = 'compression'
+        OFFSET 0
+    ) AS step
+), below(id) AS (
+    SELECT id FROM starts
+    UNION
+    SELECT step.id FROM below CROSS JOIN LATERAL (
+        SELECT child.id FROM sessions AS parent, sessions AS child
+        WHERE parent.id = below.id AND child.parent_session_id = parent.id
+            AND parent.end_reason = 'compression'
+        OFFSET 0
+    ) AS step
+)
+SELECT id FROM above UNION SELECT id FROM below
+"""
+"""Whole chains of compressions, with abandoned continuations: the walks decide on each link.
+
+Each step is a look-up by an index, whatever the planner knows of the tables, because of `OFFSET`.
+"""
+
 _CONDITIONS = {
     "like": "ILIKE",
     "live": "active = 1",
@@ -304,8 +340,9 @@ def _load_own_blocks(file: str) -> dict[str, SqlBlock]:
 _BULK = """
 SELECT asked.key, found.* FROM unnest(%s::text[]) AS asked(key) LEFT JOIN LATERAL (
     SELECT true AS is_found, bulk.* FROM ({statement}
-) AS bulk) AS found ON true
+) AS bulk OFFSET 0) AS found ON true
 """
+"""The `OFFSET` keeps a look-up by an index for each key, whatever the planner knows of tables."""
 
 
 @lru_cache(maxsize=64)

@@ -7,10 +7,12 @@ WITH RECURSIVE heirs(id) AS (
     SELECT child.id FROM sessions AS child JOIN sessions AS s ON s.id = child.parent_session_id
     WHERE s.end_reason = 'compression' AND {child_lacks} AND {continues} AND {matches}
     UNION
-    SELECT child.id FROM heirs
-    JOIN sessions AS parent ON parent.id = heirs.id
-    JOIN sessions AS child ON child.parent_session_id = parent.id
-    WHERE parent.end_reason = 'compression' AND {child_lacks} AND {continues}
+    SELECT step.id FROM heirs CROSS JOIN LATERAL (
+        SELECT child.id FROM sessions AS parent, sessions AS child
+        WHERE parent.id = heirs.id AND child.parent_session_id = parent.id
+            AND parent.end_reason = 'compression' AND {child_lacks} AND {continues}
+        OFFSET 0
+    ) AS step
 )
 SELECT coalesce(json_agg(id), '[]')::text FROM heirs
 

@@ -16,8 +16,26 @@ WHERE s.home_id = this_home() AND /*filter*/ 1
 ORDER BY s.live_rows DESC, s.id DESC LIMIT :rows
 
 -- name: list_amounts
+-- The sums of chains are added up from their starts. So each session is read once, and only one in
+-- a cycle, or one that continues nothing, is summed by a walk of its own.
+WITH RECURSIVE summed(id, amount) AS (
+    SELECT s.id, (/*own*/ 0)::double precision FROM sessions AS s
+    WHERE s.end_reason = 'compression' AND NOT EXISTS (
+        SELECT FROM sessions AS child JOIN sessions AS parent ON parent.id = child.parent_session_id
+        WHERE child.id = s.id AND parent.end_reason = 'compression' AND /*continues*/ true
+    )
+    UNION ALL
+    SELECT step.id, summed.amount + step.amount FROM summed CROSS JOIN LATERAL (
+        SELECT child.id, (/*own of child*/ 0)::double precision AS amount
+        FROM sessions AS parent, sessions AS child
+        WHERE parent.id = summed.id AND child.parent_session_id = parent.id
+            AND parent.end_reason = 'compression' AND /*continues*/ true
+        OFFSET 0
+    ) AS step
+)
 SELECT id, amount FROM (
-    SELECT s.id AS id, /*amount*/ 0 AS amount FROM sessions s WHERE /*filter*/ 1
+    SELECT s.id, coalesce(summed.amount, /*amount*/ 0) AS amount
+    FROM sessions AS s LEFT JOIN summed ON summed.id = s.id WHERE /*filter*/ 1
 ) AS listed
 WHERE (amount, id) < (:edge::double precision, :edge_id)
 ORDER BY amount DESC, id DESC LIMIT :rows

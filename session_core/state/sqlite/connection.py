@@ -145,6 +145,15 @@ class Connection:
         """Run a statement with several rows of values and return the number of affected rows."""
         return self.connection.executemany(sql, rows).rowcount if rows else 0
 
+    @property
+    def can_prefetch(self) -> bool:
+        """True if each read is a round trip, so that a list fetches its rows together."""
+        return False
+
+    def list_relatives(self, session_ids: Sequence[str]) -> list[str]:  # noqa: ARG002 -- the signature of the other engine
+        """Return the sessions that are in a chain of compressions with some, for a prefetch."""
+        return []
+
     def prefetch_rows(self, statements: Iterable[str], keys: Sequence[str]) -> None:
         """Fetch the rows of each statement for all `keys`, if each read is a round trip.
 

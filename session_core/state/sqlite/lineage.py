@@ -12,7 +12,7 @@ inherit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -245,6 +245,31 @@ def find_tip_cached(handle: Connection, session_id: str) -> str:
     return tips[current]
 
 
+def prefetch_chains(handle: Connection, session_ids: Sequence[str]) -> None:
+    """Prepare to walk the conversations of some sessions, and to read inherited values."""
+    if not handle.can_prefetch:
+        return
+    fetched: set[str] = handle.seen.setdefault("relatives", set())
+    links = (SQL["get_link"], SQL["list_child_links"])
+    missing = [one for one in session_ids if one not in fetched]
+    handle.prefetch_rows(links, missing)
+    # Most conversations are one session, and need no look-up of others.
+    chained = [one for one in missing if _is_in_chain(handle, one)]
+    if chained:
+        relatives = [one for one in handle.list_relatives(chained) if one not in fetched]
+        inherited = (_compose_get_origin(handle), _compose_get_owner(handle))
+        handle.prefetch_rows((*links, *inherited), relatives)
+        fetched.update(relatives)
+
+
+def _is_in_chain(handle: Connection, session_id: str) -> bool:
+    """Return True if a session may continue another one, or be continued."""
+    link = _read_link(handle, session_id)
+    return link is not None and (
+        link["parent_reason"] == "compression" or link["end_reason"] == "compression"
+    )
+
+
 def list_continuations(handle: Connection, session_id: str) -> list[str]:
     """Return the continuations of a session, up to the tip."""
     continuations: list[str] = []
@@ -369,10 +394,7 @@ def _find_origin_cached(handle: Connection, session_id: str) -> SessionOrigin:
     own_origins: dict[str, SessionOrigin] = {}
     current: str | None = session_id
     while current is not None and current not in origins and current not in own_origins:
-        columns = [
-            name if handle.has_column("sessions", name) else "NULL" for name in FOLDER_COLUMNS
-        ]
-        statement = handle.resolve_block(SQL["get_origin"]).format(*columns)
+        statement = _compose_get_origin(handle)
         own_origins[current] = _to_origin(handle.fetch_row(statement, (current,)) or {"source": ""})
         current = None if own_origins[current].is_whole else find_continued_cached(handle, current)
     inherited = None if current is None else origins.get(current)
@@ -394,11 +416,20 @@ def find_owner(handle: Connection, row: Mapping[str, Any]) -> tuple[str | None, 
         if current is None or current in seen:
             break
         seen.add(current)
-        chat_column = "chat_id" if handle.has_column("sessions", "chat_id") else "NULL"
-        owner = handle.fetch_row(SQL["get_owner"].format(chat_column), (current,)) or {}
+        owner = handle.fetch_row(_compose_get_owner(handle), (current,)) or {}
         user_id = user_id or owner.get("user_id") or None
         chat_id = chat_id or owner.get("chat_id") or None
     return user_id, chat_id
+
+
+def _compose_get_origin(handle: Connection) -> str:
+    columns = (name if handle.has_column("sessions", name) else "NULL" for name in FOLDER_COLUMNS)
+    return handle.resolve_block(SQL["get_origin"]).format(*columns)
+
+
+def _compose_get_owner(handle: Connection) -> str:
+    chat_column = "chat_id" if handle.has_column("sessions", "chat_id") else "NULL"
+    return handle.resolve_block(SQL["get_owner"]).format(chat_column)
 
 
 def list_heirs(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, cast
 
 from session_core.errors import InvalidInput
@@ -394,18 +395,23 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
     )
 
 
-def _prefetch_lines(handle: Connection, session_ids: Sequence[str]) -> None:
-    """Prepare to read the list lines of some sessions."""
+def _prefetch_lines(handle: Connection, session_ids: Sequence[str], count: int) -> None:
+    """Prepare to read the list lines of the first `count` tips among some sessions."""
+    if not handle.can_prefetch:
+        return
+    handle.prefetch_rows((sessions.SQL["has_session"],), session_ids)
+    lineage.prefetch_chains(handle, session_ids)
+    tips = list(islice((one for one in session_ids if _is_listed(handle, one)), count))
+    roots = (lineage.find_root_cached(handle, tip) for tip in tips)
+    handle.prefetch_rows((sessions.SQL["get_session"],), list(dict.fromkeys((*tips, *roots))))
     handle.prefetch_rows(
         (
-            *(sessions.SQL[name] for name in ("has_session", "get_session")),
-            *(lineage.SQL[name] for name in ("get_link", "list_child_links")),
             SQL["get_activity"],
             handle.expand_sql(SQL["get_preview"]),
             handle.expand_sql(messages.SQL["count_live"]),
             _compose_amounts(handle),
         ),
-        session_ids,
+        tips,
     )
 
 
@@ -437,9 +443,14 @@ def _summarize_conversation(handle: Connection, session_id: str) -> SessionSumma
     """Return the list line of a conversation if a session is its tip, else None."""
     lines: dict[str, SessionSummary | None] = handle.seen.setdefault("lines", {})
     if session_id not in lines:
-        is_listed = _has_usable_id(handle, session_id) and _is_conversation_tip(handle, session_id)
+        is_listed = _is_listed(handle, session_id)
         lines[session_id] = summarize_session(handle, session_id) if is_listed else None
     return lines[session_id]
+
+
+def _is_listed(handle: Connection, session_id: str) -> bool:
+    """Return True if a list has a line for a session."""
+    return _has_usable_id(handle, session_id) and _is_conversation_tip(handle, session_id)
 
 
 def _has_usable_id(handle: Connection, session_id: str) -> bool:
@@ -480,10 +491,7 @@ def _iter_candidates(
     while True:
         bounds = {**values, "edge": edge[0], "edge_id": edge[1], "rows": rows}
         page = handle.fetch_tuples(statement, bounds)
-        # Most lists end with the first page. What follows are mostly earlier sessions of long
-        # conversations, which have no line, and whose amounts take long.
-        shown = page[: limit + 1] if rows == limit * 2 else []
-        _prefetch_lines(handle, [session_id for session_id, _ in shown])
+        _prefetch_lines(handle, [session_id for session_id, _ in page], limit + 1)
         for session_id, position in page:
             edge = (position, session_id)
             yield edge, session_id
@@ -497,7 +505,16 @@ def _compose_list(handle: Connection, order: SessionOrder) -> str:
     statement = handle.expand_sql(SQL[_BLOCKS_BY_ORDER[order]])
     if order not in _AMOUNTS:
         return statement
-    return statement.replace(_AMOUNT_PLACEHOLDER, _compose_amount(handle, order))
+    # Only the other engine has the last three.
+    parts = {
+        _AMOUNT_PLACEHOLDER: _compose_amount(handle, order),
+        "/*own*/ 0": _AMOUNTS[order].format("s"),
+        "/*own of child*/ 0": _AMOUNTS[order].format("child"),
+        "/*continues*/ true": handle.resolve_block(lineage.SQL["continues"]),
+    }
+    for placeholder, part in parts.items():
+        statement = statement.replace(placeholder, part)
+    return statement
 
 
 def _compose_tip_condition(handle: Connection, where: SessionFilter) -> tuple[str, dict[str, Any]]:
@@ -538,6 +555,7 @@ def _iter_by_start(
         roots = handle.fetch_tuples(
             SQL["list_started"], {"edge": edge[0], "edge_id": edge[1], "rows": rows}
         )
+        lineage.prefetch_chains(handle, [root for root, *_ in roots])
         tips_by_root = [
             ((at, root), _find_tip_of_root(handle, root, *link)) for root, at, *link in roots
         ]
@@ -545,7 +563,7 @@ def _iter_by_start(
         matching = {
             row[0] for row in handle.fetch_tuples(statement, {**condition[1], "tips": tips})
         }
-        _prefetch_lines(handle, list(matching))
+        _prefetch_lines(handle, list(matching), limit + 1)
         yield from (
             (place, tip) for place, tip in tips_by_root if tip is not None and tip in matching
         )
