@@ -62,7 +62,7 @@ def describe_sqlite() -> Driver:
 
 
 def load_library() -> Any:
-    """Return the SQLite module, and fix the choice."""
+    """Return the SQLite module. The choice cannot be changed afterwards."""
     global _chosen_library, _module  # noqa: PLW0603 -- one decision for the process
     if _module is None:
         with _lock:

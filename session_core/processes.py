@@ -38,7 +38,7 @@ _STILL_ACTIVE_CODE = 259
 
 
 def is_alive(pid: int, started_at: Any = None) -> bool:
-    """Return True if a process is alive and is the one that started at `started_at`.
+    """Return True if a process is alive and has started at `started_at`.
 
     `started_at` is in epoch seconds, or as Hermes stores it: in ticks since the boot on Linux, in
     hundredths of epoch seconds elsewhere. If the start is unknown, the pid alone decides.

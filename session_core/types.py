@@ -194,10 +194,10 @@ class SessionFilter:
     """Conditions on sessions, all of which must hold.
 
     Message counts cover live rows. `active_*` is the time of the last message, or of the start if
-    there are no messages; in a list, `started_*` is the start of the conversation. `project` is a
-    folder, or several: the working folder or git root is it or lies below it. Folder, source, user
-    and chat of a continuation are those of the nearest earlier session of the conversation that has
-    them.
+    there are no messages. In a list, `started_*` is the start of the conversation. `project` is a
+    folder or several: it matches if the working folder or git root is the folder or is below it. If
+    a continuation has no folder, source, user or chat, the nearest earlier session of the
+    conversation that has a value counts.
     """
 
     ids: tuple[str, ...] | None = None
@@ -335,7 +335,7 @@ class SearchEdge(NamedTuple):
 
 
 class FolderUse(NamedTuple):
-    """A working folder, its number of sessions, and the last time that one began or ended."""
+    """A working folder, its number of sessions, and the time of their last start or end."""
 
     cwd: str
     sessions: int

@@ -81,7 +81,7 @@ def list_needless_homes(served: ServedStores) -> list[str]:
 
 
 def find_missing_reason(home: ServedHome) -> str | None:
-    """Return why a place has no home, None if it has one."""
+    """Return the reason why a place has no home, or None if it has a home."""
     path, database = home.place, home.db_path
     if database is None or not isinstance(path, Path):
         return home.explain_absence()

@@ -403,7 +403,7 @@ def split_first_line(text: str, room: int) -> tuple[str, str]:
 
 
 def _take_beginning(word: str, room: int) -> str:
-    """Return the beginning of a word that fits, up to a mark between its parts if it has one."""
+    """Return the beginning of a word that fits, if possible up to a mark between its parts."""
     head: str = chop_cells(word, room)[0]
     at_mark = _BREAK_PATTERN.match(head)
     return at_mark[0] if at_mark and cell_len(at_mark[0]) > room // 2 else head

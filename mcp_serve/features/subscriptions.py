@@ -139,7 +139,7 @@ class Subscriptions:
         return EmptyResult()
 
     async def publish_changes(self, addresses: Iterable[str], *, list_changed: bool) -> None:
-        """Notify all clients of changes, including earlier ones that they have not received."""
+        """Notify all clients of changes, and of earlier changes that they have not received."""
         changed = dict.fromkeys(addresses)
         for address in changed:
             await self.bus.publish(ResourceUpdated(uri=address))

@@ -15,7 +15,10 @@ from mcp_serve.sdk.lazy import load_in_thread
 
 
 class ListedTool(Tool):
-    """A tool as clients see it, which loads the tool that runs at its first call."""
+    """A tool as clients see it.
+
+    Its first call loads the tool that runs.
+    """
 
     load: Callable[[], Tool] = Field(exclude=True)
     _loaded: Tool | None = None

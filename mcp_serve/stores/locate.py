@@ -25,8 +25,8 @@ def locate_store(
     `store` is None if the call covers all stores.
 
     Raises:
-        InvalidInput: the store is not served, a session is in several stores, or the sessions of a
-            change are.
+        InvalidInput: the store is not served, a session is in several stores, or a change has
+            sessions of several stores.
         Unsupported: the call would change a transcript of another agent.
         NotFound: no store has the session.
     """

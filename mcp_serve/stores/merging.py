@@ -100,7 +100,7 @@ def merge_newest(
     Each store keeps its own order and cursors.
 
     Raises:
-        InvalidInput: the positions are not those of an earlier page.
+        InvalidInput: the positions do not belong to an earlier page.
     """
     names = [store.name for store in stores]
     if places is None:

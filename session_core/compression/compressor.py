@@ -154,7 +154,7 @@ class Compressor:
         return type(self)(self._db, self._ledger, **{**self._arguments, **missing})
 
     def _get_hooks(self) -> Hooks:
-        """Return the hooks of the caller, else those of the store, else hooks of this object."""
+        """Return the hooks of the caller, else of the store, else of this object."""
         store: SessionStore | None = self._arguments["store"]
         hooks: Hooks | None = self._arguments["hooks"]
         # Read at each call: a runtime may give the store its hooks after this object is made.

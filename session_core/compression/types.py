@@ -227,7 +227,10 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompressionPlan:
-    """A stored compression plan, which is applied by its handle `plan` with a summary."""
+    """A stored compression plan.
+
+    `plan` is the handle that `Compressor.apply` takes together with a summary.
+    """
 
     plan: str
     session_id: str

@@ -289,10 +289,10 @@ _MAX_REMEMBERED = 10_000
 class FiredBoundaries:
     """The hooks that were called for each session since it last began or ended.
 
-    A start clears the record of an end, and an end clears that of a start. This object prevents
-    races within the process. At most `_MAX_REMEMBERED` sessions are remembered: the oldest are
-    forgotten, but never a running call. A caller with a session store asks the store first, which
-    has the deliveries of all processes, and calls `forget` if a hook is to be called anyway.
+    A start clears the record of an end, and an end clears the record of a start. This object
+    prevents races within the process. At most `_MAX_REMEMBERED` sessions are remembered: the oldest
+    are forgotten, but never a running call. A caller with a session store asks the store first,
+    which has the deliveries of all processes, and calls `forget` if a hook is to be called anyway.
     """
 
     def __init__(self) -> None:

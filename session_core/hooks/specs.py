@@ -190,7 +190,7 @@ def check_function(hook: str, function: Callable[..., object]) -> None:
     """Raise `InvalidInput` unless a hook can call a function.
 
     Raises:
-        InvalidInput: the hook does not exist, or has no such argument.
+        InvalidInput: the hook does not exist, or the function requires an argument that it lacks.
     """
     check_hook(hook)
     # A builtin without a signature can be checked only by its call.

@@ -87,7 +87,7 @@ class DatabaseLedgerLocation(StateFolder):
         """Refuse a folder for trash, which would not follow its database.
 
         Raises:
-            Unsupported: there is one.
+            Unsupported: a folder is given.
         """
         if trash_dir is not None:
             raise Unsupported("the trash of this home stays in its database; omit trash_dir")

@@ -132,7 +132,7 @@ class PersistentMarks(DeliveryMarks):
                 )
 
     def close(self) -> None:
-        """Close the file; the next call opens it again."""
+        """Close the file until the next call."""
         closed, self._file = self._file, self._make_database()
         closed.close()
 
@@ -165,7 +165,7 @@ class PersistentMarks(DeliveryMarks):
             self._report("a hook delivery is recorded in this process only", error)
 
     def _parse_mark(self, stored: str | None) -> DeliveryMark:
-        """Parse a stored mark; report an invalid mark and return an empty one."""
+        """Return a stored mark, or report an invalid mark and return an empty mark."""
         try:
             mark: DeliveryMark = json.loads(stored) if stored else {}
             delivered = mark.get("told", [])

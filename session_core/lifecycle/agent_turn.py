@@ -192,7 +192,7 @@ class AgentTurn:
     ) -> CompressionResult:
         """Compress the session of this turn and continue in the result.
 
-        A compressor without a session store or hooks uses those of the runtime.
+        If the compressor has no session store or hooks, it uses the store and hooks of the runtime.
 
         Raises:
             Conflict: a later message of the chat is being answered.

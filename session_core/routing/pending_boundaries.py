@@ -72,7 +72,7 @@ def record_finalize_begun(entry: SessionEntry, boundary: PendingBoundary) -> boo
 
 
 def record_reset_begun(entry: SessionEntry, boundary: PendingBoundary) -> bool:
-    """Remove a boundary because its reset call, the last one, begins.
+    """Remove a boundary because its reset call, which is its last call, begins.
 
     Return False if the boundary was removed already, or if another process has taken it over.
     """

@@ -50,8 +50,8 @@ def find_session(
     - the newest session whose compression was interrupted before its continuation.
 
     A session that ended by compression is replaced by its tip, even if the tip has no session key.
-    A session whose profile is neither the profile of the key nor that of the home belongs to
-    another conversation.
+    If the profile of a session is neither the profile of the key nor the profile of the home, the
+    session belongs to another conversation.
     """
     profiles = {get_key_profile(session_key), profile}
     newest = _find_newest(db, session_key, source)

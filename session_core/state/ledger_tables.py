@@ -21,4 +21,4 @@ class LedgerTables(Protocol):
         """Call `function` with one snapshot of the tables and return its result."""
 
     def write(self, function: Callable[[Connection], T]) -> T:
-        """Run `function` in a transaction, which is durable when this returns."""
+        """Run `function` in a transaction. The transaction is durable when the call returns."""

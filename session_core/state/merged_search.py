@@ -277,7 +277,7 @@ class MergedSearch:
         """Return the next hits of all stores.
 
         Raises:
-            InvalidInput: the position is that of another search.
+            InvalidInput: the position belongs to another search.
         """
         page = _Page(limit, self._newest_ms, is_first=position is None)
         if position is not None:

@@ -409,7 +409,10 @@ class RowStorage(Protocol):
         without: Collection[str] = (),
         **fields: Any,
     ) -> None:
-        """Create a session with the columns and state of another, except `without` and `fields`."""
+        """Create a session with the columns and state of another session.
+
+        `fields` replaces columns, and columns in `without` get the values of a new session.
+        """
 
     def put_session_fields(self, session_id: str, fields: Row) -> bool: ...
     def read_belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]: ...

@@ -190,9 +190,10 @@ def finish_removal(store: SessionStore, result: Mapping[str, Any]) -> None:
 def restore_route(
     db: StateDatabase, store: SessionStore, value: Mapping[str, Any], left_text: str | None
 ) -> str | None:
-    """Restore a route that is as the step left it, and return the reason if it cannot be restored.
+    """Restore a removed route, unless the chat was used since.
 
-    It runs in a transaction of the store for this chat.
+    Return None, or the reason why the route was not restored. The caller has a transaction of the
+    store open for this chat.
     """
     key, stored = value["key"], value["stored"]
     current_text = read_route_text(store, key)

@@ -73,10 +73,12 @@ def undo_step(
 def undo_part(
     home: HomeContext, batch: str, step: Step, ids: Collection[str]
 ) -> dict[str, Any] | None:
-    """Undo the changes of a step to some sessions, and return None if none remain.
+    """Undo the changes of a step to some sessions.
+
+    Return None if no changes to these sessions remain.
 
     Raises:
-        Changed: another process is doing that.
+        Changed: another process is undoing them.
     """
     tried = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
     contents = TrashContents.from_trash(home.ledger.read_trash(step.id), tried)

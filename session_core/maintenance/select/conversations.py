@@ -63,10 +63,10 @@ class Conversation:
 
     @property
     def removal_order(self) -> tuple[InventoryItem, ...]:
-        """Its sessions in the order of removal.
+        """The sessions of the conversation in the order of removal.
 
         The tip comes first, and each session comes after the sessions that it delegated to, so that
-        an interrupted removal leaves an ordinary older conversation.
+        an interrupted removal leaves an ordinary shorter conversation.
         """
         return tuple(reversed(self.sessions))
 

@@ -277,7 +277,7 @@ class FileOwners:
 
 
 def make_safe_name(session_id: str) -> str:
-    """Return an id in the form that file names use."""
+    """Return a session id as it appears in file names."""
     safe = re.sub(r"[^\w-]", "_", session_id).strip("._")[:_MAX_NAME_LENGTH]
     if safe == session_id != "":
         return safe

@@ -379,7 +379,7 @@ class _Copy:
         return True
 
     def _write_session(self, session_id: str, mark: _Mark) -> None:
-        """Bring the rows of a session and its messages after the last one into the target."""
+        """Copy the rows of a session, and its messages after the last copied message."""
         mark.done = None
         rows = list(digests.iter_session_rows(self._source, session_id))
         if not rows:

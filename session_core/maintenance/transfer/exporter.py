@@ -334,7 +334,7 @@ def _flatten_groups(groups: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _make_progress_counter(progress: CountFn | None, total: int) -> Callable[[], object]:
-    """Return a function that reports the start of one more session."""
+    """Return a function that reports the start of another session at each call."""
     numbers = count()
     return lambda: None if progress is None else progress(next(numbers), total)
 
@@ -392,7 +392,7 @@ class ExportedRows(Protocol):
         """The rows of other tables."""
 
     def iter_pages(self) -> Iterator[RowImages]:
-        """Yield its messages."""
+        """Yield the messages of the session in pages of row images."""
 
 
 _OWN_TABLE = "sessions"

@@ -363,7 +363,7 @@ def _compose_bulk(sql: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _translate_placeholders(sql: str) -> str:
-    """Replace the placeholders of a statement by those of psycopg."""
+    """Replace the placeholders of a statement by placeholders of psycopg."""
 
     def replace(match: re.Match[str]) -> str:
         text = match[0]

@@ -1,8 +1,8 @@
 """Transactions and read snapshots of callers, and savepoints in transactions.
 
-On a path without a file, a transaction begins with its first read or change, so that one that fails
-earlier creates no home. It cannot begin later than that: another process might create the home and
-change what was read.
+On a path without a file, a transaction begins with its first read or change, so that a transaction
+that fails earlier creates no home. It cannot begin later: another process might create the home and
+change the rows that were read.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class WriteQueue:
         """Refuse a change while another task of this thread has a transaction open.
 
         Raises:
-            Busy: another task of this thread has one.
+            Busy: another task of this thread has a transaction open.
         """
         leader = self.leader
         if leader is not None and leader.is_open and leader.thread == get_thread_token():

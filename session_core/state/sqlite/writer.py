@@ -154,7 +154,7 @@ class Writer:
     ) -> T:
         """Call `function` with exclusive use of the connection, outside of a transaction.
 
-        A lock of another process is waited for once, by the busy timeout of the connection.
+        If another process holds a lock, wait once, for at most the busy timeout of the connection.
         """
         job = self._make_job(wait_s=wait_s)
         try:
@@ -191,7 +191,7 @@ class Writer:
         """Refuse a change while another task of this thread has a transaction open.
 
         Raises:
-            Busy: another task of this thread has one.
+            Busy: another task of this thread has a transaction open.
         """
         self._queue.check_task()
 

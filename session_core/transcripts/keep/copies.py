@@ -65,7 +65,7 @@ def make_rows_path(database: str, session_id: str) -> str:
 
 
 def split_rows_path(path: str) -> tuple[str, str | None]:
-    """Return the database of a path, and the session if the path is that of kept rows."""
+    """Return the database in a path, and the session if the path belongs to kept rows."""
     database, mark, session_id = path.partition("#")
     return database, session_id if mark else None
 

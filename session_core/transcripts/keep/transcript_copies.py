@@ -119,7 +119,7 @@ class TranscriptCopies:
 
         Raises:
             NotFound: the plan does not exist, was applied or has expired.
-            Changed: the sessions are no longer those of the plan.
+            Changed: the sessions differ from the sessions of the plan.
         """
         return self._forgetter.load_plan(handle)
 
@@ -128,7 +128,7 @@ class TranscriptCopies:
 
         Raises:
             NotFound: the plan does not exist, was applied or has expired.
-            Changed: the sessions are no longer those of the plan.
+            Changed: the sessions differ from the sessions of the plan.
             Busy: the sessions are removed, but another process still reads the removed bytes.
         """
         return self._forgetter.apply_plan(handle)

@@ -61,7 +61,7 @@ class TableShape:
 
 
 class RawBytes(bytes):
-    """The bytes of a text that is not UTF-8, as a parameter; other bytes are a blob."""
+    """The bytes of a text that is not UTF-8, as a parameter. Plain `bytes` are a blob."""
 
     __slots__ = ()
 

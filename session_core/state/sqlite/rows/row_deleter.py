@@ -118,7 +118,7 @@ class RowDeleter(SqliteOperations):
         removed: Mapping[str, tuple[Sequence[int], Revision]],
         imaged: Iterable[RowImages] = (),
     ) -> dict[str, Revision]:
-        """Delete messages of sessions that are at a revision, and return the revisions after that.
+        """Delete messages of unchanged sessions, and return the new revision of each session.
 
         `removed` maps each session to its message ids and its revision. One call deletes the
         messages of all sessions, since a search index has a cost for each call. Counters stay. Rows

@@ -179,9 +179,10 @@ class SessionCopier(SqliteOperations):
     def copy_session(
         self, session_id: str, to_session_id: str, *, without: Collection[str] = (), **fields: Any
     ) -> None:
-        """Create a session with the columns and state of another, except `without` and `fields`.
+        """Create a session with the columns and state of another session.
 
-        The session starts now. Columns in `without` get the values of a new session.
+        The new session starts now. `fields` replaces columns, and columns in `without` get the
+        values of a new session.
 
         Raises:
             NotFound: the session does not exist.
@@ -307,8 +308,8 @@ class RowReader(SqliteOperations):
     def read_session_images(self, session_id: str) -> list[RowImages]:
         """Return the row of a session and all rows that belong to it, except messages.
 
-        Rows of other tables to which it refers are `shared`. For an unknown session, return the
-        rows that were left behind.
+        Rows of other tables that the session refers to are marked as `shared`. If the session does
+        not exist, return the rows that it left behind.
         """
         validation.check_text("session_id", session_id, needed=True)
         return self._read(lambda handle: read_session_images(handle, session_id))

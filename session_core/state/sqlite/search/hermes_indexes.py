@@ -149,7 +149,7 @@ def build_inner_match(node: Node) -> str | None:
 
 
 def build_lookups(handle: Connection, node: Node, *, coded: bool) -> list[Lookup]:
-    """Build lookups whose union holds every match, or none if they would miss some.
+    """Return lookups that together find every match, or an empty list if they would miss matches.
 
     Without `coded`, words next to JSON escapes may be missed.
     """
