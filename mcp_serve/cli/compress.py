@@ -27,7 +27,7 @@ examples:
 
 to let a model write the summary:
   mcp-sessions compress 20261118_090909_ab12cd --method summary --plan-only
-  mcp-sessions compress --plan p-23456789 --summary - --yes < what-it-wrote.md
+  mcp-sessions compress --plan p-23456789 --summary - --yes < summary.md
 """
 
 _MAX_STATEMENTS = 8

@@ -24,13 +24,13 @@ from session_core.maintenance import CopyPreview, CopyResult, copy_home, preview
 
 EXAMPLES = """\
 A and B are folders, files that end in .db, or postgresql:// addresses. B is made
-if it is missing, and is never a Hermes home. Nothing is removed from either.
-The same command continues a stopped copy, and later brings what is new. Routes,
-plans and the trash stay in A.
+if it is missing, and is never a Hermes home. Nothing is removed from A or B. The
+same command continues a stopped copy, and later copies new data. Routes, plans
+and the trash stay in A.
 
 examples:
   mcp-sessions copy ~/.hermes 'postgresql://?service=fleet&home=team'
-  mcp-sessions copy ~/.hermes backup.db --plan-only   show what would be copied
+  mcp-sessions copy ~/.hermes backup.db --plan-only   preview the copy
   mcp-sessions copy ~/.hermes backup.db --yes --json | jq .copied
 """
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, does in (("source", "home to copy"), ("target", "home that gets the sessions")):
         metavar = "A" if name == "source" else "B"
         parser.add_argument(name, type=parse_text, metavar=metavar, help=does)
-    parser.add_argument("--plan-only", action="store_true", help="show what would be copied")
+    parser.add_argument("--plan-only", action="store_true", help="preview the copy and exit")
     parser.add_argument(
         *("-n", "--limit"),
         type=make_integer_parser(1),

@@ -37,8 +37,8 @@ TURN_ON = "mcp-sessions keep on"
 
 _ACTIONS = {
     "on": "keep copies from now on; a NAME that was forgotten is kept again",
-    "off": "keep nothing new; what was kept stays",
-    "status": "show what is kept, and where",
+    "off": "copy nothing new; existing copies stay",
+    "status": "show the stored copies and their place",
     "forget": "remove a session or a store for good; cannot be undone",
 }
 _STORE_COLUMNS = (
@@ -50,15 +50,15 @@ _STORE_COLUMNS = (
 _ITEM_COLUMNS = (TableColumn("title", yields=True), TableColumn("id", copied=True))
 
 EXAMPLES = """\
-Without an action it keeps what is new, once, for cron and for hooks of agents.
+Without an action it copies new data once and exits, for cron and hooks of agents.
 
 examples:
   mcp-sessions keep on                        keep copies from now on
-  mcp-sessions keep status                    how much is kept, and where
-  mcp-sessions keep --quiet                   keep what is new, without output
-  mcp-sessions keep forget 0190a3f2           show what that removes, and ask
+  mcp-sessions keep status                    show sizes and the place of the copies
+  mcp-sessions keep --quiet                   copy new data, without output
+  mcp-sessions keep forget 0190a3f2           show the plan and ask
   mcp-sessions keep forget codex --plan-only  all sessions of an agent
-  mcp-sessions keep off                       keep nothing new
+  mcp-sessions keep off                       copy nothing new
 """
 
 

@@ -66,7 +66,7 @@ _WELCOME_MODULE = "mcp_serve.cli.welcome"
 
 _EXAMPLES = """\
 example:
-  mcp-sessions demo          see what it does, with made-up conversations
+  mcp-sessions demo          try the program with a sample home
   mcp-sessions demo --keep   keep the sample home to explore it
 """
 

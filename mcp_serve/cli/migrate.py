@@ -13,8 +13,8 @@ from mcp_serve.cli.terminal import Terminal
 
 EXAMPLES = """\
 Creates or updates the tables, with a role that may create them. --grant lets
-another role use the homes, which owns nothing: agents connect with it. Later
-migrations keep its rights, and row security binds it to one home. Passwords
+another role, which owns nothing, use the homes: agents connect with it. Later
+migrations keep its rights, and row-level security binds it to one home. Passwords
 come from PGPASSFILE, a service file or the environment. A home in a folder
 needs no migration.
 

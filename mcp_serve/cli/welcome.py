@@ -29,7 +29,7 @@ _READING_COMMANDS = (
 )
 _NEXT_COMMANDS = (
     ("mcp-sessions install", "register the server with a client; lists your clients"),
-    ("mcp-sessions demo", "see what it does, with made-up conversations"),
+    ("mcp-sessions demo", "try the program with a sample home"),
     ("mcp-sessions --help", "everything else"),
 )
 

@@ -41,7 +41,7 @@ PLANNED = {"compress": f"{home.LEDGER} --method summary"}
 
 FILES = {
     "mine.md": "The schema of the ledger changes in two steps: currency nullable, then NOT NULL.",
-    "what-it-wrote.md": "The ledger gets a currency in two steps, nullable first.",
+    "summary.md": "The ledger gets a currency in two steps, nullable first.",
 }
 """Files that examples read."""
 

@@ -120,7 +120,7 @@ def test_welcome_advice_is_whole(screen, home, columns):
     seen = " ".join(screen(columns).split())
     install = f"mcp-sessions install --home {home}"
     assert f"{install} register the server with a client; lists your clients" in seen
-    assert "mcp-sessions demo see what it does, with made-up conversations" in seen
+    assert "mcp-sessions demo try the program with a sample home" in seen
 
 
 @WIDTHS
