@@ -84,17 +84,6 @@ def test_install_names_found_stores(script):
     assert "It can ask about claude-code: 1 session, newest" in done.out
 
 
-@pytest.mark.requirement("transcripts:command")
-def test_resume_prints_folder_and_command(script, tmp_path, tree):
-    assert script("resume", CODEX, "--json").code == 0
-    printed = script("resume", CLAUDE[:8])
-    assert printed.out.splitlines()[-1] == f"claude --resume {CLAUDE}"
-
-
-def test_resume_refuses_unknown_sessions(script):
-    assert script("resume", "nowhere").code == 3
-
-
 @pytest.mark.parametrize(
     "words",
     [
