@@ -188,10 +188,22 @@ def build_session_key(
 ) -> str:
     """Return the session key of a chat.
 
-    A direct chat has one session, a thread has one that its participants share, and a group has one
-    for each user. The profile is part of the key only if `profile` is given, whatever the source
-    holds: a gateway with a single profile has no profile in its keys. `canonical_id` maps a
-    WhatsApp id to the id that represents the same person.
+    A direct chat has one session, a thread has one session that its participants share, and a group
+    has one session for each user.
+
+    Args:
+        source: the chat and the sender of a message.
+        group_sessions_per_user: False if the users of a group share a session.
+        thread_sessions_per_user: True if each user of a thread has a session.
+        profile: the profile in the key. Without it, the key has no profile, even if the source has
+            a profile: a gateway with a single profile has no profile in its keys.
+        canonical_id: a function that maps a WhatsApp id to the id that represents the same person.
+
+    Example:
+        >>> from session_core import SessionSource, build_session_key
+        >>> group = SessionSource("slack", "C7", chat_type="group", user_id="ann")
+        >>> build_session_key(group)
+        'agent:main:slack:group:C7:ann'
     """
     # The format is that of Hermes, which reads and writes the same keys.
     parts = ["agent", profile if profile and profile != "default" else "main"]

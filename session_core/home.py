@@ -154,7 +154,12 @@ def find_home(
 ) -> Home:
     """Return the home to serve.
 
-    An explicit path is used literally.
+    The first of these is used: `explicit`, `MCP_SESSIONS_HOME`, `HERMES_HOME`, an installed Hermes
+    home, or the data folder of the platform. The home need not exist.
+
+    Args:
+        explicit: a path, which is used literally, or an address.
+        environ: the environment variables; by default, the variables of the process.
 
     Raises:
         Unsupported: an address has a scheme that no engine opens.
@@ -203,11 +208,15 @@ def find_state_root(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def list_homes(home: Home, environ: Mapping[str, str] | None = None) -> dict[str, HomePlace]:
-    """Return the homes that can be served by store name, the given home first.
+    """Return the homes that can be served, by store name, the given home first.
 
-    `hermes` is a Hermes home, `hermes:NAME` one of its profiles, `own` a home of our own. The name
-    of a home with an address is in the address. Homes at their usual places are included unless
-    `--home` named another one.
+    `hermes` is a Hermes home, `hermes:NAME` is one of its profiles, and `own` is a home of our own.
+    If the home has an address, its name is in the address. Homes at their usual places are included
+    unless `--home` named another home.
+
+    Args:
+        home: the result of `find_home`.
+        environ: the environment variables; by default, the variables of the process.
     """
     env = os.environ if environ is None else environ
     homes = _name_home(home, env)

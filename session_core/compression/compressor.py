@@ -227,9 +227,14 @@ class Compressor:
     ) -> CompressionResult:
         """Replace the planned range with `summary`, or with an extractive summary if it is None.
 
-        A plan that was applied before returns its result and changes nothing. `stop` is called
-        after the summary exists; if it returns True, nothing is changed and the plan stays open. A
-        `StoredPlan` is used without reading it from the ledger again.
+        If the plan was applied before, its result is returned and nothing is changed.
+
+        Args:
+            plan: the handle of the plan, or a `StoredPlan`, which is not loaded again.
+            summary: the summary, which must be shorter than the range.
+            client: the name of the caller in the audit log.
+            stop: called after the summary exists. If it returns True, nothing is changed and the
+                plan stays open.
 
         Raises:
             NotFound: the plan does not exist.

@@ -69,9 +69,14 @@ _active_implementations: ContextVar[tuple[_ImplementationKey, ...]] = ContextVar
 class Hooks(HookRegistry):
     """The hook implementations, added in code or installed as plugins.
 
-    Plugins are loaded from the entry points of `group` at the first call; None loads none. A caller
-    waits up to `timeout_s` for each implementation. `report(message, error)` receives the faults of
-    implementations.
+    `register` adds an implementation. The runtime, the session store, the compressor and the
+    maintenance call the hooks.
+
+    Args:
+        timeout_s: the number of seconds that a caller waits for each implementation.
+        group: the entry-point group of the plugins, which are loaded at the first call. None loads
+            no plugins.
+        report: a function that receives a message and an error of an implementation.
     """
 
     def __init__(
@@ -88,7 +93,15 @@ class Hooks(HookRegistry):
         _all_hooks.add(self)
 
     def call(self, hook: str, /, **arguments: Any) -> HookReport:
-        """Call the implementations of a hook in order. Never raises."""
+        """Call the implementations of a hook in order.
+
+        The result lists the called plugins and the faults. This method never raises.
+
+        Args:
+            hook: the name of the hook, for example `on_session_finalize`.
+            arguments: the arguments of the hook; an implementation receives the arguments that it
+                declares.
+        """
         return self._call_all(hook, arguments)
 
     def call_once(

@@ -28,13 +28,18 @@ _MAX_ROWID = 1 << 62
 
 
 class Ledger(PlanLedger, UndoLog):
-    """The ledger of one home.
+    """The ledger of one home: plans, trash, undo batches and the audit log.
 
-    The first write creates its files.
+    `Ledger.open(db)` returns the ledger of an open database. If the database has no file, its
+    ledger is in the database. The first write creates the files. With `trash_dir`, new trash is
+    written to a file in that folder, which must exist. Instances may be shared between threads but
+    not used across a fork.
 
-    `Ledger.open(db)` returns the ledger of an open database; a database without a file has its
-    ledger in itself. With `trash_dir`, new trash is written to a file in that folder, which must
-    exist. Instances may be shared between threads but not used across a fork.
+    Example:
+        >>> from session_core import Ledger, SessionDB
+        >>> with SessionDB(":memory:") as db, Ledger.open(db) as ledger:
+        ...     ledger.list_audit_entries().items
+        []
     """
 
     @classmethod

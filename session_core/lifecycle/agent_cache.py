@@ -152,14 +152,31 @@ A = TypeVar("A")
 class AgentCache(TupleMapping, Generic[A]):
     """A bounded cache of agents that detects writes of other processes.
 
-    It holds up to `max_entries` agents, each until it has been idle for `idle_s`. Agents in a turn
-    and agents that `running` reports are never evicted, even above the limit. An evicted agent is
-    passed to `clean_up(key, agent)`, which may be async, may take `clean_up_s`, and closes the
-    agent by default. A thread waits up to `build_s` for an agent that another thread builds.
-
-    A look-up compares the revision of the session at build time with the current one, follows the
-    chain of our own appends, and rebuilds the agent if another process wrote. The database,
+    A look-up compares the revision of the session at build time with the current revision, follows
+    the chain of our own appends, and rebuilds the agent if another process wrote. The database,
     factories and clean-up functions are called outside the lock of the table.
+
+    Args:
+        db: the database of the sessions. Without it, revisions are not compared.
+        max_entries: the largest number of agents.
+        idle_s: the number of seconds after which an idle agent is evicted.
+        running: a function or a container that reports the keys of running agents. They are never
+            evicted, and neither are agents in a turn, even above the limit.
+        clean_up: a function that receives the key and the evicted agent. It may be async. By
+            default it closes the agent.
+        clean_up_s: the number of seconds that a clean-up may take.
+        build_s: the number of seconds that a thread waits for an agent that another thread builds.
+        report: a function that receives a message and an error.
+        clock: a function that returns a time in seconds that never goes back.
+
+    Example:
+        >>> from session_core import AgentCache, SessionDB
+        >>> with SessionDB(":memory:") as db:
+        ...     cache = AgentCache(db, max_entries=64)
+        ...     _ = db.append_message("s1", "user", "hello", create={"source": "cli"})
+        ...     agent = cache.get_or_build("chat", "model", "s1", object)
+        ...     agent is cache.get_or_build("chat", "model", "s1", object)
+        True
     """
 
     def __init__(
@@ -193,6 +210,13 @@ class AgentCache(TupleMapping, Generic[A]):
 
         Build it with `factory` if it is missing or outdated. Only one thread builds the agent of a
         key at a time.
+
+        Args:
+            key: the session key of the chat.
+            signature: a value, for example the model. If it differs from the value at build time,
+                the agent is built again.
+            session_id: the session of the agent, or None before the first message.
+            factory: a function that builds the agent.
 
         Raises:
             Busy: another thread is still building the agent.

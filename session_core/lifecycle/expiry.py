@@ -26,13 +26,17 @@ _MAX_TRIES = 3
 class ExpiryWatcher:
     """Checks all routes periodically and finalizes each expired session once.
 
-    The first tick is `start_delay_s` after `run` begins, and later ticks follow after `interval_s`.
-    `report(message, error)` receives the errors of ticks.
-
     A tick runs on its own thread: it never blocks the event loop, `stop` takes effect at once, and
     the process does not wait for a tick at exit. On a Hermes home no entry is removed or marked,
     because the gateway's own watcher does that; deliveries are recorded in our state folder
     instead.
+
+    Args:
+        runtime: the runtime of the chats.
+        interval_s: the number of seconds between two ticks.
+        start_delay_s: the number of seconds from the call of `run` to the first tick.
+        report: a function that receives a message and an error of a tick.
+        clock: a function that returns a time in seconds that never goes back.
     """
 
     def __init__(

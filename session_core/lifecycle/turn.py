@@ -383,7 +383,13 @@ class TurnRunner:
         return f"Session reset. New session {entry.session_id} begins with your next message."
 
     def handle(self, source: SessionSource, message: Any) -> Reply:
-        """Answer a message of a chat. An async agent runs on a new event loop.
+        """Answer a message of a chat, and return the reply.
+
+        An async agent runs on a new event loop. On an event loop, use `ahandle`.
+
+        Args:
+            source: the chat and the sender of the message.
+            message: the message, which is passed to the agent.
 
         Raises:
             Denied: the runtime is shutting down.

@@ -56,7 +56,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request for a plan: its kind, a selection and a minimum age."""
+    """A request for a plan: its kind, a selection and a minimum age.
+
+    Example:
+        >>> from session_core import SessionFilter
+        >>> from session_core.maintenance import PlanRequest
+        >>> PlanRequest("sessions", where=SessionFilter(source=("cron",)), older_than_days=30).kind
+        'prune sessions'
+        >>> PlanRequest("abandoned", "finalize").age_days
+        30
+    """
 
     what: str
     """The kind without its verb, such as `sessions`, `ghosts` or `abandoned`."""

@@ -108,7 +108,13 @@ class SessionStore:
         *,
         hooks: Hooks | None = None,
     ) -> Self:
-        """Open the store of a home with the folder and reset policies of its configuration."""
+        """Open the store of a home with the folder and reset policies of its configuration.
+
+        Args:
+            home: the folder of the home, with `config.yaml` and `gateway.json`.
+            db: the database of the home.
+            hooks: the hooks that starts and ends of sessions call.
+        """
         from session_core.config import GatewayConfig  # noqa: PLC0415 -- imports pydantic
 
         config = GatewayConfig.load(home)
@@ -282,7 +288,7 @@ class SessionStore:
     def reset_session(
         self, session_key: str, display_name: str | None = None
     ) -> SessionEntry | None:
-        """Start a new session on request.
+        """Start a new session on request, and end the current session of the chat.
 
         Return None if the chat has no route.
         """
@@ -290,6 +296,8 @@ class SessionStore:
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
         """Move a chat to an existing session and reopen that session.
+
+        Return None if the chat has no route. The session that the chat leaves is ended.
 
         Raises:
             InvalidInput: the session id is not safe.

@@ -177,10 +177,20 @@ class AsyncSdkStorage(_AsyncDatabasePart[SdkStorage]):
 
 
 class AsyncSessionDB(_AsyncDatabasePart[StateDatabase]):
-    """Wraps a database. `SessionDB` documents the methods.
+    """Wraps a database for coroutines of asyncio and trio. `SessionDB` documents the methods.
 
-    Run a transaction of several calls as one function in one worker thread: `await db.run(step)`.
-    All wrappers of a database share its worker threads.
+    Each method runs in a worker thread. Run a transaction of several calls as one function in one
+    worker thread: `await db.run(step)`. All wrappers of a database share its worker threads.
+
+    Example:
+        >>> import asyncio
+        >>> from session_core import AsyncSessionDB, SessionDB
+        >>> async def store(db: AsyncSessionDB) -> int:
+        ...     await db.append_message("s1", "user", "hello", create={"source": "cli"})
+        ...     return await db.message_count("s1")
+        >>> with SessionDB(":memory:") as db:
+        ...     asyncio.run(store(AsyncSessionDB(db)))
+        1
     """
 
     def __init__(self, db: StateDatabase) -> None:

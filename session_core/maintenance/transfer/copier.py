@@ -121,7 +121,9 @@ class _Mark:
 def preview_copy(
     source: StateDatabase, target: StateDatabase, *, progress: CountFn | None = None
 ) -> CopyPreview:
-    """Return the sessions that a copy would bring, and the data that the target cannot hold.
+    """Return the sessions that a copy would add or change, and data that the target cannot hold.
+
+    Nothing is changed. The arguments and errors are the same as for `copy_home`.
 
     Raises:
         InvalidInput: both are the same home.

@@ -98,9 +98,20 @@ class SqliteWindows(SqliteOperations):
     ) -> list[dict[str, Any]]:
         """Return the messages for a model: roles, content, tool calls and reasoning, all decoded.
 
-        Memory recalled for one call and reviews of the conversation are left out. Ancestors are the
-        earlier sessions of the same conversation. Hermes also includes the ancestors of branches
-        and delegates.
+        Memory recalled for one call and reviews of the conversation are left out.
+
+        Args:
+            session_id: the session.
+            include_ancestors: include the earlier sessions of the same conversation. Hermes also
+                includes the ancestors of branches and delegates.
+            include_inactive: include compacted and rewound messages.
+
+        Example:
+            >>> from session_core import SessionDB
+            >>> db = SessionDB(":memory:")
+            >>> _ = db.append_message("s1", "user", "hello", timestamp=9, create={"source": "cli"})
+            >>> db.get_messages_as_conversation("s1")
+            [{'role': 'user', 'content': 'hello', 'timestamp': 9.0}]
         """
         block = SQL["list_whole_conversation" if include_inactive else "list_live_conversation"]
 

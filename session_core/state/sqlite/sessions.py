@@ -448,9 +448,15 @@ class SqliteTitles(SqliteOperations):
     def set_session_title(self, session_id: str, title: str | None) -> bool:
         """Set or clear a title, or move it from an ancestor of the same conversation.
 
+        Control characters are removed from the title. Return True if the session exists.
+
+        Args:
+            session_id: the session.
+            title: the new title of at most 100 characters; None or an empty text clears it.
+
         Raises:
-            TitleTaken: another conversation has it.
-            InvalidInput: it is too long.
+            TitleTaken: another conversation has the title.
+            InvalidInput: the title is too long.
         """
         cleaned = titles.clean_title(title)
 
