@@ -143,13 +143,17 @@ class OpenedHome:
         """The hooks of all parts."""
         self._state = None if state is None else Path(state)
         self._config = config
+        # Reentrant, since a part opens the parts that it needs.
         self._lock = threading.RLock()
         self._parts: dict[str, Any] = {}
         self._runtimes: list[SessionRuntime] = []
         self._is_closed = False
         self._open = ExitStack()
+        # Parts are closed in the reverse order: the database, which comes first here, is closed
+        # last.
         self._open.callback(db.close)
         if state is not None:
+            # Refused at once, since the first plan would be too late.
             self.state_folder.check_place()
 
     @property
@@ -217,6 +221,7 @@ class OpenedHome:
             InvalidInput: an event loop runs in this thread, and a runtime could not end its agents.
         """
         while self._runtimes:
+            # Removed after it has ended, so that a close after an error tries it again.
             self._runtimes[-1].shutdown()
             self._runtimes.pop()
         self._is_closed = True
@@ -264,6 +269,7 @@ class OpenedHome:
 
     def _open_ledger(self) -> Ledger:
         ledger = Ledger(self.state_folder)
+        # Before the check, so that a refused ledger is closed too.
         self._open.callback(ledger.close)
         ledger.check_home(self.db)
         return ledger
@@ -342,6 +348,7 @@ def _open_database(path_or_url: str | os.PathLike[str]) -> StateDatabase:
 def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
     """Return the database file of a folder or of a file that ends in `.db`."""
     text = path_or_url if isinstance(path_or_url, str) else _get_path_text(path_or_url)
+    # Bytes of a path that are not text are lone low surrogates, which the file system takes back.
     if "\0" in text or any("\ud800" <= char <= "\udbff" for char in text):
         raise InvalidInput("path_or_url must be text without NUL and lone surrogates")
     if not text:

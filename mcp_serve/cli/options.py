@@ -24,6 +24,7 @@ def add_home_options(parser: argparse.ArgumentParser, *, before: bool = False) -
 
     `before` adds them with defaults to the main parser.
     """
+    # Without a default after the verb, since it would replace the value of an option before it.
     unset = argparse.SUPPRESS
     parser.set_defaults(of_homes=not before)
     parser.add_argument(

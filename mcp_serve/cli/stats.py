@@ -81,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html == "-" and options.json:
         raise InvalidInput("--html - cannot be combined with --json")
     place = PageTarget.from_argument(options.html)
+    # Asked first, since the report may take minutes.
     if not place.can_be_written(yes=options.yes):
         Terminal(sys.stderr).write_line(format_declined("nothing was written"))
         return DECLINED
@@ -108,9 +109,11 @@ def _collect_stats(options: argparse.Namespace, tools: ToolCaller) -> Answer:
     """Return the answer of the tool, or a report on each store with the data of its charts."""
     tools.index_transcripts()
     is_plain = options.json and options.html is None
+    # Arguments and stores are checked as for the tool; only the answer has more.
     spec = stats.SPEC if is_plain else replace(stats.SPEC, run=_load_chart_data)
     with TerminalProgress("Looking") as work:
         answer = tools.call_tool(spec, {"deep": options.deep}, work)
+    # A report that Ctrl-C has cut short must not look like a complete one.
     if work.is_cancelled():
         raise KeyboardInterrupt
     if not is_plain:

@@ -161,6 +161,7 @@ class Terminal:
         """Write lines that already fit."""
         for line in lines:
             plain = clean_text(line.plain)
+            # The styles of a line that was cleaned would be at wrong offsets.
             self._print_line(line if plain == line.plain else Text(plain))
 
     def write_table(
@@ -316,6 +317,7 @@ def format_elapsed(seconds: float) -> str:
 def format_remaining(seconds: float) -> str:
     """Return a remaining time as text, rounded to the nearest unit."""
     unit = next((size for size, _ in _TIME_UNITS if seconds >= size), 0)
+    # Half a unit more, since an age is rounded down.
     return format_elapsed(seconds + unit / 2)
 
 

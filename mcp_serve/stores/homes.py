@@ -106,6 +106,7 @@ class ServedHome:
         self._load_extension = load_extension and not read_only
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
         self.now: Callable[[], float] = clock
+        # Reentrant, since the value of one property may need another.
         self.lock = threading.RLock()
         self.db_path = Home(place, "").db_path
         """The database file, which need not exist; None for an address."""
@@ -114,6 +115,7 @@ class ServedHome:
     def is_replaced(self) -> bool:
         """Return True if another database file has taken the place of the served one."""
         file_id = _get_file_id(self.db_path)
+        # The home did not exist when it was opened: its first file is the served one.
         if self._file is None:
             self._file = file_id
         return file_id not in (None, self._file)
@@ -245,6 +247,7 @@ class ServedHome:
     def build_resume_command(self, summary: Summary) -> Sequence[str] | None:
         """Return the command of Hermes that continues a terminal session, or None for a chat."""
         agent, _, profile = self.name.partition(":")
+        # Hermes would take a name with a leading dash as an option.
         is_option = summary.id.startswith("-")
         if agent != "hermes" or summary.source not in _TERMINAL_SOURCES or is_option:
             return None
@@ -261,6 +264,7 @@ class ServedHome:
         """Return the session for a reference, or None."""
         if self.db.get_session(reference) is not None:
             return ResolvedSession(reference, 0)
+        # A key with a leading underscore is metadata of sessions.json, not a chat.
         keyed = None if reference.startswith("_") else self.store.peek_session_id(reference)
         if keyed is not None:
             return ResolvedSession(self.db.get_compression_tip(keyed), 1)

@@ -63,8 +63,8 @@ def commit_in_place(db: StateDatabase, ready: PreparedCompression) -> CommittedC
     """Flag the range as compacted, then append the summary and copies of the later messages."""
     planned, tail = ready.planned, _list_following_messages(db, ready)
     replaced, carried = ready.list_ids(planned.start, planned.end), [row["id"] for row in tail]
-    # Messages are ordered by id, so those after the range are copied to follow the summary.
     row_before: Mapping[str, Any] = db.get_session(planned.session_id) or {}
+    # Messages are ordered by id, so those after the range are copied to follow the summary.
     compaction = db.rows.compact_messages(
         planned.session_id, replaced, ready.summary, carry=carried
     )
@@ -186,6 +186,7 @@ def _create_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
 
 
 def _move_goal(db: StateDatabase, old: str, child: str) -> str | None:
+    # A goal is stored under the id of its session, and the agent continues in the child.
     goal = db.get_meta(build_goal_key(old))
     if goal is not None:
         db.set_meta(build_goal_key(child), goal)

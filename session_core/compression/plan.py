@@ -246,6 +246,7 @@ def _measure_chars_per_token(messages: list[MessageRow], estimate: TokenEstimato
 
     In some scripts it is 1 or less.
     """
+    # From the whole range, whose parts may be in different scripts.
     step = max(1, len(messages) // _MAX_SAMPLES)
     sample = "\n".join(chat_messages.get_text(row)[:_MAX_SAMPLE_CHARS] for row in messages[::step])
     empty = estimate({"role": "user", "content": ""})

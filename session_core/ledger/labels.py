@@ -116,6 +116,7 @@ class Labels:
         )
 
         def write_labels(rows: Connection) -> str | None:
+            # Again in the transaction, since the labels may have changed after the preview.
             changes = list(_find_changes(rows, sessions, requested))
             if not changes:
                 return None
@@ -209,6 +210,7 @@ class Labels:
         store = str(batch.store)
 
         def undo_changes(rows: Connection) -> LabelRestore:
+            # Again in the transaction, since another process may have undone the batch meanwhile.
             self._read_undoable_batch(rows, batch_id)
             restored: list[str] = []
             skipped: list[str] = []
@@ -244,6 +246,7 @@ class Labels:
 
         if self._find_path() is not None:
             self._file.write(delete_labels)
+            # The deleted titles must not stay readable in free pages.
             self._file.reclaim_space(overwrite=True)
 
     def list_audit_entries(
@@ -281,6 +284,7 @@ class Labels:
         """Return the rows of a page and the cursor of the next page."""
         scope = str(self._path)
         before = _MAX_ROWID if cursor is None else cursors.decode_cursor(name, scope, cursor)
+        # One row more than the page, to know if another page follows.
         bound = {**values, "before": before, "limit": limit + 1}
         rows = self._file.read(lambda handle: handle.fetch_rows(SQL[name], bound))
         page = rows[:limit]

@@ -139,6 +139,7 @@ def _parse_boundary(item: Any) -> PendingBoundary | None:
         for session_id in (boundary.new_session_id, boundary.old_session_id):
             if session_id is not None:
                 check_session_id(session_id)
+    # Fields of another version, or an id that is not safe as the name of a file.
     except (TypeError, InvalidInput):
         return None
     values = [value for value in asdict(boundary).values() if value is not None]

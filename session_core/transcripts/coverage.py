@@ -87,6 +87,7 @@ def _measure_store(store: str, roots: list[RootCatalog], counts: _Counts) -> Sto
         pass
     elif not files:
         problem = _explain_empty_store(paths)
+    # Before everything is indexed, the newest records are only not read yet.
     elif share == 1.0 and unknown and newest_file - newest_record > _MAX_LAG_S:
         problem = _explain_unknown_records(unknown, len(files))
     return StoreCoverage(

@@ -55,6 +55,7 @@ class LabelView:
                 "ATTACH ? AS labels", (f"{self._path.absolute().as_uri()}?mode=ro",)
             )
             try:
+                # An attached file may still be damaged, or have no tables yet.
                 self._connection.execute("SELECT count(archived) FROM labels.labels").fetchone()
             except BaseException:
                 self._connection.execute("DETACH labels")

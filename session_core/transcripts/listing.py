@@ -39,6 +39,7 @@ _NAMES = (
 _VALUES = {
     "recent": "s.active_at",
     "started": "coalesce(s.started_at, s.active_at)",
+    # The number of messages is known after the whole file was read.
     "size": "s.is_read * s.messages",
     "cost": "s.cost_usd",
     "tokens": "(s.input_tokens + s.output_tokens)",
@@ -223,6 +224,7 @@ def make_position(order: str, below: tuple[float, str, str]) -> tuple[float, str
 
 def sort_rows(rows: list[SummaryRow]) -> None:
     """Sort rows of several statements in the order of each statement."""
+    # Each sort keeps the order of the sort before it, so the most important key comes last.
     rows.sort(key=lambda row: row["session_id"], reverse=True)
     rows.sort(key=lambda row: row["store"])
     rows.sort(key=lambda row: row["value"], reverse=True)

@@ -97,6 +97,7 @@ class TranscriptStore:
         self.keep = TranscriptCopies(self._index, self._indexer, access)
         """The kept copies, which replace sources that have gone."""
         self._selected: tuple[str, ...] | None = None
+        # A scan is fresh only for the calls of its own block, which is in one thread.
         self._blocks = threading.local()
         self._remembered: set[str] = set()
 
@@ -415,6 +416,7 @@ class TranscriptStore:
         options = {"mode": mode, "per": per, "session": session, "where": where, "roles": roles}
         times = {"since": since, "until": until, "moment": moment, "newest_ms": newest_ms}
         with self.open_search(query, **options, **times, tool=tool, order=order) as search:  # type: ignore[arg-type]
+            # After the scan, which may have found messages of this moment.
             newest = int(time.time() * 1000)
             merged = MergedSearch([search], query, mode=mode, order=order, newest_ms=newest)
             page = merged.read_page(position, limit)

@@ -108,6 +108,7 @@ class WindowReader:
         """Return up to `limit` rows on one side of a number, and whether more exist."""
         order = "DESC" if sign == "<" else "ASC"
         statement = f"{sql} AND m.number {sign} ? ORDER BY m.number {order} LIMIT ?"
+        # One row more than the limit, to know if more follow.
         rows = self._index.read(statement, (*values, number, limit + 1))
         kept = rows[:limit]
         return (kept[::-1] if sign == "<" else kept), len(rows) > limit
@@ -129,6 +130,7 @@ class WindowReader:
                 compacted=number < compacted_to,
             )
             for number, _, _, at, _, tool, _ in rows
+            # Bytes that have changed or gone since they were indexed give no message.
             if number in messages
         ]
 
@@ -176,6 +178,7 @@ class UnreadPart:
         if position is not None and position < self._offset:
             return None
         file = self._root.match_file(self._path)
+        # Only files of plain lines can be read from their middle.
         if file is None or file.is_document or file.is_zstd:
             return None
         wanted = None if roles is None else {role.lower() for role in roles}
@@ -206,6 +209,7 @@ class UnreadPart:
         size = _FIRST_BYTES
         while True:
             start = max(self._offset, end - size)
+            # The read may begin inside of a line, whose rest has no meaning of its own.
             begin = start if start == self._offset else _find_line_end(source, start, end)
             rows = self._read_rows(source, begin, end, roles, lambda _: False)
             rows = [row for row in rows if row["id"] < end]
@@ -247,6 +251,7 @@ class UnreadPart:
                     # Of repeated messages the first counts, unless the format replaces it.
                     is_wanted = roles is None or message.role in roles
                     if is_wanted and (key not in rows or message.replaces):
+                        # Removed first, so that the message moves to its new place in the order.
                         rows.pop(key, None)
                         rows[key] = self._make_row(message, number)
             if is_enough(list(rows.values())):

@@ -95,6 +95,7 @@ class TranscriptExporter(ExportWriter):
 
     def _list_delegates(self, session_id: str) -> Iterator[str]:
         """Yield the subagents of a session and, recursively, their subagents."""
+        # A damaged transcript could name its own subagent as its parent.
         pending, seen = [session_id], {session_id}
         while pending:
             for child in self._library.list_children(pending.pop()):
@@ -163,6 +164,7 @@ def _make_session_row(row: TranscriptSummary) -> dict[str, Any]:
         "model_config": mark,
         "parent_session_id": row.parent_id,
         "started_at": row.started_at,
+        # Transcripts record no end: an agent can continue each of them.
         "ended_at": None,
         "end_reason": None,
         "message_count": row.messages,

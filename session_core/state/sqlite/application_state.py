@@ -63,6 +63,7 @@ class SqliteMeta(SqliteOperations):
         def replace_value(handle: Connection) -> bool:
             if sessions.find_meta(handle, stored_key) != expect:
                 return False
+            # An equal value needs no write, but the comparison has succeeded.
             if value != expect:
                 _put_value(handle, stored_key, value)
             return True

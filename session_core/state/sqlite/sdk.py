@@ -135,6 +135,7 @@ class SqliteSdk(SqliteOperations):
         def read_platform_messages(handle: Connection) -> dict[str, MessageRow]:
             statement = handle.expand_sql(SQL["list_platform_messages"])
             rows = {
+                # The statement orders the row that counts last, where it replaces the others.
                 row["platform_message_id"]: messages.decode_row(row)
                 for chunk, marks in _iter_chunks(ids)
                 for row in handle.fetch_rows(statement.format(marks=marks), (session_id, *chunk))
@@ -166,6 +167,7 @@ class SqliteSdk(SqliteOperations):
             messages.require_columns(handle, values)
             handle.forget_session_counts(row["session_id"])
             row_deleter.update_columns(handle, "messages", {"id": message_id}, values, [message_id])
+            # The counters of a session cover live messages only; old rows have no flag.
             if "tool_calls" in values and row["active"] in (1, None):
                 _subtract_counts(handle, row["session_id"], 0, _count_removed_calls(row, values))
             handle.execute_update(messages.SQL["count_rewind"], (row["session_id"],))

@@ -61,6 +61,7 @@ def apply_change(db: _sqlite3.Connection, change: CopyChange) -> None:
     for data in change.chunks:
         db.execute(SQL["put_piece"], (number, offset, _put_chunk(db, data)))
         offset += len(data)
+    # Last, since the new pieces may use some of the replaced chunks again.
     db.executemany(SQL["delete_unused_chunk"], [(chunk, chunk) for chunk in replaced])
 
 
@@ -90,6 +91,7 @@ def _is_current(
     db: _sqlite3.Connection, copy: Copy | None, store: str, root: str, path: str
 ) -> bool:
     row = db.execute(SQL["get_copy_change"], (root, path, store)).fetchone()
+    # Each write of a copy takes a new number of changes, so an equal number means the same bytes.
     return row is None if copy is None else row == (copy.id, copy.change)
 
 
