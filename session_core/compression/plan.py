@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from session_core.compression import chat_messages, ranges
-from session_core.compression import ranges as compression_shape
 from session_core.compression.chat_messages import TokenEstimator
 from session_core.compression.extractive import statements, summarize
 from session_core.compression.ranges import (
@@ -181,13 +180,13 @@ class CompressionPlanner:
             NotCompressed: neither shape is possible.
         """
         return _raise_if_refused(
-            compression_shape.choose_shape(
+            ranges.choose_shape(
                 self._db,
                 session.row,
                 session.rows,
                 part,
                 requested=requested,
-                routed=compression_shape.find_route(self._store, session.row) is not None,
+                routed=ranges.find_route(self._store, session.row) is not None,
                 now=self._clock(),
             )
         )
