@@ -12,11 +12,11 @@ import logging
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial, wraps
+from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 import anyio
@@ -68,15 +68,21 @@ class _PendingCall:
         self.future: Future[Any] = Future()
         self.context = copy_context_for_thread()
 
-    def run(self) -> None:
-        """Run the call unless its caller has cancelled it."""
+    def run(self, before_result: Callable[[], object] = lambda: None) -> None:
+        """Run the call unless its caller has cancelled it.
+
+        `before_result` is called before the caller gets the result.
+        """
         if not self.future.set_running_or_notify_cancel():
+            before_result()
             return
         try:
             result = self.context.run(self._run_function)
         except BaseException as error:  # noqa: BLE001 -- raised in the awaiting caller
+            before_result()
             self.future.set_exception(error)
         else:
+            before_result()
             self.future.set_result(result)
 
     def refuse(self, error: RuntimeError) -> None:
@@ -111,8 +117,9 @@ class WorkerThreads:
     def __init__(self, max_threads: int, *, daemon: bool = False) -> None:
         self._max_threads = max_threads
         self._daemon = daemon
-        self._changed = threading.Condition()
-        self._queue: deque[_PendingCall] = deque()
+        self._lock = threading.RLock()  # a signal handler may enter while it is held
+        # A thread that waits in this queue wakes up without the lock, which the caller may hold.
+        self._queue: SimpleQueue[_PendingCall] = SimpleQueue()
         self._threads = 0
         self._idle = 0
         self._is_starting = False
@@ -146,7 +153,8 @@ class WorkerThreads:
         if self._is_nested_call():
             self._start_thread(call.run)
         else:
-            self._enqueue(call)
+            self._queue.put(call)
+            self._start_next_worker()
         return call.future
 
     def _is_nested_call(self) -> bool:
@@ -155,16 +163,10 @@ class WorkerThreads:
             call.threads is self and not call.future.done() for call in _enclosing_calls.get()
         )
 
-    def _enqueue(self, call: _PendingCall) -> None:
-        with self._changed:
-            self._queue.append(call)
-            self._changed.notify()
-        self._start_next_worker()
-
     def _start_next_worker(self) -> None:
         """Start a thread if calls are waiting and the limit allows it."""
-        with self._changed:
-            has_idle_thread = self._is_starting or len(self._queue) <= self._idle
+        with self._lock:
+            has_idle_thread = self._is_starting or self._queue.qsize() <= self._idle
             if has_idle_thread or self._threads >= self._max_threads:
                 return
             is_first = self._threads == 0
@@ -188,12 +190,12 @@ class WorkerThreads:
 
     def _handle_start_failure(self, error: RuntimeError) -> None:
         """Continue with fewer threads, or fail the waiting calls if there are none."""
-        with self._changed:
+        with self._lock:
             self._threads -= 1
             self._is_starting = False
-            refused = [] if self._threads else list(self._queue)
-            if refused:
-                self._queue.clear()
+            refused = []
+            while not self._threads and (call := self._take_queued_call()) is not None:
+                refused.append(call)
         for call in refused:
             call.refuse(error)
 
@@ -201,21 +203,37 @@ class WorkerThreads:
         threading.Thread(target=target, name="session_core worker", daemon=self._daemon).start()
 
     def _run_calls(self) -> None:
-        with self._changed:
+        with self._lock:
             self._is_starting = False
+            self._idle += 1
         while (call := self._take_next_call()) is not None:
             self._start_next_worker()
-            call.run()
+            # Idle before its caller continues, so that its next call starts no other thread.
+            call.run(self._count_as_idle)
             del call  # an idle thread keeps no result alive
 
-    def _take_next_call(self) -> _PendingCall | None:
-        with self._changed:
+    def _count_as_idle(self) -> None:
+        with self._lock:
             self._idle += 1
-            has_more = self._changed.wait_for(lambda: self._queue, _IDLE_THREAD_S)
+
+    def _take_next_call(self) -> _PendingCall | None:
+        """Wait for a call, or end the thread after some time without one."""
+        try:
+            call: _PendingCall | None = self._queue.get(timeout=_IDLE_THREAD_S)
+        except Empty:
+            call = None
+        with self._lock:
             self._idle -= 1
-            if has_more:
-                return self._queue.popleft()
-            self._threads -= 1
+            # A call that was queued just now has seen this thread as idle.
+            call = call or self._take_queued_call()
+            if call is None:
+                self._threads -= 1
+        return call
+
+    def _take_queued_call(self) -> _PendingCall | None:
+        try:
+            return self._queue.get_nowait()
+        except Empty:
             return None
 
 

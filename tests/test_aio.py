@@ -132,6 +132,14 @@ def test_event_loops_share_thread_limit(blocked_calls: BlockedCalls) -> None:
 
 
 @both_loops
+async def test_calls_in_turn_share_one_thread() -> None:
+    threads = WorkerThreads(4)
+    for _ in range(200):
+        await threads.run(lambda: None)
+        assert threads._threads <= 1
+
+
+@both_loops
 async def test_nested_call_skips_queue(anyio_backend: str) -> None:
     threads, backends = WorkerThreads(1), []
 
