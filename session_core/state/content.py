@@ -24,6 +24,9 @@ MAX_DEPTH = 20
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
+# Numbers stay text: large ones take long to convert, or cannot be converted.
+_PAYLOAD_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+
 
 def encode_content(content: Any) -> str | bytes | None:
     """Return the stored form of `content`."""
@@ -62,8 +65,7 @@ def encode_payload(value: Any) -> str:
         return dump_json(value)
     try:
         value.encode()
-        # Numbers stay text: large ones take long to convert, or cannot be converted.
-        json.loads(value, parse_int=str, parse_float=str)
+        _PAYLOAD_DECODER.decode(value)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
             "payload_json must be JSON text or a value with a JSON form; pass a text through "

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from session_core._typing import Unpack
 from session_core.state.columns import MessageColumnUpdates
-from session_core.types import FolderUse, MessageRow, Revision, SessionFilter, SessionRow
+from session_core.types import (
+    AppendManyResult,
+    FolderUse,
+    MessageRow,
+    Revision,
+    SessionFilter,
+    SessionRow,
+)
 
 
 class SdkStorage(Protocol):
@@ -36,6 +43,23 @@ class SdkStorage(Protocol):
         self, session_id: str, platform_message_ids: Iterable[str]
     ) -> dict[str, MessageRow]:
         """Return messages by their ids on a platform, including rewound and compacted messages."""
+
+    def append_to_tip(
+        self,
+        session_id: str,
+        new_messages: Iterable[Mapping[str, Any]],
+        *,
+        create: Mapping[str, Any] | None = None,
+    ) -> AppendManyResult:
+        """Append messages to the last continuation of a session, in one transaction."""
+
+    def read_tip_payloads(
+        self, session_id: str, limit: int | None = None
+    ) -> list[tuple[int, str | None]]:
+        """Return the ids and payloads of the newest live messages of the last continuation."""
+
+    def list_payloads(self, session_id: str, limit: int | None = None) -> list[str]:
+        """Return the newest payloads in order, also payloads that a summary replaced."""
 
     def update_message(
         self, message_id: int, /, **columns: Unpack[MessageColumnUpdates]

@@ -273,6 +273,83 @@ def test_summary_has_inherited_user_and_chat(db: StateDatabase, continued: str) 
     assert (line.user_id, line.chat_id, line.model) == (*expected, "m")
 
 
+@pytest.mark.schemas(16, 30)
+def test_appended_message_reaches_tip(db: StateDatabase, continued: str) -> None:
+    create = {"source": "sdk", "user_id": "u2"}
+    for session_id, created in (("root", False), (continued, False), ("new", True), ("new", False)):
+        message = {"role": "user", "content": session_id}
+        result = db.sdk.append_to_tip(session_id, [message], create=create)
+        assert (result.created, result.after.live) == (created, result.before.live + 1)
+    assert live_texts(db, continued) == ["root", continued]
+    assert live_texts(db, "new") == ["new", "new"]
+    assert (db.get_session("new") or {})["user_id"] == "u2"
+    with pytest.raises(NotFound):
+        db.sdk.append_to_tip("nobody", [{"role": "user", "content": "lost"}])
+    with pytest.raises(InvalidInput, match="role"):
+        db.sdk.append_to_tip("root", [{"content": "nobody says it"}], create=create)
+    assert db.sdk.append_to_tip("empty", [], create=create).ids == ()
+    assert db.get_session("empty") is None
+
+
+@pytest.mark.schemas(16, 30)
+def test_tip_payloads_are_newest_live(db: StateDatabase, continued: str, payloads: bool) -> None:
+    ids = db.append_messages(
+        continued,
+        [
+            {"role": "user", "content": str(number)}
+            | ({"payload_json": str(number)} if payloads and number != 2 else {})
+            for number in range(5)
+        ],
+    ).ids
+    popped = db.sdk.pop_message(continued)
+    assert popped is not None
+    rows = [
+        (message_id, str(number) if payloads and number != 2 else None)
+        for number, message_id in enumerate(ids[:4])
+    ]
+    for session_id in ("root", continued):
+        assert db.sdk.read_tip_payloads(session_id) == rows
+        assert db.sdk.read_tip_payloads(session_id, 3) == rows[1:]
+        assert db.sdk.read_tip_payloads(session_id, 9) == rows
+    assert db.sdk.read_tip_payloads("nobody") == []
+    for refused in (0, -1, "1"):
+        with pytest.raises(InvalidInput, match="limit"):
+            db.sdk.read_tip_payloads("root", refused)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_payloads_of_compacted_messages_are_listed(
+    db: StateDatabase, session: str, payloads: bool, first: int
+) -> None:
+    if not payloads:
+        assert db.sdk.list_payloads(session) == []
+        return
+    ids = db.append_messages(
+        session,
+        [
+            {"role": "user", "content": "x", "payload_json": f'"{number}"'}
+            | ({"platform_message_id": f"p{number}"} if number % 2 else {})
+            for number in range(10)
+        ],
+    ).ids
+    db.append_message(session, "user", "without a payload")
+    stored = [f'"{number}"' for number in range(10)]
+    check_payloads(db, session, stored)
+    summary = {"role": "user", "content": "sum"}
+    db.rows.compact_messages(session, ids[first:6], [summary], carry=ids[6:])
+    check_payloads(db, session, stored)
+    db.append_message(session, "user", "y", payload_json='"later"')
+    db.append_message(session, "user", "z", payload_json='"popped"')
+    db.sdk.pop_message(session)
+    check_payloads(db, session, [*stored, '"later"'])
+
+
+def check_payloads(db: StateDatabase, session_id: str, stored: list[str]) -> None:
+    assert db.sdk.list_payloads(session_id) == stored
+    for count in range(1, len(stored) + 2):
+        assert db.sdk.list_payloads(session_id, count) == stored[-count:]
+
+
 @pytest.fixture
 def continued(db: StateDatabase) -> str:
     """Return the continuation of a session that has a user and a chat."""

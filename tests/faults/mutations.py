@@ -257,6 +257,10 @@ def _pop_message(db: SessionDB) -> object:
     return db.sdk.pop_message("chat")
 
 
+def _append_to_tip(db: SessionDB) -> object:
+    return db.sdk.append_to_tip("chat", [{"role": "user", "content": "needle"}])
+
+
 def _delete_messages(db: SessionDB) -> object:
     return db.sdk.delete_messages("chat", [_find_message_id(db, 2), _find_message_id(db, 6)])
 
@@ -298,6 +302,7 @@ _MUTATIONS = (
     DatabaseMutation("append_messages", _append_messages),
     DatabaseMutation("append_messages, hermes", _append_messages, kind="hermes"),
     DatabaseMutation("append_message, older schema", _append_payload, prepare=_downgrade_schema),
+    DatabaseMutation("sdk.append_to_tip", _append_to_tip),
     DatabaseMutation("sdk.pop_message", _pop_message),
     DatabaseMutation("sdk.pop_message, hermes", _pop_message, kind="hermes"),
     DatabaseMutation("sdk.delete_messages", _delete_messages),
@@ -448,6 +453,7 @@ READING_METHODS = frozenset(
         *("has_platform_message_id", "get_link_kind", "get_compression_tip"),
         "admin.open_search",
         *("sdk.get_sessions", "sdk.find_platform_sessions", "sdk.find_platform_messages"),
+        *("sdk.read_tip_payloads", "sdk.list_payloads"),
         *("sdk.session_count", "sdk.distinct_session_cwds", "sdk.resolve_resume_session_id"),
         *("sdk.has_archived_messages", "sdk.list_recent_user_messages", "admin.get_ledger_tables"),
         *("state.read_session_state", "state.read_user_state", "state.read_app_state"),

@@ -63,6 +63,8 @@ READING_CALLS: dict[str, Callable[[SessionDB], object]] = {
     "sdk.get_sessions": lambda db: db.sdk.get_sessions(["chat"]),
     "sdk.find_platform_sessions": lambda db: db.sdk.find_platform_sessions("cli", "7"),
     "sdk.find_platform_messages": lambda db: db.sdk.find_platform_messages("chat", ["7"]),
+    "sdk.read_tip_payloads": lambda db: db.sdk.read_tip_payloads("chat", 2),
+    "sdk.list_payloads": lambda db: db.sdk.list_payloads("chat", 2),
     "sdk.session_count": lambda db: db.sdk.session_count(),
     "sdk.distinct_session_cwds": lambda db: db.sdk.distinct_session_cwds(),
     "sdk.resolve_resume_session_id": lambda db: db.sdk.resolve_resume_session_id("root"),

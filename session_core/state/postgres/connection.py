@@ -323,6 +323,7 @@ Each step is a look-up by an index, whatever the planner knows of the tables, be
 _CONDITIONS = {
     "like": "ILIKE",
     "live": "active = 1",
+    "payload": "payload_json",
     "payload_bytes": "coalesce(length(payload_json), 0)",
     "compacted": "(active = 0 AND compacted = 1)",
     "visible": "(active = 1 OR (active = 0 AND compacted = 1))",

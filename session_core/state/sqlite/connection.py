@@ -184,8 +184,8 @@ class Connection:
     def expand_sql(self, block: str) -> str:
         """Return a block with its placeholders replaced by expressions of this home.
 
-        They are `{live}`, `{compacted}`, `{visible}` and `{payload_bytes}`; `{like}` compares
-        without regard to case.
+        They are `{live}`, `{compacted}`, `{visible}`, `{payload}` and `{payload_bytes}`; `{like}`
+        compares without regard to case.
         """
         composed = self._composed.get(block)
         if composed is None:
@@ -199,16 +199,14 @@ class Connection:
         )
         live = "active = 1" if strict else "(active = 1 OR active IS NULL)"
         compacted = "compacted = 1" if self.has_column("messages", "compacted") else "0"
+        payload = "payload_json" if self.has_column("messages", "payload_json") else "NULL"
         return {
             "like": "LIKE",
             "live": live,
             "compacted": f"(active = 0 AND {compacted})",
             "visible": f"({live} OR {compacted})",
-            "payload_bytes": (
-                "coalesce(length(payload_json), 0)"
-                if self.has_column("messages", "payload_json")
-                else "0"
-            ),
+            "payload": payload,
+            "payload_bytes": f"coalesce(length({payload}), 0)",
         }
 
     def forget_session_counts(self, session_id: str) -> None:

@@ -139,28 +139,9 @@ class SqliteMessages(SqliteOperations):
         encoded = encode_messages(messages, now)
         new = None if create is None else sessions.check_fields(session_id, create, now)
 
-        def append_rows(handle: Connection) -> AppendManyResult:
-            # Decided under the lock: of several processes one creates the session and delivers its
-            # start.
-            created = new is not None and sessions.find_session(handle, session_id) is None
-            if new is not None and created:
-                # A session without messages gets no row.
-                if not encoded:
-                    return AppendManyResult((), _EMPTY_REVISION, _EMPTY_REVISION)
-                sessions.insert_session(handle, new)
-            before = sessions.get_revision(handle, session_id)
-            if expect is not None and before != expect:
-                raise Conflict(f"session {session_id} has changed; read it again")
-            ids = insert_messages(handle, session_id, encoded)
-            _update_counters(handle, SQL["count_appended"], session_id, encoded)
-            after = before
-            # The new revision follows from the old one, so it is not counted again.
-            if ids:
-                after = before._replace(last_id=ids[-1], live=before.live + len(ids))
-                handle.cache["revision", session_id] = after
-            return AppendManyResult(tuple(ids), before, after, created)
-
-        return self._write(append_rows)
+        return self._write(
+            lambda handle: append_rows(handle, session_id, encoded, new=new, expect=expect)
+        )
 
     def get_message(self, message_id: int) -> MessageRow | None:
         """Return the message with an id, or None."""
@@ -304,6 +285,40 @@ class SqliteMessages(SqliteOperations):
             return deleted
 
         return self._write(delete_all_rows)
+
+
+def append_rows(
+    handle: Connection,
+    session_id: str,
+    encoded: list[dict[str, Any]],
+    *,
+    new: Mapping[str, Any] | None = None,
+    expect: Revision | None = None,
+) -> AppendManyResult:
+    """Insert encoded messages at the end of a session, and first the `new` session if missing.
+
+    Raises:
+        NotFound: the session does not exist.
+        Conflict: the session is not at the expected revision.
+    """
+    # Decided under the lock: of several processes one creates the session and delivers its start.
+    created = new is not None and not sessions.has_session(handle, session_id)
+    if new is not None and created:
+        # A session without messages gets no row.
+        if not encoded:
+            return AppendManyResult((), _EMPTY_REVISION, _EMPTY_REVISION)
+        sessions.insert_session(handle, new)
+    before = sessions.get_revision(handle, session_id)
+    if expect is not None and before != expect:
+        raise Conflict(f"session {session_id} has changed; read it again")
+    ids = insert_messages(handle, session_id, encoded)
+    _update_counters(handle, SQL["count_appended"], session_id, encoded)
+    after = before
+    # The new revision follows from the old one, so it is not counted again.
+    if ids:
+        after = before._replace(last_id=ids[-1], live=before.live + len(ids))
+        handle.cache["revision", session_id] = after
+    return AppendManyResult(tuple(ids), before, after, created)
 
 
 def rewind_rows(handle: Connection, session_id: str, since: int) -> int:

@@ -7,7 +7,7 @@ of their own platform.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from session_core._typing import Unpack
@@ -18,7 +18,14 @@ from session_core.state.sqlite import deletion, lineage, messages, session_lists
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.rows import row_deleter
 from session_core.state.sqlite.store import SqliteOperations
-from session_core.types import FolderUse, MessageRow, Revision, SessionFilter, SessionRow
+from session_core.types import (
+    AppendManyResult,
+    FolderUse,
+    MessageRow,
+    Revision,
+    SessionFilter,
+    SessionRow,
+)
 
 SQL = sql_blocks.load_blocks("sdk")
 
@@ -144,6 +151,57 @@ class SqliteSdk(SqliteOperations):
 
         return self._read(read_platform_messages)
 
+    def append_to_tip(
+        self,
+        session_id: str,
+        new_messages: messages.MessageMappings,
+        *,
+        create: Mapping[str, Any] | None = None,
+    ) -> AppendManyResult:
+        """Append messages to the last continuation of a session, in one transaction.
+
+        `create` is as in `append_messages`.
+
+        Raises:
+            NotFound: the session does not exist.
+            InvalidInput: a column is unknown.
+        """
+        now = self._clock()
+        encoded = messages.encode_messages(new_messages, now)
+        new = None if create is None else sessions.check_fields(session_id, create, now)
+
+        def append_tip_rows(handle: Connection) -> AppendManyResult:
+            tip = lineage.find_tip(handle, session_id)
+            return messages.append_rows(handle, tip, encoded, new=new)
+
+        return self._write(append_tip_rows)
+
+    def read_tip_payloads(
+        self, session_id: str, limit: int | None = None
+    ) -> list[tuple[int, str | None]]:
+        """Return the ids and payloads of the newest live messages of the last continuation.
+
+        They are in order. A missing session has none.
+        """
+        if limit is not None:
+            validation.check_limit(limit)
+
+        def read_payload_rows(handle: Connection) -> list[tuple[int, str | None]]:
+            bounds = {"id": lineage.find_tip(handle, session_id), "limit": limit or -1}
+            rows = handle.fetch_tuples(handle.expand_sql(SQL["list_newest_live"]), bounds)
+            return cast("list[tuple[int, str | None]]", rows[::-1])
+
+        return self._read(read_payload_rows)
+
+    def list_payloads(self, session_id: str, limit: int | None = None) -> list[str]:
+        """Return the newest payloads of a session in order, also payloads that a summary replaced.
+
+        A payload that a compaction has copied is returned once.
+        """
+        if limit is not None:
+            validation.check_limit(limit)
+        return self._read(lambda handle: _list_payloads(handle, session_id, limit))
+
     def update_message(
         self, message_id: int, /, **columns: Unpack[MessageColumnUpdates]
     ) -> Revision:
@@ -219,6 +277,22 @@ class SqliteSdk(SqliteOperations):
             return deleted
 
         return self._write(delete_rows)
+
+
+def _list_payloads(handle: Connection, session_id: str, limit: int | None) -> list[str]:
+    last_compacted = handle.fetch_value(handle.expand_sql(SQL["get_last_compacted"]), (session_id,))
+    if last_compacted is None or limit is not None:
+        bounds = {"id": session_id, "limit": limit or -1}
+        rows = handle.fetch_tuples(handle.expand_sql(SQL["list_newest_payloads"]), bounds)
+        # A compaction in place copies the messages after its range, so later rows have no copies.
+        if last_compacted is None or (len(rows) == limit and rows[-1][0] > last_compacted):
+            return [payload for _, payload in reversed(rows)]
+    payloads: dict[object, str] = {}
+    for payload, platform_id, at in handle.fetch_tuples(
+        handle.expand_sql(SQL["list_kept_payloads"]), (session_id,)
+    ):
+        payloads.setdefault(platform_id or (payload, at), payload)
+    return list(payloads.values())[-(limit or 0) :]
 
 
 def _subtract_counts(

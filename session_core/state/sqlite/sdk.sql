@@ -35,3 +35,18 @@ SELECT * FROM messages WHERE session_id = :id AND role = 'user' ORDER BY id DESC
 -- name: list_used_folders
 SELECT cwd, count(*), max(coalesce(ended_at, started_at)) + 0.0 AS last_active FROM sessions
 WHERE cwd IS NOT NULL AND trim(cwd) <> '' {status} GROUP BY cwd ORDER BY last_active DESC, cwd
+
+-- name: list_newest_live
+SELECT id, {payload} FROM messages WHERE session_id = :id AND {live}
+ORDER BY id DESC LIMIT :limit
+
+-- name: list_newest_payloads
+SELECT id, {payload} FROM messages WHERE session_id = :id AND {live} AND {payload} IS NOT NULL
+ORDER BY id DESC LIMIT :limit
+
+-- name: list_kept_payloads
+SELECT {payload}, platform_message_id, timestamp FROM messages
+WHERE session_id = ? AND {visible} AND {payload} IS NOT NULL ORDER BY id
+
+-- name: get_last_compacted
+SELECT max(id) FROM messages WHERE session_id = ? AND {compacted}
