@@ -27,8 +27,6 @@ from session_core.adapters.shared import (
     HomeArgument,
     join_texts,
     quote_part,
-    read_newest_payloads,
-    read_payloads,
 )
 from session_core.errors import InvalidInput
 from session_core.types import SessionRow
@@ -156,10 +154,8 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         if count == 0:
             return []
         since = config.after_timestamp if config is not None else None
-        if count is not None and not since:
-            payloads = read_newest_payloads(self.home.db, row_id, count)
-        else:
-            payloads = read_payloads(self.home.db, row_id)
+        # The count is of events after the time, so that all of them are read for it.
+        payloads = self.home.db.sdk.list_payloads(row_id, None if since else count)
         if since:
             payloads = [
                 payload for payload in payloads if json.loads(payload)["timestamp"] >= since

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from session_core.adapters.shared import HomeAdapter, quote_part, read_payloads
+from session_core.adapters.shared import HomeAdapter, decode_payloads, quote_part
 from session_core.errors import InvalidInput, TitleTaken
 from session_core.state.protocol import StateDatabase
 from session_core.transcripts.format import ReaderState, Record
@@ -131,10 +131,7 @@ class ClaudeSessionStore(HomeAdapter):
         return {_TITLE_RANK: rank}
 
     def _load_entries(self, key: SessionKey) -> list[Entry] | None:
-        db, session_id = self.home.db, build_session_id(key)
-        if db.get_session(session_id) is None:
-            return None
-        return [json.loads(payload) for payload in read_payloads(db, session_id)] or None
+        return decode_payloads(self.home.db.sdk.list_payloads(build_session_id(key))) or None
 
     def _list_sessions(self, project_key: str) -> list[dict[str, Any]]:
         return [

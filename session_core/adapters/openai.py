@@ -10,7 +10,7 @@ from typing import Any
 from session_core.adapters.shared import (
     HomeAdapter,
     HomeArgument,
-    decode_payload,
+    decode_payloads,
     join_texts,
 )
 from session_core.errors import NotFound
@@ -18,7 +18,6 @@ from session_core.types import MessageRow
 
 SOURCE = "openai-agents"
 
-_MAX_WINDOW = 500
 _CALL_TYPES = ("function_call", "custom_tool_call", "mcp_call")
 _ROLES = {"developer": "system"}
 
@@ -70,50 +69,58 @@ class OpenAISession(HomeAdapter):
         """
         await self.run_in_thread(partial(self.delete_session, self.session_id))
 
-    def _find_tip(self) -> str:
-        """Return the continuation that a compression has made of the session, or the session."""
+    def _require_own_source(self) -> None:
+        """Refuse a session of another program, once for each object."""
         if not self._is_checked:
             self.require_own_session(self.session_id)
             self._is_checked = True
-        try:
-            return self.home.db.get_compression_tip(self.session_id)
-        except NotFound:
-            return self.session_id
 
     def _append_items(self, items: list[Any]) -> None:
-        self.home.db.append_messages(
-            self._find_tip(), [build_message(item) for item in items], create={"source": SOURCE}
-        )
+        self._require_own_source()
+        messages = [build_message(item) for item in items]
+        self.home.db.sdk.append_to_tip(self.session_id, messages, create={"source": SOURCE})
 
     def _read_items(self, limit: int | None) -> list[Any]:
-        if limit is not None and limit == 0:
+        if limit == 0:
             return []
-        try:
-            rows = self._read_rows(self._find_tip(), limit)
-        except NotFound:
-            return []
-        items = [item for item in map(build_item, rows) if item is not None]
-        return items if limit is None or limit < 0 else items[-limit:]
+        self._require_own_source()
+        if limit is None or limit < 0:
+            return self._decode_rows(self.home.db.sdk.read_tip_payloads(self.session_id))
+        rows = self.home.db.sdk.read_tip_payloads(self.session_id, limit)
+        items = self._decode_rows(rows)
+        # A row without an item does not count, so that all rows are read if there is one.
+        if len(items) < len(rows) == limit:
+            items = self._decode_rows(self.home.db.sdk.read_tip_payloads(self.session_id))
+        return items[-limit:]
 
-    def _read_rows(self, session_id: str, limit: int | None) -> Sequence[MessageRow]:
-        db = self.home.db
-        if limit is None or not 0 < limit <= _MAX_WINDOW:
-            return db.get_messages(session_id)
-        window = db.read_window(session_id, limit=limit)
-        # A row without an item does not count, so that all rows are read if the window has one.
-        if window.more_before and any(build_item(row) is None for row in window.messages):
-            return db.get_messages(session_id)
-        return window.messages
+    def _decode_rows(self, rows: Sequence[tuple[int, str | None]]) -> list[Any]:
+        """Return the items of rows, of which a row of another program has no payload."""
+        payloads = [payload for _, payload in rows if payload is not None]
+        if len(payloads) < len(rows):
+            foreign_ids = [message_id for message_id, payload in rows if payload is None]
+            foreign = self.home.db.find_messages(foreign_ids)
+            payloads = [
+                json.dumps(_build_text_item(foreign.get(message_id)))
+                if payload is None
+                else payload
+                for message_id, payload in rows
+            ]
+        return [item for item in decode_payloads(payloads) if item is not None]
 
     def _pop_item(self) -> Any | None:
+        self._require_own_source()
         while True:
+            # The continuation that a compression has made of the session, or the session.
+            tip = self.home.db.get_compression_tip(self.session_id)
             try:
-                row = self.home.db.sdk.pop_message(self._find_tip())
+                row = self.home.db.sdk.pop_message(tip)
             except NotFound:
                 return None
-            item = None if row is None else build_item(row)
-            if row is None or item is not None:
-                return item
+            if row is None:
+                return None
+            items = self._decode_rows([(row["id"], row.get("payload_json"))])
+            if items:
+                return items[0]
 
 
 def build_message(item: Any) -> dict[str, Any]:
@@ -149,12 +156,9 @@ def _build_call(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": item.get("call_id") or item.get("id"), "type": "function", "function": function}
 
 
-def build_item(row: MessageRow) -> Any | None:
-    """Return the item of a row.
-
-    A row of another program becomes an item with its text.
-    """
-    if row.get("payload_json") is not None:
-        return decode_payload(row)
+def _build_text_item(row: MessageRow | None) -> Any | None:
+    """Return an item with the text of a row without a payload, or None if it has no text."""
+    if row is None or row["role"] == "tool":
+        return None
     text = join_texts(row.get("content"))
-    return {"role": row["role"], "content": text} if text and row["role"] != "tool" else None
+    return {"role": row["role"], "content": text} if text else None

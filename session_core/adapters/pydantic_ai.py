@@ -221,9 +221,8 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
     def _load_entries(self, head_id: str) -> dict[str, ConversationEntry]:
         """Return all entries of a conversation that has the head."""
         for session_id in self._list_holders(head_id):
-            rows = self.home.db.get_messages(session_id)
-            stored_entries = (_read_entry(row) for row in rows if row.get("payload_json"))
-            entries = {entry.id: entry for entry in stored_entries}
+            payloads = self.home.db.sdk.list_payloads(session_id)
+            entries = {entry.id: entry for entry in map(_ENTRIES.validate_json, payloads)}
             if head_id in entries:
                 return entries
         return {}

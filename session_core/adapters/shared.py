@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from session_core._typing import Self
 from session_core.aio import get_worker_threads
 from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.opened_home import AsyncOpenedHome, OpenedHome, open_home
-from session_core.state.protocol import StateDatabase
-from session_core.types import MessageRow, Revision
+from session_core.types import Revision
 
 T = TypeVar("T")
-
-_MAX_WINDOW = 500
-"""The largest number of messages in a window."""
 
 HomeArgument = str | os.PathLike[str] | OpenedHome | AsyncOpenedHome
 """A path or an address that `open_home` accepts, or what `open_home` or `aopen_home` returned."""
@@ -84,37 +80,6 @@ class HomeAdapter:
                 raise
 
 
-def read_newest_payloads(db: StateDatabase, session_id: str, count: int) -> list[str]:
-    """Return the newest payloads of a session in the order of `read_payloads`."""
-    window = db.read_window(session_id, limit=min(2 * count, _MAX_WINDOW), view="full")
-    payloads = [row.get("payload_json") or "" for row in window.messages if row.get("payload_json")]
-    has_enough = len(payloads) >= count or not window.more_before
-    # A compression in place has made copies, which only a read of all rows recognizes.
-    if not has_enough or any(map(is_compacted, window.messages)):
-        payloads = read_payloads(db, session_id)
-    return payloads[-count:]
-
-
-def read_payloads(db: StateDatabase, session_id: str) -> list[str]:
-    """Return all payloads of a session in order, including payloads that a compression replaced."""
-    rows = db.get_messages(session_id, include_inactive=True)
-    kept = [row for row in rows if row.get("payload_json") and (row["active"] or is_compacted(row))]
-    if not any(map(is_compacted, kept)):
-        return [row.get("payload_json") or "" for row in kept]
-    # A compression in place copies the messages after its range.
-    payloads: dict[object, str] = {}
-    for row in kept:
-        payload = row.get("payload_json") or ""
-        key = row.get("platform_message_id") or (payload, row["timestamp"])
-        payloads.setdefault(key, payload)
-    return list(payloads.values())
-
-
-def is_compacted(row: MessageRow) -> bool:
-    """Return True if a summary has replaced a message."""
-    return bool(row.get("compacted"))
-
-
 def quote_part(text: object) -> str:
     """Return a part of a session id, with separators of parts and folders quoted.
 
@@ -126,15 +91,24 @@ def quote_part(text: object) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe=" ").replace("..", "%2E%2E")
 
 
-def decode_payload(row: MessageRow) -> Any:
-    """Return the payload of a row, or None if it is missing or not JSON."""
-    payload = row.get("payload_json")
-    if payload is None:
-        return None
+def decode_payloads(payloads: Sequence[str]) -> list[Any]:
+    """Return the values of payloads, without payloads that are not JSON."""
     try:
-        return json.loads(payload)
-    except ValueError:
-        return None
+        # Parsed together, which takes a third of the time.
+        values = json.loads(f"[{','.join(payloads)}]")
+        if len(values) == len(payloads):
+            return cast("list[Any]", values)
+    except (ValueError, RecursionError):
+        pass
+    return [value for payload in payloads for value in _decode_payload(payload)]
+
+
+def _decode_payload(payload: str) -> list[Any]:
+    """Return the value of a payload in a list, or an empty list if it is not JSON."""
+    try:
+        return [json.loads(payload)]
+    except (ValueError, RecursionError):
+        return []
 
 
 def join_texts(value: object) -> str:
