@@ -219,9 +219,8 @@ class Maintenance:
     def close_plan(self, plan: str) -> None:
         """End an unwanted plan.
 
-        Its finished changes stay, and its batch can be restored.
-
-        A conversation that was removed in part is restored.
+        Its finished changes stay, and its batch can be restored. A conversation that was removed in
+        part is restored.
 
         Raises:
             NotFound: the plan does not exist.
@@ -328,7 +327,7 @@ class Maintenance:
     def settle(self) -> None:
         """Settle the steps that a crash has left, and run their follow-up work.
 
-        Every change in this class does so first; a compressor settles only compressions.
+        Every change of this class settles first. A compressor settles only compressions.
         """
         crash_recovery.recover_from_crash(self._require_home())
 
@@ -343,13 +342,18 @@ class Maintenance:
     ) -> RestoreResult:
         """Restore a batch, or continue its restore.
 
-        If the restore would drop messages, it is only planned: the result has the outcome `planned`
-        and a `plan` for `apply`. The restore of an import is always planned, because it removes the
-        imported sessions, in a batch of its own.
+        Items that cannot be restored are reported and stay in the trash, and the same call tries
+        them again. Readable items of a partly damaged trash are restored. If the restore would drop
+        messages, it is only planned: the result has the outcome `planned` and a `plan` for `apply`.
+        The restore of an import is always planned, because it removes the imported sessions, in a
+        batch of its own.
 
-        `stop` ends the restore between two steps. Items that do not fit are reported and stay in
-        the trash, and the same call tries them again. Readable items of a partly damaged trash are
-        restored.
+        Args:
+            batch: the batch.
+            for_s: the number of seconds to work. If steps remain, the same call continues.
+            client: the name of the caller in the audit log.
+            progress: called at intervals with the result so far.
+            stop: ends the restore between two steps if it returns True.
 
         Raises:
             NotFound: the batch does not exist.
@@ -381,12 +385,7 @@ class Maintenance:
     def preview_restore(self, batch: str) -> RestorePreview:
         """Return the items that a restore would bring back, with a plan if it would drop messages.
 
-        Raises:
-            NotFound: the batch does not exist.
-            Unsupported: an index of the home needs an extension that is not loaded.
-            InvalidInput: the batch is itself a restore.
-            Conflict: the batch was restored already, or its trash is gone.
-            Corrupt: its trash is unreadable, or the home is damaged.
+        The errors are the same as for `restore`, except `Denied` and `Busy`.
         """
         home = self._require_home()
         if batch_restore.is_compression(home, batch):
@@ -440,11 +439,7 @@ class Maintenance:
     ) -> tuple[EditPreview, ...]:
         """Return the values that `edit` would change, and change nothing.
 
-        Raises:
-            NotFound: a session does not exist.
-            InvalidInput: the edit is empty, the title is too long, or it is for several sessions.
-            TitleTaken: another conversation has the title.
-            Unsupported: this home does not have the column.
+        The errors are the same as for `edit`, except `Changed`.
         """
         request = EditRequest(title, archived, pinned, reopen)
         return edits.preview_edit(self._require_home(), _list_ids(sessions), request)
@@ -462,12 +457,18 @@ class Maintenance:
     ) -> ExportResult:
         """Export sessions, all of them by default.
 
-        `whole` includes the whole conversations of the sessions.
+        A file is complete or absent, and readable only by its owner. An existing folder gets one
+        file for each conversation, and its existing files stay.
 
-        A filter applies to named sessions too; without a status it excludes archived ones. A file
-        is complete or absent, and readable only by its owner. An existing folder gets one file for
-        each conversation, and its existing files stay. A function receives the bytes as they are
-        produced.
+        Args:
+            to: a file, a folder, or a function that receives the bytes as they are produced.
+            sessions: the ids of the sessions.
+            where: a filter, which applies to `sessions` too. Without a status it excludes archived
+                sessions.
+            form: `jsonl`, which can be imported, or `markdown`.
+            whole: include the whole conversations of the sessions.
+            client: the name of the caller in the audit log.
+            progress: called with the number of sessions so far and their total.
 
         Raises:
             NotFound: a named session does not exist.
@@ -498,19 +499,16 @@ class Maintenance:
         progress: CountFn | None = None,
         stop: StopFn | None = None,
     ) -> ImportResult:
-        """Import JSON Lines that were exported here or by Hermes.
+        """Import JSON Lines that were exported here or by Hermes, or continue an import.
 
-        The same call continues an import.
-
-        A session that exists stays as it is, also if a line names it as its parent, and an invalid
-        line does not stop the others. Routes, chats and hand-offs in the file are dropped.
+        If a session exists, it is not changed, also if a line names it as its parent. An invalid
+        line does not stop the import. Routes, chats and hand-offs in the file are dropped.
         `restore` undoes the returned batch.
 
         Raises:
             NotFound: the file does not exist.
             Unsupported: an index of the home needs an extension that is not loaded.
-            Conflict: the import was restored meanwhile, or another process imports the same
-                file.
+            Conflict: the import was restored meanwhile, or another process imports the same file.
         """
         self.settle()
         importer = Importer(self._require_home(), client)
