@@ -31,6 +31,20 @@ def test_search_pages_contain_every_hit_once(db: StateDatabase, per: Any, mode: 
     assert sorted(seen) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("query", "mode", "other"),
+    [('"alpha beta"', "words", "beta alpha"), (": so", "substring", "so many")],
+)
+def test_search_finds_rare_phrase_of_session(
+    db: StateDatabase, query: str, mode: Any, other: str
+) -> None:
+    first = add_message_text(db, "s", "alpha beta: so")
+    # These have the words too, and are newer.
+    db.append_messages("s", [{"role": "user", "content": other} for _ in range(310)])
+    (hit,) = db.search(query, mode=mode).hits
+    assert hit.message_id == first
+
+
 def test_search_page_ignores_later_messages(db: StateDatabase) -> None:
     for number in range(10):
         add_message_text(db, f"s{number}", "ledger")

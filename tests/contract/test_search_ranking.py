@@ -77,6 +77,14 @@ def test_search_hit_names_its_reply(db: StateDatabase) -> None:
     assert [hit.reply_id for hit in hits if hit.message_id != last] == [reply]
 
 
+def test_search_hit_names_multi_part_reply(db: StateDatabase) -> None:
+    question = add_message_text(db, "s", "which port")
+    parts = [{"type": "text", "text": "9090"}, {"type": "text", "text": "as before"}]
+    reply = add_message_text(db, "s", parts, "assistant")
+    (hit,) = db.search("which port", per="message").hits
+    assert (hit.message_id, hit.reply_id) == (question, reply)
+
+
 @pytest.mark.requirement("search:questions")
 def test_question_counts_words_of_title(db: StateDatabase) -> None:
     for session in ("plain", "titled"):

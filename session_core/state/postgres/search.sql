@@ -61,7 +61,7 @@ SELECT j.value::bigint, (
     WHERE r.id > j.value::bigint
       AND r.id <= least(j.value::numeric + :reach, 9223372036854775807)::bigint AND r.role = 'assistant'
       AND r.session_id = (SELECT session_id FROM messages WHERE id = j.value::bigint)
-      AND {visible} AND length(r.content) > 0
+      AND {visible} AND r.content <> ''
     ORDER BY r.id LIMIT 1)
 FROM json_each(:ids) j
 

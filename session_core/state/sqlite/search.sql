@@ -110,7 +110,7 @@ SELECT j.value, (
     SELECT r.id FROM messages r
     WHERE r.id > j.value AND r.id <= j.value + :reach AND r.role = 'assistant'
       AND +r.session_id = (SELECT session_id FROM messages WHERE id = j.value)
-      AND {visible} AND length(r.content) > 0
+      AND {visible} AND r.content <> '' -- also content that begins with a NUL
     ORDER BY r.id LIMIT 1)
 FROM json_each(:ids) j
 

@@ -74,11 +74,26 @@ class _TermPostings:
         ids, self.floor, self.done = candidates.list_lookup_ids(
             self._task.handle, self._plan.lookups, self._task.low, self.floor, _LIST_ROWS
         )
+        if self._plan.loose:
+            ids = self._drop_unmatched(ids)
         self.ids.update(ids)
         self.newest = [*self.newest, *ids][:_MAX_READ_ROWS]
         self.looked_at = self._top - (self._task.low if self.done else self.floor)
         weight = self._given_weight
         self.weight = weigh_term(len(self.ids), self.looked_at) if weight is None else weight
+
+    def _drop_unmatched(self, ids: list[int]) -> list[int]:
+        """Drop messages without the term, among the newest that its words have found."""
+        newest = ids[:_MAX_READ_ROWS]
+        rows = self._task.handle.fetch_tuples(SQL["list_apart_texts"], (json.dumps(newest),))
+        matching = {
+            message_id
+            for message_id, *columns in rows
+            if self.term.compute_match_weight(
+                search_text.fold_text(search_text.build_search_text(*columns))
+            )
+        }
+        return [one for one in newest if one in matching] + ids[_MAX_READ_ROWS:]
 
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:

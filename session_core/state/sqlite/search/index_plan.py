@@ -36,6 +36,8 @@ class IndexPlan:
     verify: bool = True
     dense: bool = False
     """True if a lookup is slow because of many matches. The newest rows are read before it."""
+    loose: bool = False
+    """True if many listed messages may not match, since a lookup has only words of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,11 @@ def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPla
         match = handle.compose_match(node)
         own_lookups = () if match is None else (Lookup(_OWN_BLOCK, match),)
         return IndexPlan(
-            own_lookups, fts.find_high_mark(handle), verify=handle.queues_texts, dense=dense
+            own_lookups,
+            fts.find_high_mark(handle),
+            verify=handle.queues_texts,
+            dense=dense,
+            loose=has_loose_lookup(handle, node),
         )
     end = hermes_indexes.find_index_end(handle)
     if end == fts.EMPTY_MARK:
@@ -76,6 +82,11 @@ def make_plan(handle: Connection, node: Node, *, coded: bool = True) -> IndexPla
     return IndexPlan(
         lookups, end if lookups else fts.EMPTY_MARK, dense=dense or _has_short_piece(node)
     )
+
+
+def has_loose_lookup(handle: Connection, node: Node) -> bool:
+    """Return True if the index of the home has no positions, and a node has a phrase."""
+    return handle.queues_texts and any(len(leaf.words) > 1 for leaf in queries.iter_leaves(node))
 
 
 def is_indexed(handle: Connection, leaf: Leaf) -> bool:
@@ -176,7 +187,8 @@ def _plan_prefix_search(handle: Connection, leaf: Leaf) -> IndexPlan:
     if not leaf.words:
         return IndexPlan()
     match = handle.compose_match(leaf) or ""
-    return IndexPlan((Lookup(_OWN_BLOCK, match),), fts.find_high_mark(handle))
+    loose = leaf.words != [search_text.fold_text(leaf.text)]
+    return IndexPlan((Lookup(_OWN_BLOCK, match),), fts.find_high_mark(handle), loose=loose)
 
 
 def _has_short_piece(node: Node) -> bool:

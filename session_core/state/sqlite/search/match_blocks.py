@@ -172,7 +172,8 @@ class _BlockBuilder:
     def limit_per_session(self, ids: list[int]) -> list[int]:
         """Return the ids that pass the filters, limited to a few of each session."""
         task = self.task
-        if len(ids) <= _MAX_SPARSE_IDS or not task.per_session:
+        # The first messages of a session may all be without a match.
+        if len(ids) <= _MAX_SPARSE_IDS or not task.per_session or task.query.plan.loose:
             return ids
         counted = self._of_session.copy()
         chosen = []
