@@ -1,9 +1,9 @@
-"""Select ghosts: sessions without a message, a title or a call to a model, and without a future.
+"""Select ghosts: sessions without messages, a title and model calls.
 
-A ghost with children is removed too, and they lose their parent: it holds nothing of their
-conversation, and keeping such ghosts would keep most of them. The delegates of an empty session are
-removed with it, so it is not a ghost if one of them has content. An empty session between two parts
-of a conversation stays, since they would be separated without it.
+A ghost with children is removed too, and the children lose their parent: the ghost holds no part of
+their conversation. Keeping ghosts with children would keep most ghosts. The delegates of an empty
+session are removed with it, so it is not a ghost if one of them has content. An empty session
+between two parts of a conversation stays, since the parts would be separated without it.
 """
 
 from __future__ import annotations
