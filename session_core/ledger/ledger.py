@@ -53,7 +53,11 @@ class Ledger(PlanLedger, UndoLog):
     ) -> Self:
         """Open the ledger of a home.
 
-        With `reads_anywhere`, a denied location is reported by the first write instead of here.
+        Args:
+            db: the database of the home.
+            clock: a function that returns the current time in seconds.
+            trash_dir: an existing folder for new trash, for example on another disk.
+            reads_anywhere: report a denied location at the first write instead of here.
 
         Raises:
             Denied: the state folder is in a Hermes home, or `trash_dir` is in any home.

@@ -194,6 +194,11 @@ class AgentTurn:
 
         If the compressor has no session store or hooks, it uses the store and hooks of the runtime.
 
+        Args:
+            compressor: the compressor of the home.
+            summarizer: as in `Compressor.compress`.
+            options: other arguments of `Compressor.compress`, for example `keep_last`.
+
         Raises:
             Conflict: a later message of the chat is being answered.
             InvalidInput: the compressor is async; use `acompress`.

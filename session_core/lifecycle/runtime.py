@@ -135,9 +135,14 @@ class SessionRuntime(TurnRunner):
         """End the session of a chat, call the hooks and return the id of the session.
 
         The session is the session of the newest active turn; without a turn, the session of the
-        route; and without a route, the session whose id is `session_key`. An end that any process
-        has reported already is not reported again. If `viewer` is True, a session of a chat
-        platform is not ended and None is returned.
+        route; and without a route, the session whose id is `session_key`. If any process has
+        reported the end already, it is not reported again.
+
+        Args:
+            session_key: the session key of the chat, or a session id.
+            end_reason: the reason to store with the session.
+            viewer: True if the caller only shows the session. Then a session of a chat platform is
+                not ended, and None is returned.
         """
         runs = self._finisher.active_runs.list_runs(session_key)
         entry = self.store.get(session_key)

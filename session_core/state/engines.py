@@ -77,15 +77,18 @@ def migrate_home(address: str, *, grant_to: str | None = None) -> list[str]:
     """Apply the pending migrations of the schema of `address` and return their names.
 
     Each migration is one transaction. Programs that migrate at the same time apply each migration
-    once. The role needs the right to create objects in the database. All homes of a schema share
-    it. `grant_to` names an existing role for programs, which may then read and change rows of the
-    homes, and owns nothing. Later migrations keep its rights.
+    once. All homes of a schema share it.
+
+    Args:
+        address: the address of a home, with a role that may create objects in the database.
+        grant_to: an existing role for programs. It may then read and change rows of the homes, and
+            owns nothing. Later migrations keep its rights.
 
     Raises:
         Busy: the server does not answer.
         Denied: the server refuses the connection, or the role may not create objects.
         InvalidInput: it is not the address of a home in PostgreSQL, or the role to grant to does
-            not exist or is exempt from row security.
+            not exist or is exempt from row-level security.
         Unsupported: psycopg is not installed, or the server is older than PostgreSQL 15.
     """
     if not is_postgres_address(address):

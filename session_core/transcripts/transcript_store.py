@@ -69,9 +69,13 @@ SCAN_S = 1.0
 class TranscriptStore:
     """Lists, reads and searches the transcripts of other agents.
 
-    `folder` is the folder of the index, which is created. `stores` limits the stores by name.
-    `environ` replaces the environment in which agents and the state folder are found, and `formats`
-    the formats of this package.
+    The transcripts are read in place and never changed.
+
+    Args:
+        folder: the folder of the index, which is created; by default, in the state folder.
+        stores: the names of the stores to read; by default, all stores on this machine.
+        environ: the environment in which agents and the state folder are found.
+        formats: the formats of transcripts; by default, the formats of this package.
     """
 
     def __init__(

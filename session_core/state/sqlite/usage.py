@@ -46,8 +46,13 @@ class SqliteUsage(SqliteOperations):
         """Add to or set the token and cost columns of a session, and add to the row of the model.
 
         A missing session is created with the source `unknown`. The first accounted call may replace
-        the requested model; later calls only fill empty columns. Absolute counts cannot be split by
-        model, so they leave the rows of models unchanged, and correct wrong totals.
+        the requested model; later calls only fill empty columns.
+
+        Args:
+            session_id: the session.
+            absolute: set the totals instead of adding to them, for example to correct wrong totals.
+                The rows of models stay unchanged, because totals cannot be split by model.
+            counts: the counts by column, for example `input_tokens`, `output_tokens` or `model`.
 
         Raises:
             InvalidInput: a count is unknown or not valid.
