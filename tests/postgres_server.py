@@ -35,6 +35,8 @@ POOLER_VARIABLE = "POSTGRES_POOLER"
 BIN_VARIABLE = "POSTGRES_BIN"
 LOCALE_VARIABLE = "POSTGRES_LOCALE"
 
+DEFAULT_PORT = "5432"
+
 _OWNER = "tester"
 RUNTIME_ROLE = "agents"
 _RUNTIME_USER = "nobody"
@@ -60,11 +62,13 @@ class PostgresServer:
     command: list[str]
     user: str | None
     process: subprocess.Popen[bytes]
+    port: str = DEFAULT_PORT
 
     @property
     def address(self) -> str:
         """The address of its database, by its socket, with the role that owns all of it."""
-        return f"postgresql://{_OWNER}@/postgres?host={self.folder}"
+        address = f"postgresql://{_OWNER}@/postgres?host={self.folder}"
+        return address if self.port == DEFAULT_PORT else f"{address}&port={self.port}"
 
     def kill(self) -> None:
         """Kill all its processes at once, as a crash of the machine does."""
@@ -79,8 +83,27 @@ class PostgresServer:
 
     def start_again(self) -> None:
         """Start it on its data after it was killed."""
-        (self.folder / ".s.PGSQL.5432").unlink(missing_ok=True)
+        (self.folder / f".s.PGSQL.{self.port}").unlink(missing_ok=True)
         self.process = _start_process(self.command, self.user, self.folder)
+
+    def start_standby(self, port: str) -> PostgresServer:
+        """Start a server that follows this one and has a copy of its data; the caller stops it."""
+        folder = _make_folder(self.user)
+        program = Path(self.command[0])
+        copy = [
+            *(str(program.with_name("pg_basebackup")), "--pgdata", str(folder / "data")),
+            *("--dbname", self.address, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+        ]
+        subprocess.run(copy, check=True, user=self.user, capture_output=True, cwd=folder)
+        changed = {
+            str(self.folder): str(folder),
+            str(self.folder / "data"): str(folder / "data"),
+            f"unix_socket_directories={self.folder}": f"unix_socket_directories={folder}",
+            f"port={self.port}": f"port={port}",
+        }
+        command = [changed.get(part, part) for part in self.command]
+        process = _start_process(command, self.user, folder)
+        return PostgresServer(folder, command, self.user, process, port)
 
     def stop(self, pid: int | None = None) -> None:
         """Stop the server at once and delete its folder, unless in a fork of the process `pid`."""
@@ -138,11 +161,9 @@ def get_folder() -> Path:
 def start_server(locale: str = "C", **settings: str) -> PostgresServer:
     """Start a server with a locale and settings; the caller stops it."""
     user = _RUNTIME_USER if os.geteuid() == 0 else None
-    folder = Path(tempfile.mkdtemp(prefix="postgres_", dir=_choose_parent(user)))
-    folder.chmod(0o755)
+    folder = _make_folder(user)
     binaries = _find_binaries()
     if user is not None:
-        os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
         binaries = _copy_binaries(binaries, folder)
     data = folder / "data"
     initialize = [
@@ -153,7 +174,16 @@ def start_server(locale: str = "C", **settings: str) -> PostgresServer:
     options = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
     command = [str(binaries / "postgres"), "-D", str(data)]
     command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-    return PostgresServer(folder, command, user, _start_process(command, user, folder))
+    process = _start_process(command, user, folder)
+    return PostgresServer(folder, command, user, process, settings.get("port", DEFAULT_PORT))
+
+
+def _make_folder(user: str | None) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="postgres_", dir=_choose_parent(user)))
+    folder.chmod(0o755)
+    if user is not None:
+        os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+    return folder
 
 
 def _start_process(command: list[str], user: str | None, folder: Path) -> subprocess.Popen[bytes]:
@@ -223,7 +253,7 @@ def _die_with_parent() -> None:
 
 def _wait_until_ready(process: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
     until = time.monotonic() + _START_S
-    while not (folder / ".s.PGSQL.5432").exists() or b"ready to accept" not in log.read_bytes():
+    while b"ready to accept" not in log.read_bytes():
         if process.poll() is not None or time.monotonic() > until:
             raise RuntimeError(f"the server does not start: {log.read_text()[-2000:]}")
         time.sleep(0.01)

@@ -20,7 +20,15 @@ LEAST_VERSION = 150_000
 """PostgreSQL 15: views that check the rights of their caller."""
 
 _SWITCH = {"yes": True, "no": False}
-_CONNECT_S = 10
+_TIMEOUTS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 14_000,
+}
+"""A machine that has vanished answers nothing, and by default is waited for two hours."""
+
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -69,12 +77,21 @@ def parse_address(address: str) -> HomeAddress:
     return HomeAddress(conninfo, home, schema, migrates=_SWITCH[migrate])
 
 
+def list_missing_timeouts(place: HomeAddress) -> dict[str, Any]:
+    """Return the timeouts of a connection that its address does not set."""
+    options = conninfo_to_dict(place.conninfo)
+    return {name: value for name, value in _TIMEOUTS.items() if name not in options}
+
+
 @contextmanager
 def connect(place: HomeAddress) -> Iterator[psycopg.Connection[Any]]:
     """Connect to the server of an address once, so that a refusal is reported at once."""
     try:
         connection = psycopg.connect(
-            place.conninfo, autocommit=True, prepare_threshold=None, connect_timeout=_CONNECT_S
+            place.conninfo,
+            autocommit=True,
+            prepare_threshold=None,
+            **list_missing_timeouts(place),
         )
     except psycopg.Error as error:
         raise _make_connect_error(error) from error

@@ -42,6 +42,9 @@ _INSERT_ROWS = 200
 Fetched = tuple[list[str], list[tuple[Any, ...]]]
 """The columns and rows of a statement."""
 
+STANDBY = "standby"
+"""How the life of a server begins that follows another one."""
+
 _UNKNOWN_OID = 705
 """The type of a text whose type the server has not decided."""
 
@@ -75,6 +78,8 @@ class PostgresConnection(Connection):
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         super().__init__(cast("Any", connection))
         self.driver = connection
+        self.life = ""
+        """The life of the server, within which ids of transactions mean one transaction each."""
         self.snapshot = ""
         """The snapshot of a read-only transaction."""
         self.has_note = False

@@ -13,7 +13,7 @@ from session_core.state import sql_blocks, validation
 from session_core.state.content import decode_content, extract_plain_text
 from session_core.state.polling import ChangePoller
 from session_core.state.postgres.connection import PostgresConnection
-from session_core.state.postgres.feed_cursor import ChangePosition
+from session_core.state.postgres.feed_cursor import ChangePosition, shorten_life
 from session_core.state.postgres.store import PostgresStore
 from session_core.state.protocol import StopSignal
 from session_core.state.sqlite import compaction
@@ -32,16 +32,17 @@ class SnapshotWatch:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._text = ""
+        self._state: tuple[str, str] | None = None
         self._at = 0.0
 
-    def is_present(self, snapshot: str, *, since: float) -> bool:
-        """Return True if nothing was committed between a snapshot and a time of this process."""
+    def is_present(self, position: ChangePosition, *, since: float) -> bool:
+        """Return True if nothing was committed between a position and a time of this process."""
         with self._lock:
             if self._at < max(since, time.monotonic() - _SHARED_LOOK_S):
                 self._at = time.monotonic()
-                self._text = self._store.read_snapshot_text()
-            return self._text == snapshot
+                life, snapshot = self._store.read_server_state()
+                self._state = shorten_life(life), snapshot
+            return self._state == (position.life, position.since)
 
 
 class PostgresFeed:
@@ -108,7 +109,7 @@ class PostgresFeed:
                 and position.until is None
                 and position.mark == store.mark
                 and self._watch.is_present(
-                    position.since, since=time.monotonic() if began is None else began
+                    position, since=time.monotonic() if began is None else began
                 )
             ):
                 return EventPage([], cursor)
@@ -123,16 +124,18 @@ def _read_page(
     handle: PostgresConnection, position: ChangePosition | None, session: str | None, limit: int
 ) -> EventPage:
     mark = handle.fetch_value(SQL["get_mark"])
+    life = shorten_life(handle.life)
+    start = ChangePosition(session, mark, handle.snapshot, life=life)
     if position is None:
-        return EventPage([], ChangePosition(session, mark, handle.snapshot).encode())
+        return EventPage([], start.encode())
     is_other_home = position.mark is not None and position.mark != mark
-    # A transaction of the future: the server was restored to an earlier state.
+    # After a crash, a failover or a restore the ids of lost transactions are given again.
+    is_other_life = position.life is not None and position.life != life
     is_future = handle.fetch_value(SQL["get_end"], {"snapshot": position.until or position.since})
-    if is_other_home or is_future:
-        start = ChangePosition(position.session, mark, handle.snapshot)
-        return EventPage([], start.encode(), gap=True)
+    if is_other_home or is_other_life or is_future:
+        return EventPage([], replace(start, session=position.session).encode(), gap=True)
     until = position.until or handle.snapshot
-    return _PageReader(handle, replace(position, mark=mark, until=until), limit).read()
+    return _PageReader(handle, replace(position, mark=mark, until=until, life=life), limit).read()
 
 
 class _PageReader:
@@ -149,7 +152,9 @@ class _PageReader:
         is_whole = self._add_started() and self._add_messages() and self._add_ended()
         position = self._position
         if is_whole:
-            position = ChangePosition(position.session, position.mark, position.until or "")
+            position = ChangePosition(
+                position.session, position.mark, position.until or "", life=position.life
+            )
         return EventPage(self._events, position.encode())
 
     def _list_rows(self, block: str, **bounds: Any) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ first. A late commit is in the next page, and a long transaction delays nothing.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from math import isfinite
@@ -18,6 +19,11 @@ LEAST_ID = -(2**63)
 _CURSOR_KIND = "changes"
 _SNAPSHOT = re.compile(r"\d{1,20}:\d{1,20}:(?:\d{1,20}(?:,\d{1,20})*)?")
 _LOWEST = float("-inf")
+
+
+def shorten_life(life: str) -> str:
+    """Return a short name of the life of a server."""
+    return hashlib.sha256(life.encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +40,15 @@ class ChangePosition:
     after: int = LEAST_ID
     ended_at: float = _LOWEST
     ended_id: str = ""
+    life: str | None = None
+    """The life of the server to which the snapshots belong, None in cursors of earlier releases."""
 
     def encode(self) -> str:
         """Return the cursor of this position."""
         ended_at = None if self.ended_at == _LOWEST else self.ended_at
-        fields = (self.session, self.mark, self.since, self.until, self.place, self.after)
-        return cursors.encode_cursor(_CURSOR_KIND, None, [*fields, ended_at, self.ended_id])
+        fields: list[Any] = [self.session, self.mark, self.since, self.until]
+        fields += [self.place, self.after, ended_at, self.ended_id, self.life]
+        return cursors.encode_cursor(_CURSOR_KIND, None, fields)
 
     @classmethod
     def decode(cls, cursor: str) -> ChangePosition:
@@ -67,8 +76,9 @@ class ChangePosition:
         after: Any,
         ended_at: Any,
         ended_id: Any,
+        life: Any = None,
     ) -> ChangePosition:
-        texts = [text for text in (session, mark, since, until, ended_id) if text is not None]
+        texts = [text for text in (session, mark, since, until, ended_id, life) if text is not None]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError
         if not all(_SNAPSHOT.fullmatch(text) for text in (since, until) if text is not None):
@@ -78,4 +88,4 @@ class ChangePosition:
         at = _LOWEST if ended_at is None else float(ended_at)
         if ended_at is not None and not isfinite(at):
             raise ValueError
-        return cls(session, mark, since, until, place, after, at, ended_id)
+        return cls(session, mark, since, until, place, after, at, ended_id, life)

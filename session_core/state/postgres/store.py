@@ -20,8 +20,9 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from session_core.errors import Busy, Denied, InvalidInput, SessionError, StorageError, Unsupported
 from session_core.state.postgres import fts
-from session_core.state.postgres.address import parse_address
+from session_core.state.postgres.address import list_missing_timeouts, parse_address
 from session_core.state.postgres.connection import (
+    STANDBY,
     PostgresConnection,
     register_texts,
     translate_error,
@@ -35,6 +36,8 @@ T = TypeVar("T")
 _MAX_CONNECTIONS = 16
 _MAX_TIDY_S = 5.0
 _CLOSE_WAIT_S = 1.0
+_MAX_WAIT_S = 3600.0
+_RECONNECT_S = 1.0
 _MAX_TIMEOUT_MS = 2**31 - 1
 _STATUS_WAIT_S = 10.0
 """The seconds for which the outcome of a commit is asked for after its connection was lost."""
@@ -44,12 +47,31 @@ _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; "
 _SETTINGS = "SET LOCAL search_path = {schema}; SET LOCAL mcp_sessions.home = '{home}'; "
 _BY_NAME = "BEGIN; SELECT set_config('mcp_sessions.home_name', ?, true); {statement}; {end}"
 _GET_TIME = "extract(epoch FROM clock_timestamp())::double precision"
-_GET_SNAPSHOT = f"SELECT {_GET_TIME}, pg_current_snapshot()::text"
+# Ids of transactions that a crash or a failover has lost are given again, so an id counts within
+# one life of a server: a crash resets its statistics, and a promotion begins a timeline.
+_GET_LIFE = (
+    f"CASE WHEN pg_is_in_recovery() THEN '{STANDBY}' "
+    "ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END || ' ' || "
+    "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time())"
+)
+# The snapshot of a standby does not name running transactions, so it ends before the first of them.
+_GET_SNAPSHOT = (
+    f"SELECT {_GET_TIME}, {_GET_LIFE}, CASE WHEN pg_is_in_recovery() "
+    "THEN replace('#:#:', '#', pg_snapshot_xmin(pg_current_snapshot())::text) "
+    "ELSE pg_current_snapshot()::text END"
+)
 _LOCK_HOME = (
     "SET LOCAL lock_timeout = {timeout}; "
     "SELECT pg_advisory_xact_lock('homes'::regclass::oid::integer, {home}), "
-    f"{_GET_TIME}, pg_current_xact_id()::text; SET LOCAL lock_timeout = {{rows_timeout}}"
+    f"{_GET_TIME}, {_GET_LIFE}, pg_current_xact_id()::text; "
+    "SET LOCAL lock_timeout = {rows_timeout}"
 )
+
+_GET_STATUS_AFTER_CRASH = """
+SELECT CASE WHEN ?::xid8 >= pg_snapshot_xmax(pg_current_snapshot()) THEN 'aborted'
+    ELSE 'unknown' END
+"""
+"""An id that the server has not reached was lost, and another transaction may have a lower one."""
 
 _LEAST_ROW_WAIT_MS = 250
 """Rows that a program without the lock of the home has locked are waited for as long at least."""
@@ -95,13 +117,14 @@ class PostgresStore:
             max_size=_MAX_CONNECTIONS,
             open=False,
             num_workers=1,
-            timeout=max(min(patience_s, 3600.0), 1.0),
+            reconnect_timeout=_RECONNECT_S,
             configure=register_texts,
             kwargs={
                 "autocommit": True,
                 "prepare_threshold": None,
                 "cursor_factory": ClientCursor,
                 "client_encoding": "utf8",
+                **list_missing_timeouts(self.address),
             },
         )
         self._closer = weakref.finalize(self, _close_pool, self._pool, os.getpid())
@@ -174,6 +197,8 @@ class PostgresStore:
             # Without the lock of the home, which another program may hold for long.
             handle = self._begin(_BEGIN_WRITE, _GET_SNAPSHOT)
             try:
+                # A standby that is missing holds up a commit, and the note would expire anyway.
+                handle.run_script("SET LOCAL synchronous_commit = off")
                 self._note.delete(handle)
                 handle.run_script("COMMIT")
             finally:
@@ -272,7 +297,7 @@ class PostgresStore:
             handle.run_script("COMMIT")
         except _LOST as error:
             self.release_connection(handle)
-            self._require_commit(handle.change, error)
+            self._require_commit(handle, error)
         else:
             self.release_connection(handle)
         if handle.has_note:
@@ -324,13 +349,13 @@ class PostgresStore:
                 "a value is a number beyond 64 bits or text with a lone surrogate"
             ) from error
 
-    def read_snapshot_text(self) -> str:
-        """Return the present snapshot of the server, which changes with each commit."""
-        handle = self._take_connection()
-        try:
-            return str(handle.fetch_tuples(_GET_SNAPSHOT)[0][-1])
-        finally:
-            self.release_connection(handle)
+    def read_server_state(self) -> tuple[str, str]:
+        """Return the life and the present snapshot of the server.
+
+        They change with each commit.
+        """
+        _, life, snapshot = self._run_alone(lambda handle: handle.fetch_tuples(_GET_SNAPSHOT)[0])
+        return str(life), str(snapshot)
 
     def _check_task(self) -> None:
         """Refuse a change while another task of this thread has a transaction open."""
@@ -382,7 +407,7 @@ class PostgresStore:
         """Read the results of the first statements of a transaction."""
         handle.forget_transaction()
         rows = [row for row in _iter_results(cursor) if row is not None]
-        *_, server_time, number = rows[-1]
+        *_, server_time, handle.life, number = rows[-1]
         self.server_clock.compare(server_time)
         handle.snapshot = handle.change = str(number)
         handle.reads_one_moment = is_read
@@ -392,12 +417,25 @@ class PostgresStore:
         if self._pool.closed:
             with suppress(psycopg.Error):
                 self._pool.open()
-        handle = PostgresConnection(
-            self._pool.getconn(timeout=max(min(self._patience_s, 3600.0), 1.0))
-        )
+        handle = PostgresConnection(self._wait_for_connection())
         # The schema changes by migrations only, which a process meets when it opens the database.
         handle.share_schema(self._columns, self._schema)
         return handle
+
+    def _wait_for_connection(self) -> psycopg.Connection[Any]:
+        """Return a connection of the pool.
+
+        Each call begins an attempt to connect if none is running, so the wait is made of short
+        ones: the pool by itself would double the pause after each failed attempt.
+        """
+        until = time.monotonic() + max(min(self._patience_s, _MAX_WAIT_S), 1.0)
+        while True:
+            left_s = until - time.monotonic()
+            try:
+                return self._pool.getconn(timeout=max(min(left_s, _RECONNECT_S), 0.0))
+            except PoolTimeout:
+                if left_s <= _RECONNECT_S:
+                    raise
 
     def release_connection(self, handle: PostgresConnection) -> None:
         """Roll back an open transaction and return the connection to the pool."""
@@ -425,36 +463,41 @@ class PostgresStore:
             statement=statement.format(schema=self.address.schema),
             end="COMMIT" if commit else "ROLLBACK",
         )
-        until = time.monotonic() + self._patience_s
-        while True:
-            handle = self._take_connection()
+
+        def run_script(handle: PostgresConnection) -> tuple[Any, ...] | None:
             try:
                 return list(_iter_results(handle.execute(script, (name, name))))[-1]
             except errors.UndefinedTable as error:
                 raise StorageError(
                     "the database has no tables of this program; run the migrations"
                 ) from error
+
+        return self._run_alone(run_script)
+
+    def _run_alone(self, step: Callable[[PostgresConnection], T]) -> T:
+        """Run a step that may run twice, again if its connection was lost."""
+        until = time.monotonic() + self._patience_s
+        while True:
+            handle = self._take_connection()
+            try:
+                return step(handle)
             except _LOST as error:
                 if not _is_lost(error) or time.monotonic() >= until:
                     raise
             finally:
                 self.release_connection(handle)
 
-    def _require_commit(self, change: str, error: Exception) -> None:
+    def _require_commit(self, lost: PostgresConnection, error: Exception) -> None:
         """Raise `Busy` unless the server confirms the commit of a transaction.
 
         Its connection was lost during the COMMIT.
         """
         until = time.monotonic() + min(self._patience_s, _STATUS_WAIT_S)
         status = None
-        while status in (None, "in progress") and time.monotonic() < until:
+        while status is None and time.monotonic() < until:
             with suppress(psycopg.Error, PoolTimeout):
-                handle = self._take_connection()
-                try:
-                    status = handle.fetch_value("SELECT pg_xact_status(?::xid8)", (change,))
-                finally:
-                    self.release_connection(handle)
-            if status in (None, "in progress"):
+                status = self._find_outcome(lost)
+            if status is None:
                 time.sleep(0.05)
         if status == "committed":
             return
@@ -464,6 +507,27 @@ class PostgresStore:
             "the connection was lost at the commit, and it is unknown whether the change was "
             "stored; read again before you retry"
         ) from error
+
+    def _find_outcome(self, lost: PostgresConnection) -> str | None:
+        """Return the outcome of a transaction, or None if the server does not know it yet."""
+        handle = self.begin_read()
+        try:
+            if handle.life == lost.life:
+                status = handle.fetch_value("SELECT pg_xact_status(?::xid8)", (lost.change,))
+            elif handle.life.startswith(STANDBY):
+                return None
+            else:
+                status = handle.fetch_value(_GET_STATUS_AFTER_CRASH, (lost.change,))
+        finally:
+            self.end_read(handle)
+        if status == "committed":
+            self._wait_for_standbys()
+        return None if status == "in progress" else str(status)
+
+    def _wait_for_standbys(self) -> None:
+        """Return after synchronous standbys have all that was committed, if there are any."""
+        note = "SELECT pg_logical_emit_message(true, 'mcp_sessions', '')"
+        self._run_alone(lambda handle: handle.run_script(note))
 
 
 def _is_lost(error: psycopg.Error) -> bool:

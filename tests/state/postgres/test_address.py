@@ -8,7 +8,11 @@ import sys
 import pytest
 
 from session_core import InvalidInput
-from session_core.state.postgres.address import HomeAddress, parse_address
+from session_core.state.postgres.address import (
+    HomeAddress,
+    list_missing_timeouts,
+    parse_address,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,13 @@ def test_invalid_address_is_refused_without_password(address: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_address(address)
     assert "secret" not in str(caught.value)
+
+
+def test_timeouts_of_address_are_kept() -> None:
+    missing = list_missing_timeouts(parse_address("postgresql://h?connect_timeout=2"))
+    assert missing.keys() == list_missing_timeouts(HomeAddress("postgresql://h")).keys() - {
+        "connect_timeout"
+    }
 
 
 def test_library_does_not_load_driver() -> None:
