@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -88,7 +89,7 @@ class PostgresServer:
 
     def start_standby(self, port: str) -> PostgresServer:
         """Start a server that follows this one and has a copy of its data; the caller stops it."""
-        folder = _make_folder(self.user)
+        folder = make_folder(self.user)
         program = Path(self.command[0])
         copy = [
             *(str(program.with_name("pg_basebackup")), "--pgdata", str(folder / "data")),
@@ -158,27 +159,50 @@ def get_folder() -> Path:
     return Path(parse_qs(get_owner_address().partition("?")[2])["host"][0])
 
 
-def start_server(locale: str = "C", **settings: str) -> PostgresServer:
-    """Start a server with a locale and settings; the caller stops it."""
-    user = _RUNTIME_USER if os.geteuid() == 0 else None
-    folder = _make_folder(user)
+def start_server(
+    locale: str = "C",
+    *,
+    before: Sequence[str] = (),
+    initialize_options: Sequence[str] = (),
+    **settings: str,
+) -> PostgresServer:
+    """Start a server with a locale and settings; the caller stops it.
+
+    `before` is a command that runs the programs of the server.
+    """
+    user = get_server_user()
+    folder = make_folder(user)
     binaries = _find_binaries()
     if user is not None:
         binaries = _copy_binaries(binaries, folder)
     data = folder / "data"
     initialize = [
-        *(str(binaries / "initdb"), "--pgdata", str(data), "--username", _OWNER, "--auth=trust"),
-        *("--encoding=UTF8", f"--locale={locale}", "--no-sync"),
+        *(
+            *before,
+            str(binaries / "initdb"),
+            "--pgdata",
+            str(data),
+            "--username",
+            _OWNER,
+            "--auth=trust",
+        ),
+        *("--encoding=UTF8", f"--locale={locale}", "--no-sync", *initialize_options),
     ]
     subprocess.run(initialize, check=True, user=user, capture_output=True, cwd=folder)
     options = {**_SETTINGS, "unix_socket_directories": str(folder), **settings}
-    command = [str(binaries / "postgres"), "-D", str(data)]
+    command = [*before, str(binaries / "postgres"), "-D", str(data)]
     command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
     process = _start_process(command, user, folder)
     return PostgresServer(folder, command, user, process, settings.get("port", DEFAULT_PORT))
 
 
-def _make_folder(user: str | None) -> Path:
+def get_server_user() -> str | None:
+    """Return the user of a server if root starts it, None for the present user."""
+    return _RUNTIME_USER if os.geteuid() == 0 else None
+
+
+def make_folder(user: str | None) -> Path:
+    """Make a temporary folder that belongs to a user."""
     folder = Path(tempfile.mkdtemp(prefix="postgres_", dir=_choose_parent(user)))
     folder.chmod(0o755)
     if user is not None:

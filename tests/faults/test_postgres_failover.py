@@ -14,6 +14,7 @@ import anyio
 import psycopg
 import pytest
 from mcp import Client
+from psycopg import errors
 
 from session_core import Busy, StateDatabase
 from session_core.state.postgres.session_db import PostgresDB
@@ -259,3 +260,24 @@ def test_feed_of_standby_reports_late_commits(pair: PostgresCluster) -> None:
         pair.wait_for_standby()
         late = standby.read_changes(page.cursor)
     assert [event.text for event in (*page.events, *late.events)] == ["late"]
+
+
+@pytest.mark.requirement("postgres:errors")
+def test_conflict_on_standby_is_busy(loose_pair: PostgresCluster) -> None:
+    run_statement(loose_pair.standby.address, "ALTER SYSTEM SET max_standby_streaming_delay = 0")
+    run_statement(loose_pair.standby.address, "SELECT pg_reload_conf()")
+    follower = f"{loose_pair.address}&home=team".replace("read-write", "standby")
+    with PostgresDB(f"{loose_pair.address}&home=team") as db:
+        db.append_message("s", "user", "kept", create={"source": "cli"})
+        loose_pair.wait_for_standby()
+        with PostgresDB(follower, read_only=True) as standby:
+            with standby.snapshot():
+                assert standby.message_count("s") == 1
+                # The primary removes rows that the snapshot of the standby still sees.
+                db.delete_session("s")
+                run_statement(loose_pair.primary.address, "VACUUM mcp_sessions.session_rows")
+                loose_pair.wait_for_standby()
+                with pytest.raises(Busy) as conflict:
+                    standby.get_session("s")
+                assert isinstance(conflict.value.__cause__, errors.SerializationFailure)
+            assert standby.get_session("s") is None

@@ -18,7 +18,15 @@ import psycopg
 from psycopg import ClientCursor, errors
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from session_core.errors import Busy, Denied, InvalidInput, SessionError, StorageError, Unsupported
+from session_core.errors import (
+    Busy,
+    Denied,
+    InvalidInput,
+    SessionError,
+    StorageError,
+    StorageFull,
+    Unsupported,
+)
 from session_core.state.postgres import fts
 from session_core.state.postgres.address import list_missing_timeouts, parse_address
 from session_core.state.postgres.connection import (
@@ -297,6 +305,8 @@ class PostgresStore:
             handle.run_script("COMMIT")
         except _LOST as error:
             self.release_connection(handle)
+            if isinstance(error, psycopg.Error) and error.diag.severity_nonlocalized == "ERROR":
+                raise  # The server answered, and nothing was stored.
             self._require_commit(handle, error)
         else:
             self.release_connection(handle)
@@ -503,6 +513,11 @@ class PostgresStore:
             return
         if status == "aborted":
             raise Busy("the connection was lost and nothing was stored; try again") from error
+        if isinstance(error, errors.DiskFull):
+            raise StorageFull(
+                "the server has no room left and has stopped, and it is unknown whether the change "
+                "was stored; free some space, and read again before you retry"
+            ) from error
         raise Busy(
             "the connection was lost at the commit, and it is unknown whether the change was "
             "stored; read again before you retry"
