@@ -65,10 +65,6 @@ def render_preview(home: ServedStore, preview: PlanPreview) -> dict[str, Any]:
     }
 
 
-def _render_ids(preview: PlanPreview, why: Any) -> list[str]:
-    return [render.render_id(item_id) for item_id in preview.protected_ids.get(why, ())]
-
-
 def _render_totals(home: ServedStore, totals: PlanTotals) -> dict[str, Any]:
     sources = {
         render.render_line(home, source, 80) or "": count
