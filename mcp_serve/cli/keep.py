@@ -178,6 +178,7 @@ def _forget_sessions(
     plan = keep.plan_forget(options.name) if options.plan is None else keep.load_plan(options.plan)
     out = Terminal(sys.stderr if options.json else sys.stdout)
     is_silent = options.json or options.quiet
+    # A plan to confirm is always shown.
     if not (is_silent and (options.yes or options.plan_only)):
         _show_plan(out, store, plan)
     if options.plan_only:
@@ -210,6 +211,7 @@ def _show_plan_command(out: Terminal, plan: ForgetPlan) -> None:
 
 def _apply_forget(store: ServedTranscripts, plan: ForgetPlan) -> None:
     """Remove the labels, then copies and index terms."""
+    # Labels first: after a kill between the two, the plan still exists and can be applied again.
     with Labels() as labels:
         if plan.is_whole_store:
             labels.forget_store(plan.store)

@@ -102,6 +102,7 @@ class SessionForgetter:
         ids = [WHOLE_STORE] if target.first is None else target.native_ids
         heirs = {} if target.first is None else self._find_heirs(target)
         with self._database.open_transaction() as db:
+            # Another process may have kept a new session of the store since the plan was read.
             if target.first is None and not _list_kept(db, target.store) <= {*target.native_ids}:
                 raise _make_changed(target)
             for (root, path), heir in heirs.items():
