@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, Literal, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -139,6 +140,16 @@ def list_methods(name: str, value: type) -> list[tuple[str, Any]]:
         for label, function in functions
         if inspect.isfunction(function) and function.__module__.startswith("session_core")
     ]
+
+
+def test_public_calls_return_one_type() -> None:
+    """A caller never has to sort out results; a result may be missing."""
+    unions = []
+    for name, value in list_annotated():
+        result = None if inspect.isclass(value) else get_type_hints(value).get("return")
+        if get_origin(result) in (Union, UnionType) and len(set(get_args(result)) - {NoneType}) > 1:
+            unions.append(name)
+    assert unions == []
 
 
 def test_type_hints_resolve() -> None:

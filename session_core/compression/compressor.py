@@ -318,8 +318,10 @@ class Compressor:
         # Held from the plan to the commit, so that two processes do not pay for the same summary.
         return self._locks.run_locked([tip], plan_and_apply)
 
-    def undo(self, batch: str, *, client: str = DEFAULT_CLIENT) -> UndoResult | UndoPlan:
-        """Undo a compression, or return a plan for the undo if it would drop later messages.
+    def undo(self, batch: str, *, client: str = DEFAULT_CLIENT) -> UndoResult:
+        """Undo a compression, or only plan the undo if it would drop later messages.
+
+        The result then has the outcome `planned`, and its `plan` is passed to `apply_undo`.
 
         Raises:
             NotFound: the batch does not exist.

@@ -276,17 +276,6 @@ class CompressionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoResult:
-    """The result of an undo: the number of messages restored and dropped."""
-
-    session_id: str
-    restored: int
-    dropped: int
-    lost_title: str | None = None
-    """The former title, if another conversation has it by now."""
-
-
-@dataclass(frozen=True, slots=True)
 class UndoPlan:
     """A stored plan for an undo that would drop later messages."""
 
@@ -301,3 +290,24 @@ class UndoPlan:
     """Other columns and tables of the continuation that have changed since the compression."""
     detached: tuple[str, ...] = ()
     """Sessions that would lose their parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoResult:
+    """The result of an undo: the number of messages restored and dropped.
+
+    With the outcome `planned` it has changed nothing yet, and `plan` is what to apply.
+    """
+
+    session_id: str
+    restored: int
+    dropped: int
+    lost_title: str | None = None
+    """The former title, if another conversation has it by now."""
+    plan: UndoPlan | None = None
+    """The plan of an undo that would drop later messages."""
+
+    @property
+    def outcome(self) -> Literal["applied", "planned"]:
+        """`planned` if the undo has only been planned."""
+        return "applied" if self.plan is None else "planned"

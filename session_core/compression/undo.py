@@ -359,8 +359,8 @@ class CompressionUndo:
         self._locks = locks
         self._clock = clock
 
-    def undo_compression(self, batch: str, client: str) -> UndoResult | UndoPlan:
-        """Undo a compression, or return a plan for the undo if it would drop later messages."""
+    def undo_compression(self, batch: str, client: str) -> UndoResult:
+        """Undo a compression, or only plan the undo if it would drop later messages."""
         old = PastCompression.from_batch(self._ledger, batch).old_session_id
         return self._locks.run_locked([old], partial(self._undo_batch, batch, client), patient=True)
 
@@ -382,7 +382,7 @@ class CompressionUndo:
             )
         return UndoResult(**plan.result)
 
-    def _undo_batch(self, batch: str, client: str) -> UndoResult | UndoPlan:
+    def _undo_batch(self, batch: str, client: str) -> UndoResult:
         # The previous holder of the lock may have undone it, or died while doing so.
         resume_steps(self._db, self._ledger, KINDS)
         past = PastCompression.from_batch(self._ledger, batch)
@@ -398,7 +398,7 @@ class CompressionUndo:
         dropped = find_dropped_sessions(self._db, past)
         if dropped.is_lossless(past):
             return self._drop_continuation(past, dropped, client)
-        return self._record_plan(past, dropped)
+        return UndoResult(past.old_session_id, 0, 0, plan=self._record_plan(past, dropped))
 
     def _plan_if_lossy(self, batch: str) -> UndoPlan | None:
         resume_steps(self._db, self._ledger, KINDS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import Compressor, Ledger, StateFolder, StorageFull
-from session_core.compression import CompressionLimits, UndoPlan
+from session_core.compression import CompressionLimits
 from tests.compression.homes import LAST, Chat, append_more, refused, summarize_short
 
 SHAPES = ("in_place", "continuation")
@@ -85,8 +85,8 @@ def test_planned_undo_is_audited_with_plan(chat: Chat) -> None:
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("said since")
-    plan = compressor.undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = compressor.undo(result.batch).plan
+    assert plan is not None
     compressor.apply_undo(plan.plan)
     assert chat.ledger.list_audit_entries().items[0].plan == plan.plan
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, InvalidInput, NotFound
-from session_core.compression import NotCompressed, UndoPlan, UndoResult, locks
+from session_core.compression import NotCompressed, locks
 from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")
@@ -23,8 +23,7 @@ def test_undo_restores_previous_state(chat: Chat, shape: Any) -> None:
     )
     chat.clock.now += 5
     undone = chat.compressor().undo(result.batch)
-    assert isinstance(undone, UndoResult)
-    assert undone.session_id == result.old_session_id
+    assert (undone.outcome, undone.session_id) == ("applied", result.old_session_id)
     assert chat.whole() == before
     assert chat.db.get_session(result.session_id) is None or shape == "in_place"
     for session_id in (result.session_id, result.old_session_id):
@@ -237,7 +236,7 @@ def test_undo_refused_during_compression(
         assert refused.value.code == "locked"
         assert chat.whole() == before
         chat.db.release_compression_lock(session_id, "another")
-    assert isinstance(chat.compressor().undo(result.batch), UndoResult)
+    assert chat.compressor().undo(result.batch).outcome == "applied"
 
 
 def test_concurrent_undo_error_names_batch(chat: Chat) -> None:
@@ -261,7 +260,7 @@ def test_continuation_carries_payloads_and_state(chat: Chat) -> None:
     payloads = [row["payload_json"] for row in chat.db.get_messages(result.session_id)]
     assert payloads[-LAST:] == [f"[{row['id']}]" for row in chat.db.get_messages(old)][-LAST:]
     assert chat.db.state.read_session_state(result.session_id) == {"key": 1}
-    assert isinstance(chat.compressor().undo(result.batch), UndoResult)
+    assert chat.compressor().undo(result.batch).outcome == "applied"
     assert chat.whole() == before
 
 
@@ -271,6 +270,6 @@ def test_changed_state_makes_undo_plan(chat: Chat) -> None:
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.db.state.merge_session_state(result.session_id, {"key": 2})
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     assert plan.changed == ("ms_session_state",)

@@ -11,7 +11,6 @@ import pytest
 
 from session_core import Compressor, Conflict, Ledger, SessionDB, SessionStore, StateFolder
 from session_core.compression import UndoResult
-from session_core.compression.types import UndoPlan
 from tests.compression.homes import LAST, Chat, summarize_short
 
 SHAPES = ("in_place", "continuation")
@@ -68,8 +67,8 @@ def test_concurrent_undo_plan_returns_same_result(chat: Chat) -> None:
             chat.session_id, summarize_short, shape="continuation", keep_last=LAST
         )
         chat.say("said since")
-        stored_plan = chat.compressor().undo(result.batch)
-        assert isinstance(stored_plan, UndoPlan)
+        stored_plan = chat.compressor().undo(result.batch).plan
+        assert stored_plan is not None
         outcomes = run_concurrently(
             chat, lambda compressor, plan=stored_plan.plan: compressor.apply_undo(plan)
         )  # type: ignore[misc]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import AgentTurn, Changed, Conflict, Ledger, SessionRuntime, StateFolder
-from session_core.compression import NotCompressed, UndoPlan, UndoResult
+from session_core.compression import NotCompressed, UndoResult
 from session_core.ledger.types import TrashItem
 from tests.compression.homes import CHAT, LAST, Chat, summarize_short
 from tests.homes import connect
@@ -21,8 +21,10 @@ def test_undo_of_grown_continuation_needs_plan(chat: Chat) -> None:
     )
     chat.say("one"), chat.say("two")
     gone_on = chat.whole()
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    planned = chat.compressor().undo(result.batch)
+    assert (planned.outcome, planned.restored, planned.dropped) == ("planned", 0, 0)
+    plan = planned.plan
+    assert plan is not None
     assert (plan.sessions, plan.messages) == ((result.session_id,), 2)
     assert chat.whole() == gone_on
     undone = chat.compressor().apply_undo(plan.plan)
@@ -36,8 +38,8 @@ def test_undo_keeps_dropped_messages_in_trash(chat: Chat) -> None:
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("not to be lost")
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     chat.compressor().apply_undo(plan.plan)
     texts = [item.value["content"] for item in read_trash(chat) if item.what == "message"]
     assert texts[-1] == "not to be lost"
@@ -55,8 +57,8 @@ def test_undo_keeps_related_rows_in_trash(chat: Chat) -> None:
             "message INTEGER REFERENCES messages(id) ON DELETE CASCADE)"
         )
         connection.execute("INSERT INTO reactions SELECT '+1', max(id) FROM messages")
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     chat.compressor().apply_undo(plan.plan)
     assert ["+1" in str(item.value) for item in read_trash(chat) if item.what == "beside"] == [True]
 
@@ -66,8 +68,8 @@ def test_undo_plan_detects_later_messages(chat: Chat) -> None:
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("one")
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     chat.say("two")
     with pytest.raises(Changed):
         chat.compressor().apply_undo(plan.plan)
@@ -80,8 +82,8 @@ def test_undo_drops_whole_continuation_chain(chat: Chat) -> None:
     for number in range(30):
         chat.say(f"and then {number} " + "again " * 50)
     second = chat.compressor().compress(old, summarize_short, shape="continuation", keep_last=LAST)
-    plan = chat.compressor().undo(first.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(first.batch).plan
+    assert plan is not None
     assert plan.sessions == (first.session_id, second.session_id)
     assert plan.messages >= 30
     chat.compressor().apply_undo(plan.plan)
@@ -95,8 +97,8 @@ def test_undo_names_and_trashes_delegates(chat: Chat) -> None:
     marked = {"model_config": {"_delegate_from": result.session_id}}
     chat.db.create_session("helper", "cli", parent_session_id=result.session_id, **marked)
     chat.db.append_message("helper", "user", "do this")
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     assert plan.sessions == (result.session_id, "helper")
     chat.compressor().apply_undo(plan.plan)
     assert chat.db.get_session("helper") is None
@@ -111,7 +113,7 @@ def test_undo_of_unchanged_continuation_is_lossless(chat: Chat, how: str) -> Non
     else:
         chat.store.reset_session(chat.key)
     elsewhere = chat.session_id
-    assert isinstance(chat.compressor().undo(result.batch), UndoResult)
+    assert chat.compressor().undo(result.batch).outcome == "applied"
     assert chat.db.get_session(result.session_id) is None
     assert chat.texts(old) == texts
     assert chat.session_id == (old if how == "ended" else elsewhere)
@@ -142,8 +144,8 @@ def test_undo_plans_and_keeps_changed_continuation(
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     change(chat, result.session_id)
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     assert (plan.messages, plan.changed) == (0, (named,))
     chat.compressor().apply_undo(plan.plan)
     assert chat.whole() == before
@@ -157,8 +159,8 @@ def test_undo_plan_detects_later_changes(chat: Chat) -> None:
         chat.session_id, summarize_short, shape="continuation", keep_last=LAST
     )
     chat.say("one")
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     chat.db.set_session_title(result.session_id, "My own")
     with pytest.raises(Changed):
         chat.compressor().apply_undo(plan.plan)
@@ -171,8 +173,8 @@ def test_undo_names_and_keeps_detached_sessions(chat: Chat) -> None:
     )
     marked = {"model_config": {"_branched_from": result.session_id}}
     chat.db.create_session("branch", "cli", parent_session_id=result.session_id, **marked)
-    plan = chat.compressor().undo(result.batch)
-    assert isinstance(plan, UndoPlan)
+    plan = chat.compressor().undo(result.batch).plan
+    assert plan is not None
     assert plan.detached == ("branch",)
     chat.compressor().apply_undo(plan.plan)
     row = chat.db.get_session("branch")

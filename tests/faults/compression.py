@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from session_core.compression.compressor import Compressor
-from session_core.compression.types import UndoPlan
+from session_core.compression.types import UndoResult
 from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.ledger.ledger import Ledger
@@ -120,7 +120,7 @@ def is_compressed(opened: CompressionHome) -> bool:
     return any("CONTEXT SUMMARY" in str(row["content"]) for row in rows)
 
 
-def _undo_batch(opened: CompressionHome) -> object:
+def _undo_batch(opened: CompressionHome) -> UndoResult:
     return opened.compressor.undo(opened.find_latest_id("batch"))
 
 
@@ -143,7 +143,7 @@ def _plan_continuation_undo(opened: CompressionHome) -> None:
     """Compress into a continuation, append to it, and plan the undo."""
     tip = opened.compressor.compress(CHAT, keep_last=2, shape="continuation").session_id
     opened.db.append_message(tip, "user", "needle since")
-    assert isinstance(_undo_batch(opened), UndoPlan)
+    assert _undo_batch(opened).outcome == "planned"
 
 
 def _apply_undo_plan(opened: CompressionHome) -> object:

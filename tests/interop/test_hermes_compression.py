@@ -238,7 +238,7 @@ def test_continued_continuation_is_undone_by_plan(case):
     done = trip.compress(shape)
     trip.arrive()
     trip.theirs.job("say", session_id=done.session_id, texts=["since"])
-    planned = trip.compressor.undo(done.batch)
+    planned = trip.compressor.undo(done.batch).plan
     assert (planned.sessions, planned.messages) == ((done.session_id,), 1)
     with pytest.raises(NotCompressed, match="within the hour"):
         trip.compressor.apply_undo(planned.plan)

@@ -336,8 +336,8 @@ def undo_compression(home: HomeContext, batch: str, client: str) -> RestoreResul
     """Undo a compression, or plan it if that would drop messages."""
     with create_compressor(home) as compressor:
         undone = compressor.undo(batch, client=client)
-    if isinstance(undone, UndoPlan):
-        return build_planned_result(batch, _preview_undo(home, undone))
+    if undone.plan is not None:
+        return build_planned_result(batch, _preview_undo(home, undone.plan))
     return RestoreResult("applied", batch, 1, undone.restored, (), 0, undone=undone)
 
 
