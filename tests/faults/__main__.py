@@ -38,7 +38,7 @@ SWEEP_PARTS: tuple[tuple[str, type[FaultSweep], dict[str, Any]], ...] = (
 
 
 def main() -> int:
-    """Print what came of every fault; return 1 where something was wrong."""
+    """Print the outcome of every fault, and return 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--all", action="store_true", help="try every point, not a choice")
     parser.add_argument("--bundled", action="store_true", help="with the SQLite of pysqlite3")

@@ -1,7 +1,7 @@
-"""Appends as fast as it can until it is killed, and says each id once the call has returned.
+"""Appends as fast as it can until it is killed, and prints each id after its call has returned.
 
-A line on the input names a home and a number of threads. The child is forked, so that a cycle costs
-no start of an interpreter; after its death `dead` is said.
+A line on the input has a home and a number of threads. The appending child is forked, so that a
+cycle does not start an interpreter. After its death `dead` is printed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The processes in which mutations are made to fail, forked from one that has imported everything.
+"""The processes in which mutations are made to fail, forked from a process with all imports.
 
-A line on the input names a mutation, a home, the watched files and the calls that fail. The child
-is forked, its process id is told, and it waits for the next line, so that strace can be attached
-meanwhile. Then it opens, changes and closes the home and says what became of it: `ack` once the
-call has returned, `error` and the class where it raised one of our tree, `foreign` for any other,
-`end` when everything is closed.
+A line on the input has a mutation, a home, the watched files and the calls that fail. The child is
+forked, its process id is printed, and it waits for the next line, so that strace can be attached
+meanwhile. Then it opens, changes and closes the home and prints the result: `ack` after the call
+has returned, `error` and the class if it raised an error of the library, `foreign` for any other
+error, and `end` when everything is closed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _run_child(job: dict[str, Any], go: int) -> None:
 
 
 def _arm_library(job: dict[str, Any]) -> None:
-    """Tell the preloaded library which files are watched, and which calls fail."""
+    """Pass the watched files and the calls that fail to the preloaded library."""
     library = ctypes.CDLL(None)
     for path in job["watched"]:
         library.faults_watch(path.encode())

@@ -1,8 +1,7 @@
-"""A program of ours beside a holder: it reads or writes, and then ends in one of the ways.
+"""A program of ours next to a holder: it reads or writes, and then ends in a given way.
 
-It runs on the SQLite that is named, since the one of the holder is its own affair.
-
-`careless` is none of ours: it opens for writing and closes, as most programs do.
+It runs on the given SQLite, which may differ from the library of the holder. `careless` is not a
+program of ours: it opens for writing and closes, as most programs do.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from session_core.state.sqlite.session_db import SessionDB
 
 
 def main(home: Path, does: str, ends: str, library: _sqlite3.SqliteChoice) -> None:
-    """Do one thing, say so, wait to be told, and end."""
+    """Do one thing, print that it is done, wait for a line, and end."""
     _sqlite3.choose_sqlite(library)
     path = home / "state.db"
     if does == "careless":

@@ -118,7 +118,7 @@ class CompressionSweep(StepSweep):
 
 
 def _read_content(home: Path) -> dict[str, str]:
-    """Return what a home holds, with its locks and the file of its routes."""
+    """Return the content of a home, with its locks and the file of its routes."""
     with state.open_connection(home / "state.db") as opened:
         locks = opened.execute("SELECT session_id, expires_at FROM compression_locks").fetchall()
     file = home / routes.SESSIONS_FOLDER / "sessions.json"

@@ -1,4 +1,4 @@
-"""What several fault tests have: labs and a folder for a sweep, and one that others may enter."""
+"""Fixtures of several fault tests: labs, a folder for a sweep, and a folder for other users."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder():
 
 @pytest.fixture
 def shared():
-    """A folder that everybody may pass through; those of pytest are its user's alone."""
+    """Yield a folder that other users may enter. The folders of pytest belong to one user."""
     path = Path(tempfile.mkdtemp(prefix="faults_"))
     path.chmod(0o755)
     yield path

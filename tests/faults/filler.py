@@ -1,6 +1,6 @@
-"""Fills the room that it is given, and tells how that ended and how it went on with more room.
+"""Fills the room that it has, and prints the errors and how it continued with more room.
 
-How the room ends: `disk`, a file system that is full until a ballast is removed, or `limit`, the
+The room ends by `disk`, a file system that is full until a ballast is removed, or by `limit`, the
 longest file that this process may write.
 """
 
@@ -20,7 +20,7 @@ TEXT = "needle " * 400
 
 
 def main(home: Path, how: str) -> None:
-    """Append until it fails, make room, append again; print what happened."""
+    """Append until it fails, make room, append again, and print the results."""
     ballast = home.parent / "ballast"
     ballast.write_bytes(bytes(400_000))
     if how == "limit":

@@ -12,7 +12,7 @@ from session_core.state.sqlite.session_db import SessionDB
 
 
 def main(path: Path) -> None:
-    """Fork inside a transaction of another thread; say what the child may do, and how it ends."""
+    """Fork inside a transaction of another thread, and print the results of the child."""
     db = SessionDB(path)
     begun, over = threading.Event(), threading.Event()
 

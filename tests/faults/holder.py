@@ -1,8 +1,8 @@
-"""Another program that has the database open, with its locks or without: it commits on demand.
+"""Another program that has the database open, with or without its locks, and commits on demand.
 
-It is told a word a line and answers each: `commit` appends a message, `drop NAME` opens and
-closes a file as a careless program does, `lock` and `unlock` hold the write lock, `count` says
-what it sees.
+It reads one word a line and answers each: `commit` appends a message, `drop NAME` opens and closes
+a file as a careless program does, `lock` and `unlock` hold the write lock, `count` prints the
+number of messages that it sees.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Changes that end the session of a chat, in a store whose hooks write down what they are told.
+"""Changes that end the session of a chat, in a store whose hooks record their calls.
 
-`TOLD` is what the sweep of told ends fails at every write, of the home and of the marks beside it.
+The sweep of hooks makes every write of these changes fail, in the home and in the marks next to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HookLines = list[tuple[str, str]]
 
 
 class HookedRouteHome(RouteHome):
-    """A store with hooks, and with marks beside a Hermes home."""
+    """A store with hooks, and with delivery marks for a Hermes home."""
 
     def __init__(self, home: Path, *, later: bool = False) -> None:
         super().__init__(home, later=later)
@@ -79,7 +79,7 @@ class HookMutation:
 
 
 def read_hook_log(home: Path) -> HookLines:
-    """Return what the hooks were told, in order."""
+    """Return the recorded hook calls, in order."""
     path = home / HOOK_LOG_NAME
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [(hook, session_id) for hook, session_id in (line.split() for line in lines)]

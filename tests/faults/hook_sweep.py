@@ -1,7 +1,8 @@
-"""Ends the session of a chat with a fault at many points: what came about is told, each once.
+"""Ends the session of a chat with a fault at many points, and checks that each hook is called once.
 
-A hook that began counts as told. So what a kill hits in the very commit that notes that is told by
-nobody; an error there keeps nobody from telling, and may let the next start tell it once more.
+A hook call that has begun counts as delivered. So if a kill hits the commit that records the begin,
+no process makes the call. An error there does not prevent the call, and the next start may repeat
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class HookTrial:
 
 
 class HookSweep(FaultSweep):
-    """Tries such a change with a fault, and lets the next start and message tell what is left."""
+    """Runs a change with a fault, then lets the next start and message deliver pending calls."""
 
     def rehearse(self, mutation: Any, folder: Path) -> Any:
         """Build the home before it, and run it undisturbed."""
@@ -73,7 +74,7 @@ class HookSweep(FaultSweep):
 
 
 def _restart_and_read_log(mutation: HookMutation, home: Path) -> HookLines:
-    """Start anew, and let a message come in; return all that was told by then, before too."""
+    """Start again, let a message arrive, and return all hook calls so far."""
     opened = HookedRouteHome(home, later=True)
     try:
         opened.store.deliver_pending_hooks()
@@ -95,7 +96,7 @@ def _find_session_id(mutation: HookMutation, home: Path) -> str | None:
 
 
 def _list_due_calls(mutation: HookMutation, session_id: str | None) -> HookLines:
-    """Return what has to be told where the chat is in this session by now."""
+    """Return the hook calls that are due if the chat is in this session now."""
     if mutation.by_clock:
         return [("finalize", mutation.chat)]
     if session_id in {mutation.chat, None}:
@@ -114,7 +115,7 @@ def _classify_calls(lines: HookLines, due: HookLines) -> str:
 
 
 def _list_allowed_repeats(due: HookLines) -> list[HookLines]:
-    """Return what may be told where it could not be noted that some of it was."""
+    """Return the calls that are allowed if the begin of a call could not be recorded."""
     return [due * 2, due + due[1:], due + due[:1], due[:1] + due]
 
 

@@ -1,7 +1,7 @@
-"""Runs mutations in children that see their own calls: to list them, or to make one of them fail.
+"""Runs mutations in children that see their own system calls, to list them or to make one fail.
 
-`failing_calls.c` is preloaded by the children. Where a mutation is listed, strace is attached as
-well, and must see the same calls: none goes past the library.
+The children preload `failing_calls.c`. When a mutation is listed, strace is attached too and must
+see the same calls, so that no call bypasses the library.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAB_COUNT = 2
 
 @dataclass(frozen=True, slots=True)
 class ChildRun:
-    """What a child said before it ended, and what it printed besides."""
+    """The lines that a child printed before it ended, and its other output."""
 
     said: tuple[str, ...]
     failed: bool
@@ -85,7 +85,7 @@ class FaultLab:
     def trace_mutation(
         self, mutation: DatabaseMutation, home: Path, log: Path
     ) -> tuple[ChildRun, list[TracedCall]]:
-        """Run a mutation undisturbed; return the calls that change its files, in order."""
+        """Run a mutation without a fault, and return the calls that change its files, in order."""
         kernel_log = log.with_suffix(".strace")
         ran = self._run(mutation, home, (), log, kernel_log)
         seen, calls = read_kernel_calls(kernel_log), _group_by_thread(log)
@@ -96,7 +96,7 @@ class FaultLab:
     def run_mutation(
         self, mutation: DatabaseMutation, home: Path, *, inject: tuple[Injection, ...], log: Path
     ) -> ChildRun:
-        """Run a mutation in a child, with calls made to fail as `inject` says."""
+        """Run a mutation in a child, with the failing calls in `inject`."""
         return self._run(mutation, home, inject, log, None)
 
     def _run(
@@ -172,7 +172,7 @@ class LabPool:
 
 @cache
 def compile_library() -> Path:
-    """Compile the library that counts calls and lets them fail; it needs gcc."""
+    """Compile the library that counts calls and makes them fail. It needs gcc."""
     folder = Path(tempfile.mkdtemp(prefix="faults_"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / "failing_calls.so"

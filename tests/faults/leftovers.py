@@ -1,4 +1,4 @@
-"""What a fault has left of a home, as a text: where it is equal, the same comes of it."""
+"""The remains of a fault in a home as a text. Equal texts have the same continuation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _IGNORED_COLUMNS = frozenset({"pid", "started_at", "data", "bytes"})
 
 
 def describe_leftovers(home: Path, content: Mapping[str, str]) -> str:
-    """Return all that decides what becomes of a home: its content, marks, the ledger, files.
+    """Return all data that decides how a home continues: content, marks, the ledger and files.
 
-    The handles and ids that are drawn, and the process that wrote, are written alike.
+    Random handles and ids, and the process of the writer, are replaced by equal names.
     """
     found = {
         **content,

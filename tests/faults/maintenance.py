@@ -1,6 +1,6 @@
 """Maintenance under faults: plans, their restores, edits, an export and an import.
 
-`MAINTENANCE` is what `maintenance_sweep` fails at every write of the home, its routes, its files
+`maintenance_sweep` makes every write of these mutations fail: in the home, its routes, its files
 and the ledger.
 """
 
@@ -51,7 +51,7 @@ FRESH_REQUEST = PlanRequest("sessions", "finalize", ids=(routes.CHAT, "open"), s
 
 
 class MaintenanceHome:
-    """A home with its routes, its ledger and what maintains it, closed together."""
+    """A home with its routes, its ledger and its maintenance, closed together."""
 
     def __init__(self, home: Path) -> None:
         with ExitStack() as stack:
@@ -83,7 +83,7 @@ class MaintenanceHome:
             self._closing = stack.pop_all()
 
     def close(self) -> None:
-        """Close all of it, whatever fails."""
+        """Close all parts, even if one fails."""
         self._closing.close()
 
     def find_latest_id(self, what: str) -> Any:
@@ -98,7 +98,7 @@ MaintenanceAction = Callable[[MaintenanceHome], object]
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceMutation:
-    """One change, the home that it is tried on, and what becomes of it."""
+    """A change, the home that it is tried on, and the calls that continue and undo it."""
 
     name: str
     act: MaintenanceAction
@@ -115,7 +115,7 @@ class MaintenanceMutation:
 
 
 def make_plan_and_apply(wanted: PlanRequest) -> MaintenanceAction:
-    """Return what plans and applies."""
+    """Return a function that plans and applies."""
 
     def act(opened: MaintenanceHome) -> None:
         opened.maintenance.plan(wanted)
@@ -176,7 +176,7 @@ def _make_plan_mutations(
 
 
 def _prepare_partial_removal(opened: MaintenanceHome) -> None:
-    """Remove a part of a session, to which somebody then appends: what is gone is to come back."""
+    """Remove a part of a session and append to it, so that the plan must restore the part."""
     opened.maintenance.plan(PlanRequest("sessions"))
     half = opened.maintenance.apply(opened.find_latest_id("plan"), 0)
     assert half.outcome == "partial"
@@ -184,7 +184,7 @@ def _prepare_partial_removal(opened: MaintenanceHome) -> None:
 
 
 def _finish_partial_removal(opened: MaintenanceHome) -> bool:
-    """Go on with the plan that puts it back; all of it is there, and what was said since."""
+    """Continue the plan, which restores the session, and check that all messages are there."""
     done = _apply_plan(opened)
     assert [each.id for each in done.skipped] == ["large"]
     assert opened.db.message_count("large") == len(_MESSAGE_SIZES["large"]) + 1
@@ -245,7 +245,7 @@ def _import_sessions(opened: MaintenanceHome) -> bool:
 
 
 def _prepare_imported_home(opened: MaintenanceHome) -> None:
-    """Import what was taken away."""
+    """Import the sessions that were exported and deleted."""
     _export_and_delete(opened)
     _import_sessions(opened)
 

@@ -1,7 +1,7 @@
-"""Tries plans and restores with a fault at many points, and judges what becomes of what is left.
+"""Runs plans and restores with a fault at many points, and checks the state afterwards.
 
-A fault may leave a plan done in part. Whoever goes on with it comes to its end, and whoever takes
-it back has the home of before, whatever was cut short: nothing that is gone has no trash.
+A fault may leave a plan done in part. If the plan is continued, it must end. If it is undone, the
+home must be as before: no row may be removed without its trash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VOLATILE_TABLES = ("compression_locks", "sqlite_sequence")
 
 
 def read_state(home: Path) -> dict[str, str]:
-    """Return what a home holds: rows, the routes where they are kept, files of sessions."""
+    """Return the content of a home: rows, the authoritative routes, and files of sessions."""
     found: dict[str, str] = {}
     with state.open_connection(home / "state.db") as opened:
         for table in state.list_tables(opened):

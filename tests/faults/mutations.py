@@ -1,7 +1,7 @@
-"""Every public method that changes a home, and a home on which it has something to do.
+"""Every public method that changes a home, with a home on which it changes data.
 
-`MUTATIONS` is what the sweep fails at every write; a test compares it with the public methods, so
-that a new one cannot be left out.
+The sweep makes every write of `MUTATIONS` fail. A test compares them with the public methods, so
+that a new method cannot be left out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VACUUM_FILES = tuple(f".state.db.vacuum-0.tmp{end}" for end in ("", "-journal"))
 
 @dataclass(frozen=True, slots=True)
 class DatabaseMutation:
-    """One change: what is done to the home first, and then the change itself."""
+    """A change: the preparation of the home, and the change itself."""
 
     name: str
     act: MutationAction
@@ -52,7 +52,7 @@ class DatabaseMutation:
 
     @property
     def method(self) -> str:
-        """The public method that is called: what is before the comma."""
+        """The called public method: the part of the name before the comma."""
         return self.name.partition(",")[0]
 
 
@@ -118,7 +118,7 @@ def _replace_messages(db: SessionDB) -> object:
 
 
 def _record_gateway_peer(db: SessionDB) -> object:
-    """A gateway tells where a session belongs."""
+    """Record the chat of a session, as a gateway does."""
     return db.record_gateway_session_peer(
         "chat", source="telegram", chat_id="42", chat_type="dm", session_key="agent:main:42"
     )
@@ -135,10 +135,10 @@ def _append_and_checkpoint(db: SessionDB) -> object:
 
 
 def _append_in_threads(db: SessionDB) -> None:
-    """Three threads share one commit, which is folded back; nothing is done twice.
+    """Let three threads share one commit and its checkpoint, so that no message is stored twice.
 
-    Where it fails each is tried in its own thread, and "once" is once for each of those; who is
-    told of an error tries again.
+    If the commit fails, each change is tried in its own thread, and each thread with an error tries
+    again.
     """
     with ThreadPoolExecutor(3) as pool:
         with db.transaction():
@@ -231,14 +231,14 @@ def _change_row(db: SessionDB) -> object:
 
 
 def _optimize_index(db: SessionDB) -> None:
-    """What is stored stays as it is, so something that is stored says that it was done."""
+    """Merge the index, and store a value that shows the end, since the content stays the same."""
     while db.admin.optimize_step():
         pass
     db.set_meta("optimized", "yes")
 
 
 def _downgrade_schema(db: SessionDB) -> None:
-    """Take away what later numbers of our own schema have added."""
+    """Remove the tables and columns that later versions of our own schema have added."""
     for sql in (
         "DROP INDEX idx_sessions_chat",
         "DROP TABLE ms_session_state",

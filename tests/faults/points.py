@@ -99,7 +99,7 @@ def choose_points(
 
 @cache
 def find_commit_seed() -> str:
-    """Return the commit that is tested, which seeds what is drawn; 0 where there is none."""
+    """Return the tested commit as the seed of random choices, or 0 without a repository."""
     asked = subprocess.run(
         ["git", "rev-parse", "HEAD"],  # noqa: S607 -- whichever git there is
         cwd=Path(__file__).parent,

@@ -1,4 +1,4 @@
-"""Homes in PostgreSQL for faults: what is done to them, copies of them, and what they hold."""
+"""Homes in PostgreSQL for faults: their mutations, their copies, and their content."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def get_home_address(address: str, name: str) -> str:
 
 
 def build_home(address: str, mutation: PostgresMutation) -> str:
-    """Build the home before a mutation, named after it; return the handle for its run."""
+    """Build the home of a mutation, named after it, and return the handle for its run."""
     with open_home(get_home_address(address, mutation.name)) as home:
         for number, name in enumerate(OLD):
             home.db.create_session(name, "cli", started_at=1e9 + number)
@@ -146,7 +146,7 @@ def describe_sessions(home: OpenedHome) -> list[Any]:
 
 
 def describe_home(home: OpenedHome) -> dict[str, Any]:
-    """Return what a home holds: sessions, plans, and batches that have changed it."""
+    """Return the content of a home: sessions, plans, and batches that have changed it."""
     store: Any = home.db._store  # type: ignore[attr-defined]
     plans, batches, trash = store.read(
         lambda handle: (

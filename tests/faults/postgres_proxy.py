@@ -1,7 +1,7 @@
-"""A proxy before a PostgreSQL server that acts at a chosen byte of what passes.
+"""A proxy before a PostgreSQL server that acts at a chosen byte of the conversation.
 
-It counts the bytes of both directions together. At the chosen one it forwards what comes before,
-and then cuts the connection, or calls a function that kills a process.
+It counts the bytes of both directions together. At the chosen byte it forwards the bytes before it,
+and then cuts the connection or calls a function that kills a process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class CuttingProxy:
-    """Listens on a socket in a folder of its own; `arm` chooses a byte."""
+    """Listens on a socket in a folder of its own. `arm` chooses a byte."""
 
     def __init__(self, target: Path) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="proxy_"))
@@ -63,7 +63,7 @@ class CuttingProxy:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def arm(self, at: int | None, act: Callable[[], None] | None = None) -> None:
-        """Count from zero; at byte `at` call `act` and cut the connection. None only counts."""
+        """Count bytes from zero. At byte `at`, call `act` and cut the connection."""
         with self._lock:
             self._passed, self._at, self._act = 0, at, act
             self.boundaries = []
@@ -71,7 +71,7 @@ class CuttingProxy:
             self._has_acted.clear()
 
     def finish(self) -> bool:
-        """Stop looking for the byte; return whether it was met, after the function has returned."""
+        """Stop waiting for the byte. Return True if it was met, after the function has returned."""
         with self._lock:
             self._at = None
             if not self._is_acting:

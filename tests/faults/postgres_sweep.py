@@ -48,7 +48,7 @@ _DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 
 @dataclass(frozen=True)
 class Trial:
-    """A mutation, its home, and what the home holds before it and after it."""
+    """A mutation, its home, and the content of the home before and after it."""
 
     mutation: PostgresMutation
     handle: str
@@ -131,7 +131,7 @@ class PostgresSweep:
         return outcome
 
     def _try_point(self, trial: Trial, fault: str, copy: str, point: int) -> tuple[str, bool]:
-        """Run the mutation with a fault; return its answer and whether the fault happened."""
+        """Run the mutation with a fault, and return its answer and whether the fault happened."""
         address = get_home_address(self._proxied, copy)
         if fault == "kill client":
             return self._kill_client(trial, address, point)
@@ -183,7 +183,7 @@ def _run_here(trial: Trial, address: str) -> str:
 def judge_home(
     trial: Trial, home: OpenedHome, answer: str, *, undoes: bool
 ) -> tuple[str, list[str]]:
-    """Return what was answered and what is stored, and what is wrong with that."""
+    """Return the answer and the stored state in words, and the problems of both."""
     found = describe_home(home)
     stored = _classify(trial, found)
     judged = {
@@ -201,7 +201,7 @@ def judge_home(
 
 
 def _classify(trial: Trial, found: dict[str, Any]) -> str:
-    """Return whether a home is as before or after; the state of a plan is a record of it."""
+    """Return whether a home is as before or after. A plan may differ only in its record."""
     parts = ("sessions", "batches") if trial.mutation.has_record else tuple(found)
     for word, state in (("before", trial.before), ("after", trial.after)):
         if all(found[part] == state[part] for part in parts):
@@ -210,7 +210,7 @@ def _classify(trial: Trial, found: dict[str, Any]) -> str:
 
 
 def _is_step(trial: Trial, found: dict[str, Any]) -> bool:
-    """Return whether a state between before and after is whole: what was changed has a batch."""
+    """Return True if a state between before and after is whole: each change has a batch."""
     has_batch = found["batches"] != trial.before["batches"]
     return not trial.mutation.is_single and has_batch and found["unsettled"] == 0
 
@@ -224,7 +224,7 @@ def _has_token(trial: Trial, home: OpenedHome, stored: str) -> bool:
 
 
 def _go_on(trial: Trial, home: OpenedHome, stored: str, *, undoes: bool) -> list[str]:
-    """Finish a mutation that has stopped, or undo what it has done; return what is wrong."""
+    """Finish a stopped mutation, or undo it, and return the problems."""
     wrong = []
     if undoes and trial.mutation.name == "apply" and stored != "before":
         batch = home.ledger.get_plan(trial.handle).batch
@@ -273,7 +273,7 @@ def run_sweep(
 
 
 def main() -> int:
-    """Run the full counts and print a table; return 1 if something was wrong."""
+    """Run the full counts, print a table, and return 1 if a check failed."""
     # The pool reports each connection that it replaces.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     full = {"kill client": 300, "cut": 300, "kill server": 100}

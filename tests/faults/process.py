@@ -1,4 +1,4 @@
-"""A process of a test: told a line, heard a line, and never left behind."""
+"""A process of a test that reads and writes lines, and that never outlives the test."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ChildProcess:
         stream.flush()
 
     def read_line(self) -> str:
-        """Return the next line of its output; fail after a timeout."""
+        """Return the next line of the output, or fail after a timeout."""
         line = b""
         while not line.endswith(b"\n"):
             if not select.select([self.out], [], [], TIMEOUT_S)[0]:
@@ -78,7 +78,7 @@ class ChildProcess:
         return self.read_line()
 
     def end(self, number: signal.Signals | None = None) -> int:
-        """Wait until it ends, or send it a signal; return its status."""
+        """Wait until the process ends, or send it a signal, and return its status."""
         if number is not None:
             self._process.send_signal(number)
         self._process.communicate(timeout=TIMEOUT_S)

@@ -1,7 +1,7 @@
-"""A reader of a home on a mount that cannot be written: it reports its results on request.
+"""A reader of a home on a read-only mount, which reports its results on request.
 
-That is the number of messages, of those that the feed has told since the last look, and whether
-the file is read as one that cannot change; or the error.
+The results are the number of messages, the number of new messages in the feed, and whether the file
+is read as immutable; or the error.
 """
 
 from __future__ import annotations

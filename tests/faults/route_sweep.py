@@ -16,7 +16,7 @@ from tests.faults.sweep import DURABLE_CALLS, FaultSweep, describe_run
 
 @dataclass(frozen=True, slots=True)
 class RouteTrial:
-    """A change of the routes, the home before it, and what it does when nothing fails."""
+    """A change of the routes, the home before it, and its calls without a fault."""
 
     mutation: RouteMutation
     home: Path
@@ -68,7 +68,7 @@ def _classify_state(trial: RouteTrial, seen: RouteState) -> str:
 def _find_problems(
     trial: RouteTrial, fault: InjectedFault, point: TracedCall, ran: ChildRun, seen: RouteState
 ) -> list[str]:
-    """Return what is wrong with what a fault has left."""
+    """Return the problems of the state that a fault has left."""
     mutation = trial.mutation
     truths = (trial.before.authoritative_state, trial.after.authoritative_state)
     files = (trial.before.file, trial.after.file)
@@ -103,7 +103,7 @@ def _has_no_extra_routes(seen: RouteState) -> bool:
 
 
 def _heal_and_check(trial: RouteTrial, ran: ChildRun, home: Path) -> list[str]:
-    """Start anew and let the next message come in; return what is wrong with where it lands."""
+    """Start again, let the next message arrive, and return the problems of its session."""
     mutation = trial.mutation
     opened = RouteHome(home, later=True)
     try:
@@ -132,7 +132,7 @@ def _must_keep_session(trial: RouteTrial) -> bool:
 
 
 def _append_and_read(opened: RouteHome, entry: Any) -> list[str]:
-    """Say something in the session, and read all of it back."""
+    """Append a message to the session, and check that all messages are there."""
     if opened.db is None:
         return []
     before = opened.db.get_messages(entry.session_id)

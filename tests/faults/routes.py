@@ -1,7 +1,7 @@
-"""Every change of the session store, a home on which it has something to do, and what heals it.
+"""Every change of the session store, with a home on which it changes data, and its repair.
 
-`ROUTES` is what the sweep of routes fails at every write; a test compares it with the public
-methods of the store, so that a new one cannot be left out.
+The sweep of routes makes every write of `ROUTES` fail. A test compares them with the public methods
+of the store, so that a new method cannot be left out.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RouteMutation:
 
     @property
     def method(self) -> str:
-        """The public method that is called: what is before the comma."""
+        """The called public method: the part of the name before the comma."""
         return self.name.partition(",")[0].removeprefix("store.")
 
 
@@ -165,9 +165,9 @@ def _drop_turn(opened: RouteHome) -> object:
 def _make_mutations(
     name: str, act: RouteAction, *lands: str, older: str = CHAT
 ) -> list[RouteMutation]:
-    """Return a change in a home of our own, in those of Hermes, and in a file alone.
+    """Return a change in a home of our own, in Hermes homes, and in a file alone.
 
-    Without the table sessions change first, so the next message may do what is left: `older`.
+    Without the table, sessions change first, so the next message may complete the change (`older`).
     """
     kinds: tuple[RouteHomeKind, ...] = ("own", "hermes", "older", "file")
     labels = [f"store.{name}", *(f"store.{name}, {kind}" for kind in kinds[1:])]
@@ -366,7 +366,7 @@ What hooks are told, and what of that is noted, is swept in `routes_told`.
 
 
 def build_home(home: Path, kind: RouteHomeKind) -> None:
-    """Make a home with five chats, of which four are routed; at most forty rows."""
+    """Make a home with five chats, four of them with routes, and at most forty rows."""
     home.mkdir(parents=True)
     if kind != "file":
         path = home / "state.db"
@@ -420,7 +420,7 @@ def _add_conversations(path: Path) -> None:
 
 
 def copy_home(home: Path, to: Path) -> Path:
-    """Copy a home that nobody has open, and let its routes be those of the copy's folder."""
+    """Copy a closed home, and move its routes to the folder of the copy."""
     shutil.copytree(home, to, ignore=shutil.ignore_patterns("*-shm"))
     path = to / "state.db"
     if path.exists():
@@ -438,7 +438,7 @@ def copy_home(home: Path, to: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class RouteState:
-    """What a home holds: its rows besides the routes, the routes in either copy, what is left."""
+    """The content of a home: rows without routes, the routes in table and file, and leftovers."""
 
     rows: Mapping[str, str]
     table: Mapping[str, Any] | None
@@ -447,12 +447,12 @@ class RouteState:
 
     @property
     def authoritative_state(self) -> tuple[Any, ...]:
-        """What must be as it was before, or as it is after: where there is a table, with it."""
+        """The state that must equal before or after: with the table, if there is one."""
         return (self.rows, self.file if self.table is None else self.table)
 
 
 def read_state(home: Path) -> RouteState:
-    """Return what a home holds, in files that are read as anybody reads them."""
+    """Return the content of a home, read without the library."""
     rows = dict(state.digest_tables(home))
     rows.pop("state_meta", None)  # how far the search index is may lag
     table = _read_route_table(home) if rows.pop("gateway_routing", None) is not None else None
@@ -473,5 +473,5 @@ def _read_route_table(home: Path) -> dict[str, Any]:
 
 
 def _parse_without_process(text: str) -> Any:
-    """Return what is stored, without what names the process that has stored it."""
+    """Return the stored JSON without the id of the process that stored it."""
     return json.loads(re.sub(r"pid=[^\"]*", "somebody", text))

@@ -1,4 +1,4 @@
-"""What a home holds, as a whole, so that before and after can be told from anything else."""
+"""The whole content of a home, so that a state can be compared with before and after."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INDEXES_SQL = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TA
 
 @contextmanager
 def open_connection(path: Path, mode: str = "ro") -> Iterator[_sqlite3.Connection]:
-    """A plain connection of nobody's making."""
+    """Yield a plain SQLite connection, without the library."""
     opened = _sqlite3.connect(make_file_uri(path, f"mode={mode}"), busy_timeout_s=5)
     try:
         yield opened
@@ -32,7 +32,7 @@ def open_connection(path: Path, mode: str = "ro") -> Iterator[_sqlite3.Connectio
 
 
 def digest_tables(home: Path) -> dict[str, str]:
-    """Return a digest of each table by primary key; a search index is what it is made from."""
+    """Return a digest of each table by primary key. A search index has the digest of its text."""
     path = home / "state.db"
     if not path.exists() or path.stat().st_size == 0:
         return EMPTY_STATE
@@ -59,7 +59,7 @@ def list_tables(opened: _sqlite3.Connection) -> list[str]:
 
 
 def find_searchable_ids(home: Path, word: bytes) -> set[int]:
-    """Return the messages that a search for a word must find: none rewound, none carried on."""
+    """Return the messages that a search for a word must find, without rewound messages."""
     with open_connection(home / "state.db") as opened:
         rows = opened.execute(
             "SELECT id FROM messages AS message"
@@ -73,7 +73,7 @@ def find_searchable_ids(home: Path, word: bytes) -> set[int]:
 
 
 def find_damage(home: Path) -> list[str]:
-    """Return what the checks of SQLite find wrong, the search indexes included."""
+    """Return the problems that the checks of SQLite find, also in search indexes."""
     path = home / "state.db"
     if not path.exists():
         return []

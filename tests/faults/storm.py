@@ -1,7 +1,7 @@
-"""A program whose main thread is interrupted without end while it and its other threads write.
+"""A program whose main thread is interrupted again and again while it and other threads write.
 
-Prints a mapping: what was acknowledged and what is stored, what other threads were told, how many
-interrupts there were, and what became of a write afterwards.
+It prints a mapping: the acknowledged and the stored messages, the results of other threads, the
+number of interrupts, and the result of a write afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _JOIN_S = 20.0
 
 
 class StormTimeout(Exception):
-    """What a handler raises to end what takes too long."""
+    """Raised by a handler to end a step that takes too long."""
 
 
 class InterruptStorm:
@@ -43,7 +43,7 @@ class InterruptStorm:
         ]
 
     def run(self) -> dict[str, Any]:
-        """Let it rage, wait for calm, and say what came of it."""
+        """Write under interrupts, stop them, and return the results."""
         self.db.create_session("chat", "cli")
         for thread in self.threads:
             thread.start()

@@ -1,4 +1,4 @@
-"""Tries a mutation with a fault at many points, and judges by what is there afterwards."""
+"""Runs a mutation with a fault at many points, and checks the state afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DURABLE_CALLS = ("fsync", "fdatasync")
 
 @dataclass(frozen=True, slots=True)
 class MutationTrial:
-    """A mutation, the home before it, and what it does when nothing fails."""
+    """A mutation, the home before it, and its calls without a fault."""
 
     mutation: DatabaseMutation
     home: Path
@@ -34,7 +34,7 @@ class MutationTrial:
 
 @dataclass(slots=True)
 class SweepOutcome:
-    """What came of all points of one mutation and fault."""
+    """The results of all points of one mutation and fault."""
 
     mutation: str
     fault: str
@@ -103,7 +103,7 @@ class FaultSweep:
     def _try_point(
         self, trial: MutationTrial, fault: InjectedFault, point: TracedCall, folder: Path
     ) -> tuple[str, str]:
-        """Return how one point went, and what is wrong with that."""
+        """Return the outcome of one point, and its problems."""
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log = folder / f"{label}.log"
         with _copy_home(trial.home, folder / label) as home, self._labs.borrow_lab() as lab:
@@ -123,7 +123,7 @@ class FaultSweep:
 def judge_run(
     trial: MutationTrial, fault: InjectedFault, ran: ChildRun, home: Path
 ) -> tuple[str, list[str]]:
-    """Return what was said and what is there, and what is wrong with it, if anything."""
+    """Return the printed result and the found state in words, and the problems of both."""
     there = _classify_state(trial, state.digest_tables(home))
     if there == "neither" and trial.mutation.in_parts and fault.lasts:
         there = "between"
@@ -141,7 +141,7 @@ def judge_run(
 
 
 def describe_run(ran: ChildRun) -> str:
-    """Return what a run was heard to come to."""
+    """Return the printed result of a run in words."""
     if ran.is_killed:
         return "killed when done" if "ack" in ran.said else "killed"
     return "done" if "ack" in ran.said else "error"
@@ -176,9 +176,9 @@ def _copy_home(home: Path, to: Path) -> Iterator[Path]:
 
 
 class StepSweep(FaultSweep):
-    """Sweeps what has steps of its own: what is done behind a commit of the home counts as well.
+    """Sweeps mutations with steps, for which a kill directly after a commit of the home counts too.
 
-    What was left so before is not gone on with again: the same would become of it.
+    If two faults leave equal homes, only one of them is continued, because the result is the same.
     """
 
     def __init__(self, labs: LabPool) -> None:
@@ -197,7 +197,7 @@ class StepSweep(FaultSweep):
     def _choose_points(
         self, trial: MutationTrial, fault: InjectedFault, *, every: bool
     ) -> list[TracedCall]:
-        """Return the chosen ones, and to die at also what is right behind a commit of the home."""
+        """Return the chosen points, and for kills each call directly after a commit too."""
         points = super()._choose_points(trial, fault, every=every)
         if fault.name != "kill":
             return points

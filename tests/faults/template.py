@@ -16,13 +16,13 @@ DAY_S = 86_400.0
 
 
 def find_memory_folder() -> Path | None:
-    """Return a folder in memory, if there is one: what fails is told to, no disk is waited for."""
+    """Return a folder in memory, or None. Faults are simulated, so no disk is needed."""
     folder = Path("/dev/shm")  # noqa: S108 -- for folders with names of their own
     return folder if os.access(folder, os.W_OK) else None
 
 
 def build_home(home: Path, kind: str) -> None:
-    """Make a home of one of the kinds; nobody has it open afterwards."""
+    """Make and close a home of one of the kinds."""
     home.mkdir(parents=True)
     if kind == "none":
         return
@@ -55,7 +55,7 @@ def prepare_home(home: Path, mutation: DatabaseMutation) -> None:
 
 
 def copy_home(home: Path, to: Path) -> Path:
-    """Copy a home that nobody has open; what SQLite makes anew is left out."""
+    """Copy a closed home, without the files that SQLite makes again."""
     shutil.copytree(home, to, ignore=shutil.ignore_patterns("*-shm"))
     return to
 

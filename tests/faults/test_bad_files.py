@@ -18,7 +18,7 @@ pytestmark = pytest.mark.faults
 
 @dataclass(frozen=True, slots=True)
 class BadFileKind:
-    """A kind of bad file: how it is made, and what is raised for it."""
+    """A kind of bad file: the function that makes it, and the expected error."""
 
     make: Callable[[Path], object]
     error: type[SessionError]

@@ -1,4 +1,4 @@
-"""No room: the change is refused as a whole, what was there stays, and with room it goes on."""
+"""Without disk space a change is refused as a whole, data stays, and later changes succeed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _check_filled_home(home: Path, filler: ChildProcess) -> None:
 
 
 def _limit_growth(db, *, pages: int) -> None:
-    """Let the database grow by so many pages; the limit is one of the connection."""
+    """Let the database grow by so many pages. The limit belongs to the connection."""
     handle = db._store.pool.writer._handle
     now = handle.fetch_value("PRAGMA page_count")
     handle.fetch_value(f"PRAGMA max_page_count={now + pages}")

@@ -1,6 +1,6 @@
-"""What belongs to another user is left alone, and the refusal says why.
+"""Files of another user are left alone, and the refusal has the reason.
 
-The tests run as root in CI, so the one who is refused is another user, in a process of its own.
+The tests run as root in CI, so the refused user is another user, in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the ledger cannot be written nothing is removed, and it is said in our own words."""
+"""If the ledger cannot be written, nothing is removed, and the error is ours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ by_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become som
 
 @pytest.fixture(params=["own", "hermes"])
 def home(request, shared):
-    """A home that everybody may write."""
+    """Make a home that every user may write."""
     path = shared / "home"
     template.build_home(path, request.param)
     path.chmod(0o777)

@@ -1,4 +1,4 @@
-"""Beside a program that has lost its locks, nothing of ours unlinks its log or loses a commit."""
+"""Next to a program that has lost its locks, no call of ours unlinks its log or loses a commit."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _start_holder(holder: ChildProcess, home: Path, dropped: tuple[str, ...]) ->
 
 
 def _end_client(client: ChildProcess, how: str) -> int:
-    """End a client; return 0 if it went as it was told to."""
+    """End a client, and return 0 if it ended in the requested way."""
     if not how.startswith("SIG"):
         client.write_line()
         return client.end()

@@ -1,6 +1,6 @@
-"""What may not be read or written is refused in our own words, and nothing is changed or made.
+"""Files without permission are refused with errors of ours, and nothing is changed or made.
 
-The tests run as root in CI, so the one who is refused is another user, in a process of its own.
+The tests run as root in CI, so the refused user is another user, in a process of its own.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def test_watch_passes_folder_that_is_unreadable(shared):
 
 
 def _run_guest_unchanged(home: Path, who: str, *, mounted: bool = False) -> dict[str, object]:
-    """Try a home as somebody; nothing may be changed or made. Return what it came to."""
+    """Use a home as a user, check that no file changes, and return the results."""
     before = _digest_files(home)
     with ChildProcess(
         "unprivileged_reader",
@@ -169,7 +169,7 @@ def _run_guest_unchanged(home: Path, who: str, *, mounted: bool = False) -> dict
 
 
 def _build_mount_command(home: Path) -> list[str]:
-    """Return what runs a program where the home cannot be written, or fail saying why not."""
+    """Return a command that runs a program with the home read-only, or fail with the reason."""
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     command = ["unshare", "-m", "sh", "-c", script, str(home)]
     if subprocess.run([*command, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
@@ -188,7 +188,7 @@ def _digest_files(home: Path) -> dict[str, str]:
 
 
 def _digest_file(path: Path) -> str:
-    """Return what a file holds, read by another process: ours may have locks on it."""
+    """Return the digest of a file, read by another process, since this one may have locks on it."""
     read = subprocess.run(["cat", str(path)], check=True, capture_output=True)  # noqa: S607
     return hashlib.sha256(read.stdout).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Failover to a standby with another address: what was acknowledged, and what goes on."""
+"""Failover to a standby with another address: acknowledged data, and the following changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server without room: what callers see, what is kept, and how it goes on."""
+"""A PostgreSQL server without disk space: errors, stored data, and the following changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was acknowledged before a `kill -9` is there afterwards, whole, and counted right."""
+"""Data that was acknowledged before a `kill -9` is there afterwards, whole and counted right."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_acknowledged_rows_survive_kill(tmp_path, kind, threads):
 def _run_cycle(
     appender: ChildProcess, path: Path, threads: int, lives_s: float, *, writing: bool
 ) -> set[int]:
-    """Let a child append for a moment, kill it, and return what it acknowledged."""
+    """Let a child append for a moment, kill it, and return the acknowledged ids."""
     appender.write_line(json.dumps([str(path), threads]))
     pid = int(appender.read_line())
     seen = f"{appender.read_line()}\n".encode() if writing else b""

@@ -1,4 +1,4 @@
-"""A storm of signals whose handler raises: nothing is lost or doubled, nobody else is harmed."""
+"""In a storm of raising signal handlers nothing is lost or doubled, and other threads go on."""
 
 from __future__ import annotations
 

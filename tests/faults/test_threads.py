@@ -72,7 +72,7 @@ def test_deleted_database_is_not_read_as_empty(db, home):
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """Ctrl-C interrupts, as it does not in what a shell has started in the background."""
+    """Let Ctrl-C interrupt, also in a process that a shell has started in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -315,7 +315,7 @@ def _count_messages(home: Path) -> tuple[int, ...]:
 
 @contextmanager
 def _hold_transaction(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[Callable[[], None]]:
-    """Another thread has a transaction open, so that whoever writes queues up."""
+    """Hold a transaction in another thread, so that writers queue up."""
     begun, over = threading.Event(), threading.Event()
 
     def hold() -> None:

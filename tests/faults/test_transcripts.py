@@ -1,4 +1,4 @@
-"""The calls of the command over transcripts of other agents: none changes or locks their files."""
+"""The calls of the command over transcripts of other agents change and lock no file of theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While another process holds the write lock: wait for it with patience, or say who has it."""
+"""While another process holds the write lock, a change waits, or names the holder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A user who runs verbs, with a configuration folder that belongs to another user.
 
-Takes that folder, one for a first try of each verb, and the verbs as JSON. Prints what came of
-each: its exit code, and what it said.
+It takes that folder, a folder for a first try of each verb, and the verbs as JSON. It prints the
+exit code and the output of each verb.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.faults.unprivileged_ledger import NOBODY_UID
 
 
 def attempt_verb(home: str, arguments: list[str]) -> tuple[int, str]:
-    """Return what comes of a verb."""
+    """Run a verb, and return its exit code and output."""
     os.environ["HOME"] = home
     with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
         return main(arguments), said.getvalue()

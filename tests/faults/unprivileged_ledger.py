@@ -1,6 +1,6 @@
-"""A user who cannot write the ledger: the results of a step, and of reading.
+"""A user who cannot write the ledger, with the results of a step and of reading.
 
-Prints a mapping from each attempt to its result, or to the class and text of its error.
+It prints a mapping from each attempt to its result, or to the class and text of its error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMIT_BYTES = 900_000
 
 
 def main(home: Path, root: Path, who: str) -> None:
-    """Remove a session in a step, as the user nobody or without space for its trash."""
+    """Remove a session in a step, as the user `nobody` or without space for its trash."""
     _sqlite3.load_library()  # which nobody may be unable to read
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])

@@ -1,6 +1,6 @@
 """A user without privileges who opens a home, and the results of reading and writing it.
 
-Prints a mapping of what was tried to the class and the text of the error, or to what was read.
+It prints a mapping from each attempt to its result, or to the class and text of its error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOBODY_UID = 65534
 
 
 def main(path: Path, who: str) -> None:
-    """Read, write and close as somebody else, or as oneself."""
+    """Read, write and close as another user, or as the same user."""
     _sqlite3.load_library()  # which nobody may be unable to read
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
