@@ -20,10 +20,14 @@ from session_core import _sqlite3
 from session_core.errors import Corrupt, Denied, InvalidInput, SessionError, Unsupported
 from session_core.ledger.state_folder import translate_os_errors
 from session_core.state import sql_blocks
-from session_core.state.sqlite.connection import Connection, make_file_uri, translate_error
+from session_core.state.sqlite.connection import (
+    Connection,
+    list_driver_errors,
+    make_file_uri,
+    translate_error,
+)
 from session_core.state.sqlite.database_file import get_file_bytes, get_file_identity
 from session_core.state.sqlite.lock_wait import execute_with_retry
-from session_core.state.sqlite.store import translate_bind_errors
 
 T = TypeVar("T")
 
@@ -213,9 +217,8 @@ class LedgerDatabase:
     @contextmanager
     def _translate_errors(self, path: Path) -> Iterator[None]:
         try:
-            with translate_bind_errors():
-                yield
-        except _sqlite3.load_library().Error as error:
+            yield
+        except list_driver_errors() as error:
             raise self._make_error(error, path) from error
 
     def _make_error(self, error: Exception, path: Path) -> SessionError:

@@ -112,13 +112,21 @@ class Connection:
 
     def insert_rows(self, sql: str, rows: Sequence[Sequence[Any]]) -> list[int]:
         """Run an INSERT for several rows and return their row ids in order."""
-        return [self.insert_row(sql, row) for row in rows]
+        execute = self.connection.execute
+        return [execute(sql, row).lastrowid or 0 for row in rows]
 
     def fetch_rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """Run a statement and return its rows as mappings."""
         cursor = self.connection.execute(sql, params)
         names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        empty = dict.fromkeys(names)
+        rows = []
+        for values in cursor:
+            # A copy has room for all columns, so it does not grow while it is filled.
+            row = empty.copy()
+            row |= zip(names, values)  # noqa: B905 -- each row has all columns
+            rows.append(row)
+        return rows
 
     def fetch_row(self, sql: str, params: Params = ()) -> dict[str, Any] | None:
         """Run a statement and return its first row, or None."""
@@ -306,11 +314,19 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def list_driver_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of errors that a statement, its values and its rows may raise."""
+    error = _sqlite3.load_library().Error
+    return error, UnicodeDecodeError, UnicodeEncodeError, OverflowError
+
+
 def translate_error(error: Exception, path: Path) -> SessionError:
-    """Convert an error of the driver to an error of our tree.
+    """Convert an error of `list_driver_errors` to an error of our tree.
 
     The message of SQLite is left out, since it may contain stored values.
     """
+    if isinstance(error, (OverflowError, UnicodeEncodeError)):
+        return InvalidInput("a value is a number beyond 64 bits or text with a lone surrogate")
     text = str(error)
     # A message may contain a damaged name; Python 3.10 replaces such a message by an empty one.
     if isinstance(error, UnicodeDecodeError) or not text:

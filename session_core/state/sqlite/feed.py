@@ -34,7 +34,7 @@ from session_core.state.sqlite.feed_cursor import (
     ReportedEnds,
     hash_message,
 )
-from session_core.state.sqlite.store import SqliteOperations, translate_bind_errors
+from session_core.state.sqlite.store import SqliteOperations
 from session_core.types import EventPage, SessionEvent
 
 _CREATION_LOCK = threading.Lock()
@@ -98,7 +98,7 @@ class SqliteFeed(SqliteOperations):
             raise InvalidInput(
                 "cursor belongs to another session; pass it with that session or without one"
             )
-        with self._store.translate_errors(), translate_bind_errors():
+        with self._store.translate_errors():
             open_snapshot = self._store.find_snapshot()
             if open_snapshot is not None:
                 # The present state of the file may be newer than the snapshot.

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from session_core import _sqlite3, home, processes
+from session_core import home, processes
 from session_core.errors import (
     Busy,
     Denied,
@@ -30,7 +30,11 @@ from session_core.errors import (
 )
 from session_core.state.sqlite import database_file, extension, fts, lock_wait
 from session_core.state.sqlite.admin import vacuum_file
-from session_core.state.sqlite.connection import Connection, translate_error
+from session_core.state.sqlite.connection import (
+    Connection,
+    list_driver_errors,
+    translate_error,
+)
 from session_core.state.sqlite.database_file import (
     create_database,
     find_home_kind,
@@ -257,7 +261,8 @@ class SqliteStore:
     def read(self, function: Callable[[Connection], T]) -> T:
         """Call `function` with one snapshot of the database and return its result."""
         self.check_open()
-        with self.translate_errors(), translate_bind_errors():
+        # Not `translate_errors`: a block costs as much as a small read.
+        try:
             if self._pending and self._can_create_home():
                 self._begin_pending_transactions()
             writer = self.pool.writer
@@ -276,6 +281,8 @@ class SqliteStore:
                     return function(handle)
             finally:
                 self.pool.release_reader(handle)
+        except list_driver_errors() as error:
+            raise self._translate_error(error) from error
 
     def write(self, function: Callable[[Connection], T]) -> T:
         """Run `function` in a transaction and return its result.
@@ -283,7 +290,7 @@ class SqliteStore:
         The function may run again, so it must have no effect outside of the database.
         """
         self.check_open()
-        with self.translate_errors(), translate_bind_errors():
+        try:
             if self.is_file_missing():
                 # A step that is refused or changes nothing must not create a home.
                 changed, result = _rehearse_step(function)
@@ -291,6 +298,8 @@ class SqliteStore:
                     return result
             self._begin_pending_transactions()
             return self.get_writer().run_in_transaction(function)
+        except list_driver_errors() as error:
+            raise self._translate_error(error) from error
 
     def update_search_index(self) -> None:
         """Update the search index.
@@ -310,16 +319,17 @@ class SqliteStore:
         """Raise errors of the driver as errors of our tree."""
         try:
             yield
-        except (_sqlite3.load_library().Error, UnicodeDecodeError) as error:
-            translated = translate_error(error, self.path)
-            missing = extension.find_missing_module(error)
-            if isinstance(translated, Busy):
-                translated = self.make_busy_error()
-            elif missing is not None:
-                translated = extension.make_blocked_error(
-                    self.path, missing, requested=self.loads_extension
-                )
-            raise translated from error
+        except list_driver_errors() as error:
+            raise self._translate_error(error) from error
+
+    def _translate_error(self, error: Exception) -> SessionError:
+        translated = translate_error(error, self.path)
+        missing = extension.find_missing_module(error)
+        if isinstance(translated, Busy):
+            return self.make_busy_error()
+        if missing is not None:
+            return extension.make_blocked_error(self.path, missing, requested=self.loads_extension)
+        return translated
 
     def make_busy_error(self) -> SessionError:
         """Return the error for a database that another connection has locked."""
@@ -491,14 +501,3 @@ def _rehearse_step(step: Callable[[Connection], T]) -> tuple[bool, T]:
         with handle.open_snapshot():
             result = step(handle)
         return handle.connection.total_changes > before, result
-
-
-@contextmanager
-def translate_bind_errors() -> Iterator[None]:
-    """Raise `InvalidInput` for values that the driver cannot bind."""
-    try:
-        yield
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InvalidInput(
-            "a value is a number beyond 64 bits or text with a lone surrogate"
-        ) from error
