@@ -99,8 +99,10 @@ def parse_query(query_text: str) -> Query:
     if operators or not balanced:
         return _make_plain_query(text, tokens, "text")
     kept = [token for token in tokens if not _EXCLUSION.fullmatch(token)]
+    if len(kept) == len(tokens):
+        return _make_plain_query(text, tokens, "words")
     query = _make_plain_query(" ".join(kept), kept, "words")
-    if query.node is None or query.kind == "literal" or len(kept) == len(tokens):
+    if query.node is None or query.kind == "literal":
         return _make_plain_query(text, tokens, "words")
     excluded = tuple(_iter_plain_leaves([token[1:] for token in tokens if token not in kept]))
     node = And((query.node, *map(Not, excluded[:MAX_LEAVES])))
@@ -430,10 +432,14 @@ class LeafMatcher:
 
     def _find_single_word(self, folded: str, at: int) -> tuple[int, int] | None:
         """Return the bounds of the next match of a leaf of one word."""
-        while (at := self._find_begin(folded, at)) >= 0:
-            end = self._find_end(folded, at, 0)
-            if end is not None:
-                return at, end
+        word, is_lone = self._longest, self._lone[0]
+        is_joinable = search_text.is_word_char
+        while (at := folded.find(word, at)) >= 0:
+            end = at + len(word)
+            if is_lone or at == 0 or not is_joinable(folded[at - 1]):
+                is_open = is_lone or self.leaf.prefix or end == len(folded)
+                if is_open or not is_joinable(folded[end]):
+                    return at, end
             at += 1
         return None
 

@@ -265,7 +265,11 @@ def cut_snippet(
         return " ".join(text.split())
     folded = fold_text(text) if folded is None else folded
     places = _find_places(folded, words, literal)
-    best = max({at for at, _ in places}, key=lambda at: _score_window(at, places), default=0)
+    starts = {at for at, _ in places}
+    if len(starts) > 1:
+        best = max(starts, key=lambda at: _score_window(at, places))
+    else:
+        best = next(iter(starts), 0)
     start = _unfold_position(text, folded, best)
     begin = 0 if start <= _LEAD_LENGTH * 2 else _find_word_start(text, start - _LEAD_LENGTH)
     end = begin + SNIPPET_LENGTH

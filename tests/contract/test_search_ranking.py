@@ -86,6 +86,20 @@ def test_search_hit_names_multi_part_reply(db: StateDatabase) -> None:
 
 
 @pytest.mark.requirement("search:questions")
+def test_search_finds_reply_in_long_session(db: StateDatabase) -> None:
+    messages = [{"role": "assistant", "content": f"line {number}"} for number in range(70)]
+    db.append_messages("s", messages, create={"source": "cli"})
+    add_message_text(db, "s", "which port?")
+    add_message_text(db, "t", "elsewhere", "assistant")
+    reply = add_message_text(db, "s", "9090", "assistant")
+    add_message_text(db, "s", "which port again?")
+
+    hits = db.search("port", per="message").hits
+
+    assert {hit.reply_id for hit in hits} == {reply, None}
+
+
+@pytest.mark.requirement("search:questions")
 def test_question_counts_words_of_title(db: StateDatabase) -> None:
     for session in ("plain", "titled"):
         add_message_text(db, session, "the port is 9100")

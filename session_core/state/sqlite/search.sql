@@ -105,14 +105,17 @@ WHERE session_id IN (SELECT id FROM sessions WHERE parent_session_id = :session)
 ORDER BY id DESC LIMIT 1
 
 -- name: find_replies
--- A reply stands close to its message; the bound keeps a message without one from reading on.
-SELECT j.value, (
+-- A reply stands close to its message. The bounds keep a message without one from reading on: its
+-- reach, and the last id of a session that is short enough to be listed.
+SELECT m.id, (
     SELECT r.id FROM messages r
-    WHERE r.id > j.value AND r.id <= j.value + :reach AND r.role = 'assistant'
-      AND +r.session_id = (SELECT session_id FROM messages WHERE id = j.value)
+    WHERE r.id > m.id AND r.id <= min(m.id + :reach, (
+        SELECT iif(count(*) < 64, max(id), m.id + :reach)
+        FROM (SELECT id FROM messages WHERE session_id = m.session_id LIMIT 64)
+      )) AND r.role = 'assistant' AND +r.session_id = m.session_id
       AND {visible} AND r.content <> '' -- also content that begins with a NUL
     ORDER BY r.id LIMIT 1)
-FROM json_each(:ids) j
+FROM json_each(:ids) j CROSS JOIN messages m ON m.id = j.value
 
 -- name: get_session
 SELECT title, ended_at FROM sessions WHERE id = ?

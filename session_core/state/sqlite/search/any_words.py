@@ -261,8 +261,8 @@ def rank_matches(
     """Add the nearness of the words and the age to the score of each match."""
     # A message that repeats the question is not an answer.
     question = literal.rstrip("?")
+    candidates.add_context_scores(matches, terms, newest)
     for match in matches:
-        match.score += candidates.score_context(match, terms, newest)
         if question in match.folded:
             match.score /= 2
 

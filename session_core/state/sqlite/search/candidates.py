@@ -276,19 +276,22 @@ def score_matches(
     `literal` is the folded query.
     """
     for match in matches:
-        score = relevance.score_words(match.folded, words, literal)
-        match.score = score + score_context(match, words, newest)
+        match.score = relevance.score_words(match.folded, words, literal)
+    add_context_scores(matches, words, newest)
 
 
-def score_context(match: Match, words: Sequence[TextFinder], newest: float) -> float:
-    """Return the score of a match apart from its words."""
-    return relevance.score_context(
-        match.folded,
-        words,
-        role=match.role,
-        age_s=newest - match.at,
-        compacted=match.compacted,
-    )
+def add_context_scores(
+    matches: Iterable[Match], words: Sequence[TextFinder], newest: float
+) -> None:
+    """Add to the score of each match what it gets apart from its words."""
+    for match in matches:
+        match.score += relevance.score_context(
+            match.folded,
+            words,
+            role=match.role,
+            age_s=newest - match.at,
+            compacted=match.compacted,
+        )
 
 
 def sort_matches(matches: Iterable[Match]) -> list[Match]:

@@ -14,6 +14,11 @@ from session_core.types import SearchMode, SearchOrder, SearchUnit, SessionFilte
 
 SQL = sql_blocks.load_blocks("search")
 
+_VALID_VALUES = {
+    "mode": get_args(SearchMode),
+    "per": get_args(SearchUnit),
+    "order": get_args(SearchOrder),
+}
 _TIP_STATUS_SQL = {"open": "s.ended_at IS NULL", "ended": "s.ended_at IS NOT NULL"}
 
 
@@ -49,11 +54,7 @@ class SearchRequest:
         Raises:
             InvalidInput: `mode`, `per` or `order` is unknown.
         """
-        for name, values in (
-            ("mode", get_args(SearchMode)),
-            ("per", get_args(SearchUnit)),
-            ("order", get_args(SearchOrder)),
-        ):
+        for name, values in _VALID_VALUES.items():
             value = getattr(self, name)
             if value not in values:
                 raise InvalidInput(f"{name} must be {' or '.join(values)}, got {value!r:.40}")

@@ -8,9 +8,9 @@ are loosened in steps: all words, words as prefixes, any of them ranked by how m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from session_core import _sqlite3
 from session_core.errors import InvalidInput
@@ -129,6 +129,16 @@ class SearchPosition:
     """1 if there was a hit, which stops the loosening."""
 
 
+class PickedMatch(NamedTuple):
+    """A match to show, with the row that shows it: its own, or its later copy."""
+
+    stage: SearchStage
+    match: Match
+    session_id: str
+    message_id: int
+    compacted: bool
+
+
 class SearchRun:
     """One search in one snapshot of the database."""
 
@@ -139,6 +149,7 @@ class SearchRun:
         self.filters, self.values = search_request.build_condition(handle, request)
         self.conversations = MatchConversations(handle, request)
         self._literal = search_text.fold_text(self.query.text or request.query.strip())
+        self._excluded = [queries.compile_leaf(leaf) for leaf in self.query.excluded]
         self.low, self.top = candidates.find_id_range(handle, request.session)
         self._texts: dict[Any, Any] = {}
         self.weights: Mapping[str, float] | None = None
@@ -155,30 +166,30 @@ class SearchRun:
         stage = next(stages, None) if position is None else _find_stage(stages, position.stage)
         top = self.top if position is None else position.top
         has_hits = position is not None and bool(position.found)
-        hits: list[SearchHit] = []
+        picks: list[PickedMatch] = []
         matched: MatchMode = stage.matched if stage else "text"
         while stage is not None:
             stage_position = position or self._make_first_position(stage, top)
             page, next_position, oldest_at = self._read_stage_page(
-                stage, stage_position, limit - len(hits)
+                stage, stage_position, limit - len(picks)
             )
-            hits, has_hits, position = hits + page, has_hits or bool(page), None
-            matched = stage.matched if page or not hits else matched
+            picks, has_hits, position = picks + page, has_hits or bool(page), None
+            matched = stage.matched if page or not picks else matched
             if next_position is not None and (has_hits or not stage.adds):
                 return self._make_result(
-                    hits, matched, oldest_at, replace(next_position, found=int(has_hits))
+                    picks, matched, oldest_at, replace(next_position, found=int(has_hits))
                 )
             # Matches far below the best were dropped, and the next stage adds weaker matches.
             if has_hits and (not stage.goes_on or self._has_far_matches):
-                return self._make_result(hits, matched, oldest_at, None)
+                return self._make_result(picks, matched, oldest_at, None)
             # The stage is exhausted, or only adds to others: continue with the next one.
             last_position, stage = next_position, next(stages, None)
             if stage is None:
-                return self._make_result(hits, matched, oldest_at, last_position)
-            if len(hits) == limit:
+                return self._make_result(picks, matched, oldest_at, last_position)
+            if len(picks) == limit:
                 first_position = replace(self._make_first_position(stage, top), found=1)
-                return self._make_result(hits, matched, oldest_at, first_position)
-        return self._make_result(hits, matched, None, None)
+                return self._make_result(picks, matched, oldest_at, first_position)
+        return self._make_result(picks, matched, None, None)
 
     def _make_first_position(self, stage: SearchStage, top: int) -> SearchPosition:
         # The oldest matches come from blocks that rise from the lowest id.
@@ -189,7 +200,7 @@ class SearchRun:
 
     def _make_result(
         self,
-        hits: list[SearchHit],
+        picks: list[PickedMatch],
         matched: MatchMode,
         oldest_at: float | None,
         position: SearchPosition | None,
@@ -206,21 +217,24 @@ class SearchRun:
             cursor = cursors.encode_cursor("search", self.request.scope, fields)
         if self.query.kind == "text" and self.request.mode == "words":
             matched = "text"
-        return SearchResult(self._add_replies(hits), matched, oldest_at, cursor, self._least_score)
+        replies = self.find_replies(pick.message_id for pick in picks if pick.match.role == "user")
+        hits = [self.make_hit(pick, replies.get(pick.message_id)) for pick in picks]
+        return SearchResult(hits, matched, oldest_at, cursor, self._least_score)
 
-    def _add_replies(self, hits: list[SearchHit]) -> list[SearchHit]:
-        """Return the hits, with the id of the reply in hits of the user."""
-        user_message_ids = [hit.message_id for hit in hits if hit.role == "user"]
-        bounds = {"ids": json.dumps(user_message_ids), "reach": _REPLY_REACH}
+    def find_replies(self, user_message_ids: Iterable[int]) -> dict[int, int | None]:
+        """Return the id of the reply to each of these messages of the user, if it has one."""
+        ids = list(user_message_ids)
+        if not ids:
+            return {}
+        bounds = {"ids": json.dumps(ids), "reach": _REPLY_REACH}
         block = self.handle.expand_sql(SQL["find_replies"])
-        replies = dict(self.handle.fetch_tuples(block, bounds)) if user_message_ids else {}
-        return [replace(hit, reply_id=replies.get(hit.message_id)) for hit in hits]
+        return dict(self.handle.fetch_tuples(block, bounds))
 
     def _read_stage_page(
         self, stage: SearchStage, position: SearchPosition, limit: int
-    ) -> tuple[list[SearchHit], SearchPosition | None, float | None]:
-        """Return hits of a stage, the position after them, and the oldest time searched."""
-        hits: list[SearchHit] = []
+    ) -> tuple[list[PickedMatch], SearchPosition | None, float | None]:
+        """Return picks of a stage, the position after them, and the oldest time searched."""
+        picks: list[PickedMatch] = []
         below, skip = position.below, position.skip
         oldest_at: float | None = None
         for _ in range(_MAX_BLOCKS):
@@ -232,21 +246,21 @@ class SearchRun:
             ranked = self._rank_block(stage, block)
             block_position = replace(position, below=below)
             for number, match in enumerate(ranked[skip:], skip):
-                if len(hits) == limit:
-                    return hits, replace(position, below=below, skip=number), oldest_at
-                hit = self._make_hit(stage, match, block_position)
-                if hit is not None:
-                    hits.append(hit)
+                if len(picks) == limit:
+                    return picks, replace(position, below=below, skip=number), oldest_at
+                pick = self.pick_match(stage, match, block_position)
+                if pick is not None:
+                    picks.append(pick)
             if block.done or stage.brief:
-                return hits, None, oldest_at
+                return picks, None, oldest_at
             below, skip = block.floor, 0
-            if len(hits) >= limit or block.read:
+            if len(picks) >= limit or block.read:
                 break
-        return hits, replace(position, below=below, skip=0), oldest_at
+        return picks, replace(position, below=below, skip=0), oldest_at
 
     def _is_wanted(self, match: Match) -> bool:
         # The step of any words knows only the words to find.
-        excluded = (queries.compile_leaf(leaf).find(match.folded) for leaf in self.query.excluded)
+        excluded = (word.find(match.folded) for word in self._excluded)
         return self.conversations.has_wanted_status(match) and not any(excluded)
 
     def _make_task(self, stage: SearchStage) -> SearchTask:
@@ -260,7 +274,7 @@ class SearchRun:
             per_session=self.request.per == "conversation"
             and self.request.session is None
             and not self._is_ascending(stage),
-            passes=self._is_wanted,
+            passes=self._is_wanted if self._excluded else self.conversations.has_wanted_status,
         )
 
     def _gather_block(self, stage: SearchStage, below: int, top: int) -> MatchBlock:
@@ -298,28 +312,34 @@ class SearchRun:
     def _pick_best(self, ranked: list[Match]) -> list[Match]:
         return ranked if self.request.per == "message" else self.conversations.pick_best(ranked)
 
-    def _make_hit(
+    def pick_match(
         self, stage: SearchStage, match: Match, block: SearchPosition
-    ) -> SearchHit | None:
-        """Return the hit of a match, or None if it or its copy was shown before."""
+    ) -> PickedMatch | None:
+        """Return a match to show, or None if it or its copy was shown before."""
         copy = self.conversations.find_later_copy(match)
         if self.request.per == "message" and copy is not None:
             return None
         if self._was_shown(stage, match, block):
             return None
-        shown_row = copy or {}
+        if copy is None:
+            return PickedMatch(stage, match, match.session_id, match.id, match.compacted)
+        return PickedMatch(stage, match, copy["session_id"], copy["id"], bool(copy["compacted"]))
+
+    def make_hit(self, pick: PickedMatch, reply_id: int | None = None) -> SearchHit:
+        """Build the hit of a match."""
+        stage, match, session_id, message_id, compacted = pick
+        words = stage.terms or stage.words
         return SearchHit(
-            session_id=shown_row.get("session_id", match.session_id),
-            message_id=shown_row.get("id", match.id),
-            role=match.role,
-            at=match.at,
-            snippet=search_text.cut_snippet(
-                match.text, stage.terms or stage.words, self._literal, folded=match.shown
-            ),
-            title=self.conversations.find_title(match),
-            source=self.conversations.find_source(match),
-            compacted=bool(shown_row.get("compacted", match.compacted)),
-            score=match.score,
+            session_id,
+            message_id,
+            match.role,
+            match.at,
+            search_text.cut_snippet(match.text, words, self._literal, folded=match.shown),
+            self.conversations.find_title(match),
+            self.conversations.find_source(match),
+            compacted,
+            match.score,
+            reply_id,
         )
 
     def _was_shown(self, stage: SearchStage, match: Match, block: SearchPosition) -> bool:
@@ -330,10 +350,13 @@ class SearchRun:
             return True
         if self.request.per == "message":
             return False
+        is_ascending = self._is_ascending(stage)
+        if not (stage.before or is_ascending or block.below < block.top):
+            return False
         members = self.conversations.list_members(match)
         if any(self._has_match(before, members, self.low, block.top) for before in stage.before):
             return True
-        if self._is_ascending(stage):
+        if is_ascending:
             return self._has_match(stage, members, self.low, block.below)
         return block.below < block.top and self._has_match(stage, members, block.below, block.top)
 

@@ -240,7 +240,8 @@ class TimeRangeRun(SearchRun):
 
     def add_replies(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Return the hits, with the id of the reply in hits of the user."""
-        return self._add_replies(list(hits))
+        replies = self.find_replies(hit.message_id for hit in hits if hit.role == "user")
+        return [replace(hit, reply_id=replies.get(hit.message_id)) for hit in hits]
 
     def find_id(self, edge: SearchEdge | None) -> int:
         """Return the lowest id that is not below an edge."""
@@ -325,7 +326,11 @@ class TimeRangeRun(SearchRun):
     def _make_hit_in_snapshot(
         self, block: TimeRangeBlock, stage: SearchStage, match: Match
     ) -> SearchHit | None:
-        return block.search.read(lambda _: self._make_hit(stage, match, block.position))
+        def make_hit(_: object) -> SearchHit | None:
+            pick = self.pick_match(stage, match, block.position)
+            return None if pick is None else self.make_hit(pick)
+
+        return block.search.read(make_hit)
 
     def _was_shown(self, stage: SearchStage, match: Match, position: SearchPosition) -> bool:
         """Return True if a match was shown before.
