@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from session_core import _sqlite3
@@ -27,7 +28,7 @@ from session_core.state.sqlite.search.match_conversations import MatchConversati
 from session_core.state.sqlite.search.request import SearchRequest
 from session_core.state.sqlite.search.stages import SearchStage
 from session_core.state.sqlite.store import SqliteStore
-from session_core.types import MatchMode, SearchHit, SearchResult
+from session_core.types import MatchMode, SearchHit, SearchResult, SearchStep
 
 SQL = sql_blocks.load_blocks("search")
 
@@ -158,11 +159,14 @@ class SearchRun:
         self._least_score = 0.0
         self._has_far_matches = False
 
+    def iter_steps(self) -> Iterator[tuple[SearchStep, Iterator[SearchStage]]]:
+        """Yield the steps of the query, from strict to loose, each with its stages."""
+        request = self.request
+        return search_stages.iter_steps(self.handle, self.query, request.query, request.mode)
+
     def read_page(self, position: SearchPosition | None, limit: int) -> SearchResult:
         """Return a page of hits."""
-        stages = search_stages.iter_stages(
-            self.handle, self.query, self.request.query, self.request.mode
-        )
+        stages = chain.from_iterable(stages for _, stages in self.iter_steps())
         stage = next(stages, None) if position is None else _find_stage(stages, position.stage)
         top = self.top if position is None else position.top
         has_hits = position is not None and bool(position.found)

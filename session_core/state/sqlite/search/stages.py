@@ -7,8 +7,9 @@ belongs to exactly one of them, so that it is found once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from session_core.state import query as queries
 from session_core.state import search_text
@@ -18,7 +19,7 @@ from session_core.state.sqlite.search import any_words, index_plan
 from session_core.state.sqlite.search.candidates import CandidateQuery
 from session_core.state.sqlite.search.index_plan import IndexPlan, UnindexedRows
 from session_core.state.terms import SearchTerm
-from session_core.types import MatchMode, SearchMode
+from session_core.types import MatchMode, SearchMode, SearchStep
 
 _MAX_INNER_LEAVES = 2
 
@@ -47,38 +48,44 @@ class SearchStage:
     """The stage of the best messages, if this stage yields all others."""
 
 
-def iter_stages(
+def iter_steps(
     handle: Connection, query: Query, query_text: str, mode: SearchMode
-) -> Iterator[SearchStage]:
-    """Return the stages of a query, or none if there is nothing to search for."""
+) -> Iterator[tuple[SearchStep, Iterator[SearchStage]]]:
+    """Yield the steps of a query, from strict to loose, each with its stages.
+
+    A stage is planned when it is asked for, since planning reads the index.
+    """
     if mode == "substring":
-        return _iter_substring_stages(handle, query_text.replace("\x00", ""), "substring")
-    if query.node is None:
-        return iter(())
-    if query.kind == "literal":
-        return _iter_substring_stages(handle, query.text, "text")
-    return _iter_word_stages(handle, query, query.node)
+        needle = query_text.replace("\x00", "")
+        yield "substring", _iter_substring_stages(handle, needle, "substring")
+    elif query.kind == "literal":
+        yield "substring", _iter_substring_stages(handle, query.text, "text")
+    elif query.node is not None:
+        yield from _iter_word_steps(handle, query, query.node)
 
 
-def _iter_word_stages(handle: Connection, query: Query, node: Node) -> Iterator[SearchStage]:
-    """Yield the stages of words: strict stages, then loose stages."""
+def _iter_word_steps(
+    handle: Connection, query: Query, node: Node
+) -> Iterator[tuple[SearchStep, Iterator[SearchStage]]]:
     # A question goes to any of its words at once: a message with all of them may only repeat it.
     if query.kind != "words" or not queries.is_question(query.text):
-        yield from _iter_strict_stages(handle, query, node)
-    if query.kind != "syntax":
-        yield from _iter_loose_stages(handle, node)
+        yield "all", _iter_node_stages(handle, "all", node)
+        if query.kind == "syntax":
+            return
+        if query.kind == "words":
+            yield "conversation", _iter_conversation_stages(handle, node)
+        if len(set(queries.iter_leaves(node))) <= _MAX_INNER_LEAVES:
+            yield "inner", _iter_inner_stages(handle, node)
+        prefixes = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
+        yield "prefix", _iter_node_stages(handle, "prefix", prefixes)
+    # Both steps need the stage of the best messages, which is planned once.
+    plan_best = cache(partial(_make_best_stage, handle, node))
+    yield "any", (plan() for plan in (plan_best,))
+    yield "rest", _iter_rest_stages(handle, node, plan_best)
 
 
-def _iter_strict_stages(handle: Connection, query: Query, node: Node) -> Iterator[SearchStage]:
-    yield from _add_unindexed_stage(handle, _make_node_stage(handle, "all", "all", node))
-    if query.kind == "syntax":
-        return
-    if query.kind == "words":
-        yield from _iter_conversation_stages(handle, node)
-    if len(set(queries.iter_leaves(node))) <= _MAX_INNER_LEAVES:
-        yield from _iter_inner_stages(handle, node)
-    prefixes = queries.add_prefixes(node, except_for=queries.STOP_WORDS)
-    yield from _add_unindexed_stage(handle, _make_node_stage(handle, "prefix", "prefix", prefixes))
+def _iter_node_stages(handle: Connection, name: MatchMode, node: Node) -> Iterator[SearchStage]:
+    yield from _add_unindexed_stage(handle, _make_node_stage(handle, name, name, node))
 
 
 def _iter_conversation_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
@@ -98,13 +105,20 @@ def _iter_inner_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
         yield from _split_stage(stage, index_plan.find_glued_rows(handle, plan, stage.query.needle))
 
 
-def _iter_loose_stages(handle: Connection, node: Node) -> Iterator[SearchStage]:
-    """Yield the stage of the best messages with any of the words, then the stage of the rest."""
-    terms = any_words.split_terms(handle, node)
+def _make_best_stage(handle: Connection, node: Node) -> SearchStage:
+    """Build the stage of the best messages with any of the words."""
     best = _make_node_stage(handle, "any", "any", node)
     query = replace(best.query, needle="", sieve="")
-    best = replace(best, query=query, terms=terms, goes_on=True, brief=True)
-    yield best
+    terms = any_words.split_terms(handle, node)
+    return replace(best, query=query, terms=terms, goes_on=True, brief=True)
+
+
+def _iter_rest_stages(
+    handle: Connection, node: Node, plan_best: Callable[[], SearchStage]
+) -> Iterator[SearchStage]:
+    """Yield the stages of all other messages with any of the words."""
+    terms = any_words.split_terms(handle, node)
+    best = plan_best()
 
     def has_any_term(folded: str) -> bool:
         return any(term.compute_match_weight(folded) for term in terms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -18,11 +18,9 @@ from typing import TypeVar
 from session_core import _sqlite3
 from session_core.state import query as queries
 from session_core.state import search_text, sql_blocks
-from session_core.state.merged_search import STEPS
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search import any_words, candidates, hermes_indexes, match_blocks
-from session_core.state.sqlite.search import stages as search_stages
 from session_core.state.sqlite.search.candidates import CandidateQuery, Match
 from session_core.state.sqlite.search.index_plan import IndexPlan
 from session_core.state.sqlite.search.match_blocks import MatchBlock
@@ -41,8 +39,6 @@ T = TypeVar("T")
 _TIME_SQL = "SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 64"
 _MAX_TITLES = 100
 _CLOCK_SLACK_MS = 1000
-_STEPS: Mapping[str, SearchStep] = {"inside": "substring", "coded": "substring"}
-"""The steps of stages whose name is not the name of their step."""
 
 
 class TimeRangeSearch:
@@ -127,9 +123,8 @@ class TimeRangeRun(SearchRun):
 
     def __init__(self, handle: Connection, request: SearchRequest) -> None:
         super().__init__(handle, request)
-        self._stages = search_stages.iter_stages(handle, self.query, request.query, request.mode)
-        self._groups: dict[str, list[SearchStage]] = {}
-        self._next: SearchStage | None = next(self._stages, None)
+        self._steps: dict[str, Iterator[SearchStage]] = dict(self.iter_steps())
+        self._stages: dict[str, list[SearchStage]] = {}
         self._times: dict[int, int | None] = {}
 
     def list_terms(self) -> Sequence[SearchTerm]:
@@ -315,13 +310,11 @@ class TimeRangeRun(SearchRun):
                 return matches, block.floor, block.read
             at = block.floor
 
-    def _list_stages(self, step: SearchStep) -> Sequence[SearchStage]:
+    def _list_stages(self, step: str) -> Sequence[SearchStage]:
         """Return the stages of a step, which are planned only then."""
-        last = STEPS.index(step)
-        while self._next is not None and STEPS.index(_find_step(self._next)) <= last:
-            self._groups.setdefault(_find_step(self._next), []).append(self._next)
-            self._next = next(self._stages, None)
-        return self._groups.get(step, ())
+        if step not in self._stages:
+            self._stages[step] = list(self._steps.get(step, ()))
+        return self._stages[step]
 
     def _make_hit_in_snapshot(
         self, block: TimeRangeBlock, stage: SearchStage, match: Match
@@ -347,10 +340,5 @@ class TimeRangeRun(SearchRun):
         is_ascending = self.request.order == "oldest"
         low, top = (self.low, position.below) if is_ascending else (position.below, position.top)
         members = self.conversations.list_members(match) if low < top else []
-        group = self._list_stages(_find_step(stage))
+        group = self._list_stages(position.stage)
         return low < top and any(self._has_match(one, members, low, top) for one in group)
-
-
-def _find_step(stage: SearchStage) -> SearchStep:
-    name = stage.name.rstrip("+")
-    return _STEPS.get(name, name)  # type: ignore[arg-type]
