@@ -1,7 +1,7 @@
-"""`python -m tests.bench`: a table of ours and the peers', same homes, same run, as ratios.
+"""`python -m tests.bench`: a table that compares the library with other programs on the same homes.
 
-It needs a package index once, for the environments of the peers, and room for the homes.
-Nothing in it fails because something was slow; it says what was reached and what was not.
+It needs a package index once, for the environments of the other programs, and disk space for the
+homes. A slow result does not fail: the table marks the targets that were reached and missed.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _choose_driver() -> _sqlite3.SqliteChoice:
 
 
 class BenchRun:
-    """One run: the homes, who runs on them, and the table."""
+    """One run: its homes, the programs that run on them, and the table."""
 
     def __init__(
         self, folder: Path, *, quick: bool, names: Sequence[str], driver_name: _sqlite3.SqliteChoice

@@ -32,7 +32,7 @@ _BATCH_ROWS = 50_000
 
 @dataclass
 class BuiltHome:
-    """A home that stands, and what is in it."""
+    """A built home, and its content."""
 
     shape: str
     kind: str
@@ -51,14 +51,14 @@ class BuiltHome:
 
     @property
     def name(self) -> str:
-        """What it is called in the table."""
+        """The name in the table."""
         return f"{self.shape} {'hermes' if self.kind == 'hermes' else 'own'}"
 
 
 def build_home(
     folder: Path, shape: shapes.HomeShape, kind: str, clock: Callable[[], float]
 ) -> BuiltHome:
-    """Return the home of this shape and kind below `folder`; build it where it is not there."""
+    """Return the home of this shape and kind below `folder`, and build it if it is missing."""
     name = f"{shape.name}-{shape.sessions}-{kind}"
     home = folder / f"{name}-{_fingerprint_sources(shape, kind)}"
     told = home / "bench.json"
@@ -99,7 +99,7 @@ def _describe_home(
 
 
 class ContentCounter:
-    """Counts what passes by."""
+    """Counts the messages and bytes of the sessions that pass it."""
 
     def __init__(self) -> None:
         self.messages = 0

@@ -1,7 +1,7 @@
-"""How long it takes until a client that waits hears what another process has committed.
+"""The time until a waiting client is notified of a commit of another process.
 
-The other process is the library that the home belongs to, and keeps its database open as an agent
-does. Both look at the same clock.
+The other process uses the library of the home, and keeps its database open as an agent does. Both
+use the same clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EventReader = Callable[[StdioServer, Any], tuple[list[str], Any]]
 
 
 def measure_event_delay(home: Path, built: BuiltHome, *, quick: bool) -> BenchRow:
-    """Return the row: ours, and beside it Hermes where the home is one of its own."""
+    """Return the row with our delay, and on a Hermes home the delay of Hermes."""
     count = 2 if quick else 10
     mine = _measure_delays(
         serving.make_own_program(home), _read_own_events, home, built, count, quick=quick
@@ -83,7 +83,7 @@ def _measure_delays(
 
 
 def _skip_past_events(server: StdioServer, look: EventReader) -> Any:
-    """Return the cursor behind everything that is told of the past."""
+    """Return the cursor after all events of the past."""
     texts, cursor = look(server, None)
     while texts:
         texts, cursor = look(server, cursor)

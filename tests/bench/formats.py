@@ -64,7 +64,7 @@ class TemplateFiller:
         return self.fill_template(self.random.choice(self.sections[section]), number)
 
     def fill_template(self, template: str, number: int = 0) -> str:
-        """Return the template with each slot drawn; the same slot is not drawn twice alike."""
+        """Return the template with a drawn value in each slot. Equal slots get different values."""
         drawn: dict[str, set[str]] = {}
 
         def value(slot: re.Match[str]) -> str:

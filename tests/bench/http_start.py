@@ -1,4 +1,4 @@
-"""How long a server over HTTP takes to its first answer, beside a bare one of the SDK."""
+"""The time that a server over HTTP takes to its first answer, compared with a bare server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADERS = {
 
 
 def measure_http_start(home: Path, *, quick: bool) -> Iterator[BenchRow]:
-    """Yield how long it takes to the first answer; Hermes has no HTTP."""
+    """Yield the time to the first answer. Hermes has no HTTP server."""
     programs = {"ours": serving.make_own_program(home), "bare": serving.make_bare_program(home)}
     began: dict[str, list[Answer]] = {who: [] for who in programs}
     for turn in range(2 if quick else 9):

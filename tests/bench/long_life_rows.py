@@ -1,8 +1,8 @@
-"""What summaries keep over a long life: each part of a session is compressed with the last summary.
+"""The share of facts that summaries keep over a long life, each compressed with the last summary.
 
-The room is a share of what is compressed, the last summary included. Ours and the baselines get the
-same messages and the same room, each with the summary that it wrote before. `alone` is a summary of
-the newest part without an earlier one, in the same room.
+The room is a share of the compressed text, the last summary included. The library and the baselines
+get the same messages and the same room, each with its own earlier summary. `alone` is a summary of
+the newest part without an earlier summary, in the same room.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Count:
 
 @dataclass
 class GenerationCounts:
-    """What the summaries of one generation keep, in all lives."""
+    """The facts that the summaries of one generation keep, in all lives."""
 
     valid: Count = field(default_factory=Count)
     new: Count = field(default_factory=Count)

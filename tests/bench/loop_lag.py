@@ -1,9 +1,8 @@
 """The lag of an event loop whose agents use a home while another process holds its write lock.
 
-200 chats send a message each. A ticker sleeps for 1 ms again and again; the lag is the time by
-which its slowest sleep was late. The chats run in a process that imports what a bot imports: how
-long a full garbage collection takes depends on all that a process has loaded, and the benches
-load three times as many objects.
+200 chats send a message each. A ticker sleeps for 1 ms again and again; the lag is the delay of its
+slowest sleep. The chats run in a process with the imports of a bot: the time of a full garbage
+collection depends on all loaded objects, and the benches load three times as many.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The maintenance rows: a home of years is looked at, pruned and restored, beside plain deletes.
+"""The maintenance rows: a home of years is checked, pruned and restored, and compared with deletes.
 
-A bare delete runs through the same triggers on another copy, in as many transactions as ours needs,
-with the same sync; a home of our own has no triggers, so there it is the delete of the library that
-keeps nothing. Copies are made by SQLite.
+A bare delete runs through the same triggers on another copy, in as many transactions as the prune,
+with the same sync. A home of our own has no triggers, so it is compared with the delete of the
+library, which keeps no trash. Copies are made by SQLite.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class MaintenanceBench:
         )
 
     def _measure_concurrent_prune(self) -> Iterator[BenchRow]:
-        """Prune once more while others write, or try to."""
+        """Prune again while other processes write, or try to write."""
         stop = self._place / "stop"
         job = {"restore": False, "for_s": self._beside_s, "stop": str(stop)}
         onlooker = self._start_job("look_on", **job)

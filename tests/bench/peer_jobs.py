@@ -27,7 +27,7 @@ def run_hermes(home: Path, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_hermes(home: Path, job: dict[str, Any]) -> AnswerWaiter:
-    """Start a job in the real Hermes; what is returned waits for its answer."""
+    """Start a job in the real Hermes, and return a function that waits for its answer."""
     python = peer_python(*HERMES)
     return _start_job(
         [str(python), str(_SCRIPTS / "on_hermes.py")], job, make_peer_environment(home)
@@ -43,17 +43,17 @@ def run_openai(home: Path, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_ours(home: Path, job: dict[str, Any]) -> dict[str, Any]:
-    """Run a job on this library; `job["driver"]` says with which SQLite."""
+    """Run a job on this library, with the SQLite in `job["driver"]`."""
     return start_ours(home, job)()
 
 
 def start_ours(home: Path, job: dict[str, Any]) -> AnswerWaiter:
-    """Start a job on this library; what is returned waits for its answer."""
+    """Start a job on this library, and return a function that waits for its answer."""
     return _start_own_job("on_ours.py", home, job)
 
 
 def start_maintenance(home: Path, job: dict[str, Any]) -> AnswerWaiter:
-    """Start a job of maintenance; what is returned waits for its answer."""
+    """Start a job of maintenance, and return a function that waits for its answer."""
     return _start_own_job("on_maintenance.py", home, job)
 
 

@@ -22,7 +22,7 @@ _PEOPLE_NAMES = ("Maria", "Jonas", "Priya", "Chen", "Oluwaseun", "Ines", "Tomasz
 
 @dataclass(frozen=True)
 class PlantedQuestion:
-    """What is asked, the message that answers it, and those that only look like it."""
+    """A question, the message that answers it, and messages that only look like the answer."""
 
     text: str
     answer: str

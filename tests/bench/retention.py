@@ -1,11 +1,12 @@
-"""What a summary keeps: facts planted in working sessions, and how many of them survive verbatim.
+"""The share of planted facts that a summary of a working session keeps verbatim.
 
-Ours gets a fifth of the room that the compressed messages take, and so does plain truncation: the
-beginning, the end, or half of each, whichever keeps most. Hermes' deterministic fallback gets the
-same messages and takes what room it wants. A fact is kept where its text stands in the summary,
-character by character. The formats are in `retention_formats.txt`, which was written before the
-summariser; the held-out sessions have other seeds and other words in the same formats. Those of
-`retention_formats_2.txt` came after it, and were thought up apart from it and from the first.
+The library gets a fifth of the room of the compressed messages. Plain truncation gets the same
+room: the beginning, the end, or half of each, and the best result counts. The deterministic
+fallback of Hermes gets the same messages and any room. A fact is kept if its text occurs in the
+summary, character by character. The formats in `retention_formats.txt` were written before the
+summariser; the held-out sessions have other seeds and other words in the same formats. The formats
+in `retention_formats_2.txt` were written later, independently of the summariser and of the first
+file.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ COMPRESSION_LIMITS = ranges.CompressionLimits(protect_first=HEAD - 1, keep_last=
 
 @dataclass(frozen=True)
 class RetentionResult:
-    """What one way to summarise has kept: by kind, of how many characters, in which time."""
+    """The result of a way to summarise: facts by kind, share of characters, and time."""
 
     kinds: Counter[str]
     ratio: float
@@ -50,7 +51,7 @@ class RetentionResult:
 def measure_retention(
     name: str, chosen: Sequence[WorkingSession], theirs: Answer
 ) -> Iterator[BenchRow]:
-    """Yield what is kept of the facts of these sessions, then by kind, the ratio and the time."""
+    """Yield the share of kept facts of these sessions, in total, by kind, with ratio and time."""
     there = Counter(fact.kind for session in chosen for fact in session.facts)
     ours = _summarize_sessions(chosen)
     hermes = _measure_kept(chosen, theirs["summaries"], theirs["ms"])
@@ -156,7 +157,7 @@ def _measure_random_cuts(chosen: Sequence[WorkingSession]) -> dict[str, Retentio
 
 
 def render_transcript(messages: Sequence[TalkMessage]) -> str:
-    """Return all that was said, called and answered as one text."""
+    """Return all texts, calls and answers as one text."""
     return "\n".join(text for message in messages for text in list_texts(message))
 
 

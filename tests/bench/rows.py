@@ -1,4 +1,4 @@
-"""The rows of the table: what was measured, beside which peer, and whether it is what we want."""
+"""The rows of the table: the measured value, the compared program, and the target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_ROUTE_RATIO = 3.0
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One line of the table; `better` is how many times better we are than the peer."""
+    """One line of the table. `better` is the ratio to the other program."""
 
     what: str
     home: str
@@ -119,7 +119,7 @@ def _make_found_row(name: str, built: BuiltHome, ours: Answer, theirs: Answer) -
 
 
 def make_cold_row(built: BuiltHome, ours: list[Answer], theirs: list[Answer]) -> BenchRow:
-    """Return the row of the first list in a new process; the import stands in the note."""
+    """Return the row of the first list in a new process, with the import in the note."""
     mine, peers = _compute_cold_ms(ours), _compute_cold_ms(theirs)
     parts = [
         f"{name} {_format_ms(statistics.median(answer[name] for answer in ours))}"
@@ -143,7 +143,7 @@ def _compute_cold_ms(answers: list[Answer]) -> float:
 
 
 def make_append_rows(answers: dict[str, list[Answer]]) -> Iterator[BenchRow]:
-    """Yield the appends of each of our drivers beside each peer: the median of the rounds."""
+    """Yield the appends with each of our drivers compared with each peer: medians of the rounds."""
     for driver in ("bundled", "standard"):
         if driver not in answers:
             continue

@@ -1,6 +1,6 @@
-"""How long a server takes to its first answer, what memory it takes, and how long its list is.
+"""The time that a server takes to its first answer, its memory, and the size of its tool list.
 
-Beside a bare server of the SDK, started in turns, and beside the server of Hermes.
+It is compared with a bare server of the SDK, started in turns, and with the server of Hermes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def measure_start(home: Path, *, quick: bool) -> Iterator[BenchRow]:
-    """Yield how long it takes to the first answer, and what is used after the first call."""
+    """Yield the time to the first answer, and the memory after the first call."""
     programs = {
         "ours": serving.make_own_program,
         "bare": serving.make_bare_program,
@@ -69,7 +69,7 @@ def _measure_ms_since(began: float) -> float:
 
 
 def compute_medians(began: dict[str, list[Answer]]) -> dict[str, Answer]:
-    """Return of each server the usual of what was measured at each of its starts."""
+    """Return the medians of the measured values over all starts of each server."""
     return {
         who: {name: statistics.median(each[name] for each in turns) for name in turns[0]}
         for who, turns in began.items()
@@ -97,7 +97,7 @@ def make_bare_comparison_row(
 
 
 def _make_first_call_row(what: str, name: str, most: float, usual: dict[str, Answer]) -> BenchRow:
-    """Return the row of a first call; a busy machine shows in the start of the bare server."""
+    """Return the row of a first call. The start of the bare server shows how busy the host is."""
     mine, peers, bare = usual["ours"][name], usual["hermes"][name], usual["bare"]["ms"]
     return BenchRow(
         what=what,

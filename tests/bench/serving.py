@@ -71,7 +71,7 @@ def make_http_program(program: ServerProgram, port: int) -> ServerProgram:
 
 
 def make_hermes_program(home: Path) -> ServerProgram:
-    """Return the server of Hermes; the environment says which home."""
+    """Return the server of Hermes, with the home in its environment."""
     command = (str(peer_python(*HERMES)), "-m", "hermes_cli.main", "mcp", "serve")
     return ServerProgram(command, make_peer_environment(home))
 

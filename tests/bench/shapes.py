@@ -1,7 +1,7 @@
-"""The two homes of the bench, session by session, and what is planted in them.
+"""The two homes of the bench, session by session, with their planted texts.
 
 *even*: many sessions of equal length. *skewed*: half of the sessions have 0 to 2 messages, one has
-a great many and is the newest, and times go backwards now and then.
+a great many and is the newest, and times sometimes go backwards.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BenchSession:
 
 @dataclass
 class PlantedTexts:
-    """What was hidden where: by session and number of the message, and what must find it."""
+    """The planted texts by session and message number, and the queries that must find them."""
 
     at: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     whole: set[tuple[int, int]] = field(default_factory=set)
@@ -71,7 +71,7 @@ def make_session_id(number: int) -> str:
 
 
 class HomeWriter:
-    """Writes the sessions of one shape, and knows what it hid in them."""
+    """Writes the sessions of one shape, and has the list of its planted texts."""
 
     def __init__(self, shape: HomeShape, seed: int = SEED) -> None:
         self.shape = shape
@@ -94,7 +94,7 @@ class HomeWriter:
         return self.lengths.index(self.shape.page_session)
 
     def list_sessions(self) -> Iterator[BenchSession]:
-        """Yield every session; parents come before their children."""
+        """Yield every session, parents before their children."""
         for number, length in enumerate(self.lengths):
             yield self._build_session(number, length)
 
@@ -150,10 +150,9 @@ class HomeWriter:
         }
 
     def _draw_links(self) -> dict[int, str]:
-        """Return which sessions continue the one before, or were delegated by it.
+        """Return the sessions that continue the session before, or that it delegated.
 
-        What is planted stands in sessions without links, so that it is clear which conversation
-        holds it.
+        Planted texts are in sessions without links, so that the conversation of each is clear.
         """
         inside = {number for number, _ in self.plants.at} | {self.longest, self.ordinary}
         alone = inside | {number + 1 for number in inside} | {0}
@@ -240,7 +239,7 @@ class HomeWriter:
         return makers[number % len(makers)]()
 
     def _plant_text(self, text: str, *, whole: bool = False, away_from: str = "") -> str:
-        """Hide a text in some conversation; return the id of the session."""
+        """Plant a text in a random conversation, and return the id of the session."""
         while True:
             number = self._random.randrange(len(self.lengths))
             at = self._random.randrange(self.lengths[number] or 1)

@@ -1,6 +1,6 @@
 """Ordinary talk of a working session: people ask, chat and paste; the agent plans and calls tools.
 
-It is what facts are planted among, and has paths, numbers, ids and addresses of its own.
+Facts are planted in this talk, which has paths, numbers, ids and addresses of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENDS = tuple(".?!。\uff1f\uff01")
 
 @dataclass(frozen=True)
 class AgentCall:
-    """A call of a tool and its answer; who reads a file again gets the same lines."""
+    """A call of a tool and its answer. Reading a file again returns the same lines."""
 
     tool: str
     arguments: str
@@ -55,7 +55,7 @@ class AgentCall:
 
 @dataclass(frozen=True)
 class TalkTurn:
-    """What one side says, and what the agent calls at once."""
+    """The sentences of one side, and the calls that the agent makes with them."""
 
     role: str
     sentences: list[str]
@@ -140,7 +140,7 @@ class TalkWriter:
 
 
 def build_messages(turns: Sequence[TalkTurn]) -> Iterator[TalkMessage]:
-    """Yield the messages of the turns; the calls have no ids yet."""
+    """Yield the messages of the turns. The calls have no ids yet."""
     for turn in turns:
         said: TalkMessage = {"role": turn.role, "content": _join_sentences(turn.sentences)}
         if turn.calls:
@@ -154,7 +154,7 @@ def build_messages(turns: Sequence[TalkTurn]) -> Iterator[TalkMessage]:
 
 
 def count_characters(some: Sequence[TalkMessage]) -> int:
-    """Return the characters of what was said, called and answered."""
+    """Return the number of characters of texts, calls and answers."""
     return sum(len(text) for message in some for text in list_texts(message))
 
 
@@ -167,7 +167,7 @@ def list_texts(message: TalkMessage) -> Iterator[str]:
 
 
 def _join_sentences(sentences: Sequence[str]) -> str:
-    """Put sentences on one line, but what is unfinished or a block on lines of its own."""
+    """Join sentences in one line, with blocks and unfinished sentences on lines of their own."""
     text = ""
     for sentence in sentences:
         block = "\n" in sentence or sentence.startswith(("- ", "```"))

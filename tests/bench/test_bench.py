@@ -1,4 +1,4 @@
-"""The bench runs; no test asserts a speed."""
+"""The bench runs. No test asserts a speed."""
 
 from __future__ import annotations
 

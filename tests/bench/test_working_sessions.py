@@ -1,4 +1,4 @@
-"""The retention bench is fair and hard: what it asks for fits, what looks like it does not."""
+"""The retention bench is fair and hard: its facts fit into the room, and similar texts do not."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_held_out_formats_share_no_text():
 
 
 def _find_format_shapes(fixture: FixtureName) -> set[str]:
-    """Return the formats without what is drawn into them, where there is more than that."""
+    """Return the formats without their slots, if more than the slots remains."""
     lines = {line for lines in load_sections(fixture).values() for line in lines if "{" in line}
     shapes = {re.sub(r"\{[^{} ]+( [^{} ]+)?\}", "", line) for line in lines}
     return {shape for shape in shapes if re.search(r"\w{3}", shape)}

@@ -1,8 +1,8 @@
-"""Text as it stands in transcripts: prose over a Zipf vocabulary, code, paths, logs, some CJK.
+"""Text as in transcripts: prose over a Zipf vocabulary, code, paths, logs, some CJK.
 
-The same seed gives the same text. Words, lengths and shares are such that an index over it has the
-proportions of one over real transcripts: few words are everywhere, most are rare, and tool output
-is full of paths, numbers and ids that occur once.
+The same seed gives the same text. Words, lengths and shares are chosen so that an index has the
+proportions of an index over real transcripts: few words are everywhere, most are rare, and tool
+output is full of paths, numbers and ids that occur once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TextWriter:
     """Writes messages, one after the other, from one seed."""
 
     def __init__(self, seed: int, topics: Iterable[str] = ()) -> None:
-        """Prepare the vocabulary; `topics` are words that the text has, too."""
+        """Prepare the vocabulary. `topics` are words that the text also uses."""
         self.random = random.Random(seed)
         self.vocabulary = self._invent_word(topics)
         weights = [1 / (rank + 2.7) for rank in range(len(self.vocabulary))]
@@ -58,7 +58,7 @@ class TextWriter:
         self._words = self._draw_words()
 
     def write_message(self, role: str, mean: int = 470) -> str:
-        """Return one message; its length varies around `mean` characters as real ones do."""
+        """Return one message. Its length varies around `mean` characters, like real messages."""
         length = min(max(int(self.random.lognormvariate(0, 0.75) * mean * 0.7), 20), mean * 8)
         kind = self.random.random()
         if role == "tool":
@@ -152,6 +152,6 @@ class TextWriter:
 
 
 def _list_topics() -> set[str]:
-    """Return what the planted questions are about: people talk of it elsewhere, too."""
+    """Return the words of the planted questions, which other talk uses too."""
     asked = Path(__file__).with_name("questions.txt").read_text(encoding="utf-8")
     return set(re.findall(r"[a-z]{3,}", asked.lower())) - {HALF_WORD}

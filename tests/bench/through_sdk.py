@@ -1,4 +1,4 @@
-"""The same calls through the client of the SDK, which reads and validates what it gets."""
+"""The same calls through the client of the SDK, which reads and validates the answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CallsByName = Mapping[str, tuple[Any, Sequence[ToolCall]]]
 def measure_call_times(
     program: ServerProgram, bare: ServerProgram, calls: CallsByName, runs: int
 ) -> dict[str, float]:
-    """Return the median milliseconds of each, without what a call of nothing takes."""
+    """Return the median milliseconds of each call, without the time of an empty call."""
     (floor,) = anyio.run(_measure_medians, bare, {"": (None, [EMPTY_CALL])}, runs).values()
     found = anyio.run(_measure_medians, program, calls, runs)
     return {name: max(0.0, taken - floor) for name, taken in found.items()}

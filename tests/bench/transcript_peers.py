@@ -1,7 +1,7 @@
-"""The programs that read the same transcripts: ours, deja and agentsview.
+"""The programs that read the same transcripts: this program, deja and agentsview.
 
-Each has a copy of the home folder, so that none reads the state of another. deja is built by hand
-from its public source; without its path its column is empty.
+Each has a copy of the home folder, so that no program reads the state of another. deja is built by
+hand from its public source; without its path its column is empty.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TranscriptPeer:
         return ServerProgram(self.serve, _make_environment(home))
 
     def stop_daemon(self, home: Path) -> None:
-        """End what is left running."""
+        """Stop the process that the program has left running."""
         if self.stop:
             self._run(self.stop, home)
 

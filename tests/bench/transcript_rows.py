@@ -62,7 +62,7 @@ def measure_transcripts(
 def _measure_library(
     folder: Path, tree: BuiltTree, driver: str, *, starts: int
 ) -> Iterator[BenchRow]:
-    """Yield the rows of the library on one tree; an index is built in each of the starts."""
+    """Yield the rows of the library on one tree. Each start builds an index."""
     state = folder / "transcript-state"
     built = []
     for _ in range(starts):

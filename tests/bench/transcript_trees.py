@@ -1,4 +1,4 @@
-"""Trees of Claude Code transcripts with realistic text, and what is planted in them.
+"""Trees of Claude Code transcripts with realistic text and planted words.
 
 The same shape gives the same tree.
 """
@@ -120,7 +120,7 @@ def _make_records(
 
 
 def _write_text(writer: TextWriter, role: str, number: int) -> str:
-    """Return the text of a message; its number in the tree decides what is planted in it."""
+    """Return the text of a message. Its number in the tree decides its planted words."""
     is_cjk = role != "tool" and writer.random.random() < _CJK_SHARE
     text = writer.write_cjk(_CJK_CHARS) if is_cjk else writer.write_message(role, _MEAN_CHARS)
     if number % 2:
@@ -153,7 +153,7 @@ def _make_record(
 
 
 def _make_message(writer: TextWriter, session: int, number: int, text: str) -> dict[str, Any]:
-    """Return a message with the blocks of its role; each tool result has its call before it."""
+    """Return a message with the blocks of its role. Each tool result follows its call."""
     role = _ROLES[number % 4]
     if role == "user":
         return {"role": "user", "content": text}

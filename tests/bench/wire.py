@@ -1,7 +1,7 @@
 """The rows over the wire, on stdio: start, memory, lists, pages, searches and freshness.
 
-Each beside a bare server of the SDK, whose call of nothing is taken off, and beside the server of
-Hermes. It knows conversations of chats alone, so a copy of the home is given some.
+Each is compared with a bare server of the SDK, whose empty call is subtracted, and with the server
+of Hermes. Hermes lists only conversations of chats, so a copy of the home gets some.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _copy_home(built: BuiltHome, home: Path) -> None:
 
 
 def _measure_calls(home: Path, built: BuiltHome, *, quick: bool) -> Iterator[BenchRow]:
-    """Yield lists, pages and searches, without what a call of nothing takes."""
+    """Yield lists, pages and searches, without the time of an empty call."""
     seconds = 0.05 if quick else 1.5
     calls = _make_own_calls(home, built)
     ours = _time_calls(
@@ -121,7 +121,7 @@ def _find_message_before(home: Path, session: str, page: int) -> int:
 
 
 def _make_hermes_calls(built: BuiltHome) -> WireCalls:
-    """Return what Hermes has of these: it searches nothing, and reads the newest page alone."""
+    """Return the same calls for Hermes, which has no search and reads only the newest page."""
     calls: WireCalls = {"list newest 20": (None, [ToolCall("conversations_list", {"limit": 20})])}
     for session, count in dict([built.ordinary, built.longest]).items():
         asked = {"session_key": f"agent:main:telegram:dm:{session}", "limit": _PAGE_SIZE}

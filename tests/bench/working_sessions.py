@@ -1,9 +1,9 @@
-"""Working sessions of an agent as they are in life, and the facts that were planted in them.
+"""Realistic working sessions of an agent, with planted facts.
 
-A session has a head, a zone that is to be compressed, and a tail. The facts stand in the zone where
-such things stand: in what was said, in arguments, in output between ordinary lines. Their texts
-make up half of the room a summary has, which is a fifth of the zone; no other text of the session
-holds them. The same number gives the same session.
+A session has a head, a zone to compress, and a tail. The facts are in the zone, in places as in
+real sessions: in speech, in arguments, in output between ordinary lines. Their texts make up half
+of the room of a summary, which is a fifth of the zone. No other text of the session has them. The
+same number gives the same session.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _AGAIN, _OWN_LANGUAGE = 0.15, 0.8
 
 @dataclass(frozen=True)
 class PlantedFact:
-    """What must survive; `places` is where it stands, `text` how, word for word."""
+    """A fact that must survive word for word, with the places of its text."""
 
     kind: str
     text: str
@@ -59,7 +59,7 @@ class PlantedFact:
 
 @dataclass(frozen=True)
 class WorkingSession:
-    """A conversation as `get_messages` returns it; the facts lie in `messages[start:end]`."""
+    """A conversation as `get_messages` returns it, with facts in `messages[start:end]`."""
 
     number: int
     messages: list[TalkMessage]
@@ -69,7 +69,7 @@ class WorkingSession:
 
     @property
     def zone(self) -> list[TalkMessage]:
-        """What is compressed."""
+        """The messages to compress."""
         return self.messages[self.start : self.end]
 
     @property
@@ -79,7 +79,7 @@ class WorkingSession:
 
 
 def make_sessions(wanted: int, fixture: FixtureName) -> Iterator[WorkingSession]:
-    """Yield so many sessions; the held-out ones have other seeds and other fillers."""
+    """Yield so many sessions. The held-out sessions have other seeds and other fillers."""
     return (make_session(number, fixture) for number in range(wanted))
 
 
@@ -96,7 +96,7 @@ def make_session(number: int, fixture: FixtureName) -> WorkingSession:
 
 
 def _choose_language(filler: TemplateFiller, number: int) -> str:
-    """Return the language of this session as the names of sections have it; English has none."""
+    """Return the language of this session as in the names of sections, or '' for English."""
     languages = filler.sections["languages"]
     language = languages[number % len(languages)]
     return "" if language == "en" else f" {language}"
@@ -116,7 +116,7 @@ def _assign_call_ids(written: Sequence[TalkMessage], number: int) -> None:
 
 @dataclass(frozen=True)
 class _FilledFormat:
-    """A format that was filled; `line` is where it goes in an output."""
+    """A filled format. `line` is its place in an output."""
 
     before: str
     text: str
@@ -143,7 +143,7 @@ class _SessionWriter:
         """The texts of each turn since its last change, by the identity of the turn."""
 
     def plant_facts(self) -> None:
-        """Plant until the facts are half of what a summary may have."""
+        """Plant facts until they take half of the room of a summary."""
         planted = 0
         while planted * 2 * SUMMARY_RATIO < sum(map(len, self._list_texts(self.zone))):
             self._plant_fact()
@@ -179,7 +179,7 @@ class _SessionWriter:
         return [name for name in outputs if f"fact {kind} {name}" in self.filler.sections]
 
     def _draw_fact(self, section: str) -> _FilledFormat:
-        """Draw until the fact is one that nothing in this session says by chance."""
+        """Draw facts until one does not occur in this session by chance."""
         said = self._collect_text()
         while True:
             line = self._random.randint(1, 30)
@@ -220,7 +220,7 @@ class _SessionWriter:
                 self._texts.pop(id(turn), None)
 
     def _repeat_fact(self, fact: PlantedFact, language: str, drawn: _FilledFormat) -> None:
-        """Say it once more: output as it was, anything else by the one or the other side."""
+        """Repeat a fact: output unchanged, other facts in a message of either side."""
         where = fact.places[0]
         if where in self.talk.lengths:
             self._plant_line(where, drawn)

@@ -52,7 +52,7 @@ class BuiltYearsHome:
 
     @property
     def name(self) -> str:
-        """What it is called in the table."""
+        """The name in the table."""
         return f"years {'hermes' if self.kind == 'hermes' else 'own'}"
 
 
@@ -111,7 +111,7 @@ class YearsWriter(shapes.HomeWriter):
 
 
 def build_home(folder: Path, size: YearsSize, kind: str) -> BuiltYearsHome:
-    """Return the home of this size and kind below `folder`; build it where it is not there."""
+    """Return the home of this size and kind below `folder`, and build it if it is missing."""
     name = f"years-{size.sessions}-{kind}"
     place = folder / f"{name}-{_fingerprint_sources(size, kind)}"
     told = place / "bench.json"

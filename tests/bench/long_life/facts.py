@@ -54,7 +54,7 @@ class PlantedFact:
 
 @dataclass(frozen=True)
 class LifePart:
-    """One generation of a session: what is said between two compressions."""
+    """One generation of a session: the messages between two compressions."""
 
     number: int
     language: str
@@ -97,7 +97,7 @@ def is_stale(fact: PlantedFact, summary: str) -> bool:
 
 
 def list_open_tasks(life: LongLife, part_number: int) -> tuple[PlantedFact, ...]:
-    """Return the tasks that are open at the end of a part; parts count from 1."""
+    """Return the tasks that are open at the end of a part. Parts count from 1."""
     return tuple(
         fact
         for part in life.parts[:part_number]
@@ -164,7 +164,7 @@ def _compile(alternative: str) -> re.Pattern[str]:
 
 @functools.cache
 def _compile_marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what marks a sentence as replaced, and what negates a value right after it."""
+    """Return the patterns of replaced sentences, and of a negation directly before a value."""
     text = _MARKS_FILE.read_text(encoding="utf-8")
     in_sentence, before = ("|".join(block.splitlines()[1:]) for block in text.split("\n["))
     return (

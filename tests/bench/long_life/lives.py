@@ -37,7 +37,7 @@ _UNKNOWN: tuple[TaskState, ...] = ("unknown",)
 
 @dataclass(frozen=True)
 class LifeQuestion:
-    """A question that an engineer who continues the work asks, with its right answer."""
+    """A question for an engineer that continues the work, with its right answer."""
 
     life_name: str
     question: str
@@ -47,7 +47,7 @@ class LifeQuestion:
 
 @functools.cache
 def list_long_lives() -> tuple[LongLife, ...]:
-    """Return all lives, by name; the messages are shared and must not be changed."""
+    """Return all lives by name. The messages are shared and must not be changed."""
     return tuple(build_life(script) for script in list_scripts(LIVES_FOLDER))
 
 

@@ -1,4 +1,4 @@
-"""The lives of the bench are consistent; a summariser has no part in these tests."""
+"""The lives of the bench are consistent. These tests use no summariser."""
 
 from __future__ import annotations
 

@@ -208,14 +208,14 @@ class _Weaver:
         return ("" if self._is_dense else " ").join(sentences)
 
     def _pick_aside(self) -> str:
-        """Return the next paragraph without facts; each is used before one comes again."""
+        """Return the next paragraph without facts. Each is used once before it is used again."""
         if not self.asides:
             self.asides = list(self.script.asides[self.part.language])
             self.random.shuffle(self.asides)
         return self.asides.pop()
 
     def _date_messages(self, places: list[int]) -> None:
-        """Spread the part over its days; days change at hand-written messages of the user."""
+        """Spread the part over its days. A new day begins at a hand-written message of the user."""
         days = (self.part.end - self.part.start).days
         begins = [
             place

@@ -20,7 +20,10 @@ from tests.bench.shapes import SEED
 
 
 def measure_set(folder: Path, name: str, messages: int) -> measure.AnswerCounts:
-    """Return the counts of one set over about so many messages; `folder` is the user's home."""
+    """Return the counts of one set over about so many messages.
+
+    `folder` is the home folder of the user.
+    """
     questions = _load_single_messages() if name == "single" else load_questions(name)
     conversations = make_conversations(questions, messages)
     store = trees.store_as_transcripts if name == "agents" else trees.store_in_home

@@ -41,7 +41,10 @@ class AnswerCounts:
 def ask_questions(
     served: ServedStores, questions: list[PlainQuestion], sessions: dict[int, str]
 ) -> AnswerCounts:
-    """Ask all questions; `sessions` has the id of the session that answers each."""
+    """Ask all questions, and return the counts.
+
+    `sessions` has the id of the session that answers each question.
+    """
     counts = AnswerCounts()
     for number, question in enumerate(questions):
         answer: dict[str, Any] = bind_call(SPEC, {"query": question.text}, served)()

@@ -1,8 +1,9 @@
-"""Plain questions about past conversations, with what surrounds their answers.
+"""Plain questions about past conversations, and the conversations with their answers.
 
-A conversation answers its question in its own words: the question matches its title, what the user
-asks or what the agent answers, often each in part. Other conversations share words of the question
-and answer something else; one repeats it without an answer, and long messages scatter its words.
+A conversation answers its question in its own words: the question matches its title, the words of
+the user or the words of the agent, often each in part. Other conversations share words of the
+question and answer another question. A conversation repeats it without an answer, and long messages
+scatter its words.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class PlainQuestion:
 
 @dataclass(frozen=True)
 class Conversation:
-    """A conversation to store; `question` is the number of the question that it answers."""
+    """A conversation to store, with the number of the question that it answers."""
 
     turns: list[Turn]
     title: str | None = None

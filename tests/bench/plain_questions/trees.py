@@ -19,7 +19,7 @@ _SCHEMA = (Path(__file__).parents[2] / "transcripts/formats/opencode/version1.sq
 
 
 def store_in_home(folder: Path, conversations: list[Conversation]) -> list[str]:
-    """Store conversations in a home of our own; return the ids of their sessions."""
+    """Store conversations in a home of our own, and return the ids of their sessions."""
     ids = [f"{at:05}-home" for at in range(len(conversations))]
     with SessionDB(folder / "state.db") as db:
         for at, item in enumerate(conversations):
@@ -36,7 +36,7 @@ def store_in_home(folder: Path, conversations: list[Conversation]) -> list[str]:
 
 
 def store_as_transcripts(home: Path, conversations: list[Conversation]) -> list[str]:
-    """Write conversations as the transcripts of their agents; return the ids of their sessions."""
+    """Write conversations as transcripts of their agents, and return the session ids."""
     ids = [str(uuid.uuid5(uuid.NAMESPACE_OID, str(at))) for at in range(len(conversations))]
     writers = {"claude-code": _write_claude_code, "codex": _write_codex, "gemini": _write_gemini}
     stored = []

@@ -1,4 +1,4 @@
-"""A server of the SDK with one tool that does nothing: what start, memory and a call cost alone."""
+"""A server of the SDK with a tool that does nothing, to measure start, memory and a bare call."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _search_questions(opened, job):
 
 
 def _search_planted(opened, job, planted, among):
-    """Search for everything that is planted; say what was not among the first conversations."""
+    """Search for all planted texts, and report texts that are not in the first conversations."""
     found = {}
 
     def ask(text):
@@ -141,7 +141,7 @@ _ROW_FUNCTIONS = {
 
 
 def time_calls(calls, job):
-    """Return the median and the slow end in ms; several calls take turns."""
+    """Return the median and the slow end in ms. Several calls take turns."""
     for number in range(WARM_UP):
         calls[number % len(calls)]()
     taken = []
@@ -195,7 +195,7 @@ def time_routes(system, job):
 
 
 def append_slowly(system, job):
-    """Append now and then, and stay open until told; return when each was committed."""
+    """Append from time to time, stay open until a line arrives, and return the commit times."""
     system.load(job)
     opened = system(job)
     opened.newest(1)

@@ -15,7 +15,7 @@ class HermesDatabase:
 
     @staticmethod
     def load(job):  # noqa: ARG004
-        """Import it; return how long that took."""
+        """Import Hermes, and return the time of the import."""
         began = time.perf_counter()
         import hermes_state  # noqa: F401, PLC0415 -- the import is timed
 
@@ -27,7 +27,7 @@ class HermesDatabase:
         self.db = SessionDB(Path(job["db"]))
 
     def about(self):
-        """Say what it runs on."""
+        """Return the SQLite library and its settings."""
         import sqlite3  # noqa: PLC0415, TID251 -- what Hermes itself runs on
 
         synchronous = self.db._conn.execute("PRAGMA synchronous").fetchone()[0]
@@ -39,7 +39,7 @@ class HermesDatabase:
         return [row["id"] for row in rows]
 
     def page(self, session, number, size, count):
-        """Return a call that reads one page; a negative number is the newest."""
+        """Return a call that reads one page. A negative number is the newest page."""
         offset = count - size if number < 0 else number * size
         return lambda: [
             row["id"] for row in self.db.get_messages(session, limit=size, offset=max(0, offset))
@@ -72,12 +72,12 @@ class HermesDatabase:
         return time.perf_counter() - began
 
     def close(self):
-        """Close it."""
+        """Close the store. Every update has written both copies."""
         self.db.close()
 
     @staticmethod
     def routes(job):
-        """Return a session store; its database is that of the home in the environment."""
+        """Return a session store over the home in the environment."""
         return HermesRoutes(job)
 
 
@@ -126,7 +126,7 @@ def verify_database(system, job):
 
 
 def run_fallback_summary(system, job):
-    """Summarise as it does where no model answers; return the summaries and the usual time."""
+    """Summarise as Hermes does without a model, and return the summaries and the median time."""
     from agent.context_compressor import ContextCompressor  # noqa: PLC0415
 
     summaries, taken = [], []
@@ -139,7 +139,7 @@ def run_fallback_summary(system, job):
 
 
 def keep_appending(system, job):
-    """Append until told to stop; return what was acknowledged, and what is there afterwards."""
+    """Append until the stop file exists, and return the acknowledged and the stored messages."""
     system.load(job)
     opened, taken = system(job).db, []
     opened.create_session(_LIVE_PATTERN, "cli")

@@ -1,4 +1,4 @@
-"""Maintains a home with this library, deletes from one without it, and looks on beside."""
+"""Maintains a home with this library, deletes from a home without it, and watches the lock."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LockTimer:
 
 
 def run_maintenance(system, job):
-    """Look, plan, prune and restore; or prune alone, for so long at most."""
+    """Check, plan, prune and restore; or only prune, for a limited time."""
     system.load(job)
     from session_core import SessionDB  # noqa: PLC0415
     from session_core.ledger.ledger import Ledger  # noqa: PLC0415
@@ -142,7 +142,7 @@ def delete_by_library(system, job):
 
 
 def watch_lock(system, job):
-    """Try to write all the while; return how long that was refused at a time."""
+    """Try to write all the time, and return the periods in which the lock was refused."""
     system.load(job)
     from session_core import _sqlite3  # noqa: PLC0415
 

@@ -14,7 +14,7 @@ class OpenAISessions:
 
     @staticmethod
     def load(job):  # noqa: ARG004
-        """Import it; return how long that took."""
+        """Import the SDK, and return the time of the import."""
         began = time.perf_counter()
         import agents  # noqa: F401, PLC0415 -- the import is timed
 
@@ -24,7 +24,7 @@ class OpenAISessions:
         self.path = job["db"]
 
     def about(self):
-        """Say what it runs on."""
+        """Return the SQLite library and its settings."""
         session = self._open_session("about")
         synchronous = session._get_connection().execute("PRAGMA synchronous").fetchone()[0]
         session.close()

@@ -14,7 +14,7 @@ class OwnDatabase:
 
     @staticmethod
     def load(job):
-        """Import it; return how long that took."""
+        """Import the library, and return the time of the import."""
         began = time.perf_counter()
         from session_core import SessionDB, choose_sqlite  # noqa: F401, PLC0415 -- timed
 
@@ -27,7 +27,7 @@ class OwnDatabase:
         self.db = SessionDB(job["db"], read_only=job["do"] not in ("append", "speak"))
 
     def about(self):
-        """Say what it runs on."""
+        """Return the SQLite library."""
         from session_core import describe_sqlite  # noqa: PLC0415
 
         driver = describe_sqlite()
@@ -38,7 +38,7 @@ class OwnDatabase:
         return [summary.id for summary in self.db.list_sessions(limit=count).items]
 
     def page(self, session, number, size, count):  # noqa: ARG002
-        """Return a call that reads one page; a negative number is the newest."""
+        """Return a call that reads one page. A negative number is the newest page."""
         where = {"after": self._find_message_before(session, number, size)} if number >= 0 else {}
         return lambda: [
             row["id"] for row in self.db.read_window(session, limit=size, **where).messages

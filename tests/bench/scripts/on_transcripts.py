@@ -1,6 +1,6 @@
-"""Runs a job on the transcripts of a home folder: index them, or ask the index.
+"""Runs a job on the transcripts of a home folder: index them, or query the index.
 
-Times are in milliseconds: `wall` is what a caller waits, `cpu` the processor time.
+Times are in milliseconds: `wall` is the wait of a caller, `cpu` the processor time.
 """
 
 from __future__ import annotations
