@@ -91,7 +91,7 @@ def make_manifest(project: Project) -> dict[str, Any]:
 
 
 def write_bundle(project: Project, sdist: Path, folder: Path) -> Path:
-    """Write the bundle from an sdist; return its path."""
+    """Write the bundle from an sdist, and return its path."""
     path = folder / f"{project.name}-{project.version}.mcpb"
     with tarfile.open(sdist) as source, ZipFile(path, "w", ZIP_DEFLATED) as bundle:
         _add_file(bundle, "manifest.json", json.dumps(make_manifest(project), indent=2).encode())
@@ -141,7 +141,7 @@ def make_registry_entry(project: Project) -> dict[str, Any]:
 
 
 def write_registry_entry(project: Project, folder: Path) -> Path:
-    """Write the entry to a folder; return its path."""
+    """Write the entry to a folder, and return its path."""
     path = folder / "server.json"
     path.write_text(json.dumps(make_registry_entry(project), indent=2) + "\n", encoding="utf-8")
     return path

@@ -107,7 +107,7 @@ def add_message(
     content: Any = "hello",
     **columns: Any,
 ) -> int:
-    """Insert a raw message row, and count it if it is live; return its id."""
+    """Insert a raw message row, count it if it is live, and return its id."""
     row = {"session_id": session_id, "role": role, "timestamp": time.time(), **columns}
     row["content"] = "\x00json:" + json.dumps(content) if _is_json(content) else content
     calls = row.get("tool_calls")
@@ -126,7 +126,7 @@ def add_message(
 def fill_database(
     path: Path, sessions: int = 12, messages: int = 10, *, seed: int = 0, start: float = 1.7e9
 ) -> list[str]:
-    """Add conversations of several sources, scripts and shapes; return their ids, oldest first."""
+    """Add conversations of several sources, scripts and shapes. Return their ids, oldest first."""
     chance = random.Random(seed)
     with connect(path) as connection:
         connection.execute("BEGIN")

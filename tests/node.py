@@ -34,12 +34,12 @@ MODULES = {
 
 @cache
 def find_node() -> Path:
-    """Return the Node of the tests; install it if need be."""
+    """Return the Node of the tests. Install it if need be."""
     return _find_wheel() / "bin" / "node"
 
 
 def install_modules(*packages: str, scripts: bool = False) -> Path:
-    """Return a folder with exactly these packages; install them if needed.
+    """Return a folder with exactly these packages. Install them if needed.
 
     With `scripts` the packages may run their install scripts, which some clients need.
     """

@@ -50,11 +50,11 @@ _UV_SETTINGS = {
 
 
 class PeerMissing(Exception):
-    """A peer could not be installed; the message lists its needs."""
+    """A peer could not be installed. The message lists its needs."""
 
 
 def peer_python(name: str, requirement: str | None = None) -> Path:
-    """Return the Python of an environment of `PEERS`, or of another one; make it if need be."""
+    """Return the Python of an environment of `PEERS`, or of another one. Make it if need be."""
     folder = get_peers_folder() / name
     build_folder(folder, lambda building: _fill_environment(building, requirement or PEERS[name]))
     return _find_python(folder)
@@ -108,7 +108,7 @@ def run_command(
 
 
 def build_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Build a folder that is missing, once among processes; it is complete or missing.
+    """Build a folder that is missing, once among processes. It is complete or missing.
 
     It is built next to its place and moved there.
     """

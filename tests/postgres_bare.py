@@ -42,7 +42,7 @@ def patch_statements(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_schema(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Make the schema without predicates once; return its address for a role that owns nothing."""
+    """Make the schema without predicates once. Return its address for a role that owns nothing."""
     stripped = [
         replace(migration, script=strip_predicates(migration.script))
         if migration.number < _SECURITY_MIGRATION

@@ -80,7 +80,7 @@ class PostgresCluster:
 
 
 def run_statement(address: str, statement: Any) -> list[Any]:
-    """Run a statement as the owner of a server; return its rows."""
+    """Run a statement as the owner of a server, and return its rows."""
     with psycopg.connect(address, autocommit=True) as connection:
         cursor = connection.execute(statement)
         return cursor.fetchall() if cursor.description else []

@@ -20,7 +20,7 @@ _TABLES = (
 
 
 def share_postgres(test: str) -> Any:
-    """Return the kind of a home for a test; the fast tests run it for a few of them."""
+    """Return the kind of a home for a test. The fast tests run it for a few of them."""
     is_fast = is_in_share((test, "postgres"), _SHARE)
     return "postgres" if is_fast else mark_thorough("postgres")
 
@@ -33,14 +33,14 @@ def get_home_address(folder: Path) -> str:
 
 
 def make_postgres(folder: Path, **options: Any) -> Any:
-    """Open the home that is named by a folder of its test; the caller closes it."""
+    """Open the home that is named by a folder of its test. The caller closes it."""
     from session_core.state.postgres.session_db import PostgresDB  # noqa: PLC0415 -- an extra
 
     return PostgresDB(get_home_address(folder), **options)
 
 
 def make_again(db: StateDatabase, **options: Any) -> Any:
-    """Open the home of an instance again, as another process does; the caller closes it."""
+    """Open the home of an instance again, as another process does. The caller closes it."""
     store: Any = db._store  # type: ignore[attr-defined]
     return make_postgres(Path(store.address.home), **options)
 

@@ -58,7 +58,7 @@ def start_pooler(
     user: str | None,
     prepare: Callable[[], None],
 ) -> PostgresPooler:
-    """Start a program before the server whose socket is in a folder; the caller stops it."""
+    """Start a program before the server whose socket is in a folder. The caller stops it."""
     folder = server / "pooler"
     folder.mkdir()
     (folder / "users").write_text("".join(f'"{role}" ""\n' for role in roles))

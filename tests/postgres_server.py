@@ -88,7 +88,7 @@ class PostgresServer:
         self.process = _start_process(self.command, self.user, self.folder)
 
     def start_standby(self, port: str) -> PostgresServer:
-        """Start a server that follows this one and has a copy of its data; the caller stops it."""
+        """Start a server that follows this one and has a copy of its data. The caller stops it."""
         folder = make_folder(self.user)
         program = Path(self.command[0])
         copy = [
@@ -147,7 +147,7 @@ def get_owner_address() -> str:
 
 
 def prepare_database(address: str) -> str:
-    """Migrate a new database; return its address with a role that owns nothing."""
+    """Migrate a new database, and return its address with a role that owns nothing."""
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {RUNTIME_ROLE} LOGIN")
     migrate_schema(address, grant_to=RUNTIME_ROLE)
@@ -166,7 +166,7 @@ def start_server(
     initialize_options: Sequence[str] = (),
     **settings: str,
 ) -> PostgresServer:
-    """Start a server with a locale and settings; the caller stops it.
+    """Start a server with a locale and settings. The caller stops it.
 
     `before` is a command that runs the programs of the server.
     """

@@ -10,7 +10,7 @@ from tests.peers import PEERS, peer_python
 
 
 def main() -> None:
-    """Install all that are missing; print how long each took."""
+    """Install all that are missing, and print how long each took."""
     began_at = time.monotonic()
 
     def print_time(name: str) -> None:

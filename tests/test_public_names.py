@@ -1,4 +1,4 @@
-"""The public names of the library; its import has no side effects."""
+"""The public names of the library. Its import has no side effects."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def list_methods(name: str, value: type) -> list[tuple[str, Any]]:
 
 
 def test_public_calls_return_one_type() -> None:
-    """A caller never has to sort out results; a result may be missing."""
+    """A caller never has to sort out results. A result may be missing."""
     unions = []
     for name, value in list_annotated():
         result = None if inspect.isclass(value) else get_type_hints(value).get("return")

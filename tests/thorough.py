@@ -10,7 +10,7 @@ import pytest
 
 
 def take_share(cases: Iterable[Any], parts: int) -> list[Any]:
-    """Return the cases; all but about one in `parts` are marked `thorough`.
+    """Return the cases. All but about one in `parts` are marked `thorough`.
 
     The text of a case decides, so that the share stays the same when others are added.
     """
@@ -53,7 +53,7 @@ def _is_kept(item: pytest.Item, fixtures: Iterable[str], parts: Mapping[Any, int
 
 
 def take_main_kinds(kinds: Iterable[Any]) -> list[Any]:
-    """Return the kinds of homes; those of other schemas than 22 and 30 are marked `thorough`."""
+    """Return the kinds of homes. Those of other schemas than 22 and 30 are marked `thorough`."""
     return [kind if kind in _MAIN_KINDS else mark_thorough(kind) for kind in kinds]
 
 

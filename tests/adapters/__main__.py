@@ -13,7 +13,7 @@ from tests.adapters.test_sdks import EXTRAS, run_kills
 
 
 def main() -> None:
-    """Print for each adapter how many steps were acknowledged; none of them was lost."""
+    """Print for each adapter how many steps were acknowledged. None of them was lost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("extras", nargs="*", metavar="SDK", help=", ".join(EXTRAS))
     parser.add_argument("--kills", type=int, default=200)

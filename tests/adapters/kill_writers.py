@@ -1,4 +1,4 @@
-"""Kill one of two writers at a random moment, again and again; nothing acknowledged is lost.
+"""Kill one of two writers at a random moment, again and again. Nothing acknowledged is lost.
 
 `kill_writers.py EXTRA HOME KILLS SEED` runs in the environment of an SDK. The process forks the
 writers, so that the SDK is imported once.
@@ -77,7 +77,7 @@ class Writer:
 def kill_in_session(
     write: Write, home: str, session: str, kills: int, dice: random.Random
 ) -> dict[str, int]:
-    """Keep two writers on a session and kill one after the other; return what each acknowledged."""
+    """Keep two writers on a session and kill one after the other. Return what each acknowledged."""
     names = (f"w{number}" for number in range(kills + 2))
     writers = [Writer(write, home, session, next(names)) for _ in range(2)]
     ended = []
@@ -93,7 +93,7 @@ def kill_in_session(
 
 
 def check_session(read: Read, home: str, session: str, acknowledged: dict[str, int]) -> int:
-    """Check that each step is stored once, whole and in order; return how many more are stored.
+    """Check that each step is stored once, whole and in order, and return how many more are stored.
 
     A step that was not acknowledged may be stored, because its process died after the commit.
     """
@@ -110,7 +110,7 @@ def check_session(read: Read, home: str, session: str, acknowledged: dict[str, i
 
 
 def run_in_fork(read: Read, home: str, session: str) -> list[str]:
-    """Read a session in a process of its own; an open home must not be forked."""
+    """Read a session in a process of its own. An open home must not be forked."""
     source, end = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -45,7 +45,7 @@ def make_entries(session_id: str, count: int) -> list[dict[str, object]]:
 
 
 async def check_conformance(base: str) -> int:
-    """Run the suite over a new home for each contract; return how many homes it asked for."""
+    """Run the suite over a new home for each contract, and return how many homes it asked for."""
     numbers = itertools.count()
     stores = []
 
@@ -60,7 +60,7 @@ async def check_conformance(base: str) -> int:
 
 
 async def use_store(base: str) -> dict[str, object]:
-    """Append, repeat, list, search, delete and restore; return what was seen."""
+    """Append, repeat, list, search, delete and restore, and return what was seen."""
     seen: dict[str, object] = {}
     entries = make_entries(KEY["session_id"], 6)
     with open_home(name_home(base, "used")) as home, ClaudeSessionStore(home) as store:

@@ -1,4 +1,4 @@
-"""Run the same agent over `SQLiteSession` and `OpenAISession`; print both lists of items."""
+"""Run the same agent over `SQLiteSession` and `OpenAISession`, and print both lists of items."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class FakeModel(Model):
 
 
 async def run_agent(session: Session) -> dict[str, Any]:
-    """Ask all questions; return what the model saw and what is stored."""
+    """Ask all questions, and return what the model saw and what is stored."""
     model = FakeModel()
     agent = Agent(name="weather", model=model, tools=[get_weather])
     for question in QUESTIONS:

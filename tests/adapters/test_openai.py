@@ -1,4 +1,4 @@
-"""`OpenAISession` over homes of our own; the real SDK uses it in `test_sdks.py`."""
+"""`OpenAISession` over homes of our own. The real SDK uses it in `test_sdks.py`."""
 
 from __future__ import annotations
 

@@ -31,18 +31,18 @@ def find_homes(kind: str, tmp_path: Path) -> str:
 
 
 def run_in_sdk(extra: str, kind: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
-    """Run the script of an SDK in an environment with that extra; return what it prints."""
+    """Run the script of an SDK in an environment with that extra, and return what it prints."""
     name, homes = f"sdk_{extra.replace('-', '_')}", find_homes(kind, tmp_path)
     return run_script(extra, name, homes, str(tmp_path), *arguments)
 
 
 def run_kills(extra: str, home: str, kills: int, seed: int) -> dict[str, Any]:
-    """Kill writers of an adapter; return what was killed, acknowledged and stored."""
+    """Kill writers of an adapter, and return what was killed, acknowledged and stored."""
     return run_script(extra, "kill_writers", extra, home, str(kills), str(seed))
 
 
 def run_script(extra: str, name: str, *arguments: str) -> dict[str, Any]:
-    """Run a script in the environment of an SDK; return the JSON that it prints."""
+    """Run a script in the environment of an SDK, and return the JSON that it prints."""
     script = ROOT / "tests" / "adapters" / f"{name}.py"
     command = [str(peer_python(f"sdk-{extra}")), str(script), *arguments]
     process = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)

@@ -70,7 +70,7 @@ async def read_claude(home: str, session: str) -> list[str]:
 
 
 async def write_pydantic_ai(home: str, session: str, name: str, acknowledge: Acknowledge) -> None:
-    """Save a conversation with two more messages; load it again after a conflict."""
+    """Save a conversation with two more messages. Load it again after a conflict."""
     from pydantic_ai.conversation import Conversation  # noqa: PLC0415 -- as above
     from pydantic_ai.conversation_store import ConversationConflict  # noqa: PLC0415 -- as above
     from pydantic_ai.messages import ModelRequest, UserPromptPart  # noqa: PLC0415 -- as above
@@ -103,7 +103,7 @@ async def read_pydantic_ai(home: str, session: str) -> list[str]:
 
 
 async def write_adk(home: str, session: str, name: str, acknowledge: Acknowledge) -> None:
-    """Append events that change state; read the session again if it has changed."""
+    """Append events that change state. Read the session again if it has changed."""
     from google.adk.errors import StaleSessionError  # noqa: PLC0415 -- as above
     from google.adk.errors.already_exists_error import AlreadyExistsError  # noqa: PLC0415
     from google.adk.events.event import Event  # noqa: PLC0415 -- as above

@@ -1,4 +1,4 @@
-"""Ordinary talk of a working session: people ask, chat and paste; the agent plans and calls tools.
+"""Ordinary talk of a working session: people ask, chat and paste. The agent plans and calls tools.
 
 Facts are planted in this talk, which has paths, numbers, ids and addresses of its own.
 """

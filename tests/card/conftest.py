@@ -29,7 +29,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session", name="modules")
 def _modules() -> Path:
-    """The packages of the host; a session has them before a test hides the user's folder."""
+    """The packages of the host. A session has them before a test hides the user's folder."""
     return install_modules(*MODULES["card"])
 
 

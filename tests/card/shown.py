@@ -35,7 +35,7 @@ class CardHost:
         variables: dict[str, str] | None = None,
         **given: Any,
     ) -> Card:
-        """Call a tool and show its card; `reply` answers the question before a change."""
+        """Call a tool and show its card. `reply` answers the question before a change."""
         asked = {
             "address": f"http://127.0.0.1:{self._port}/mcp",
             "token": TOKEN,

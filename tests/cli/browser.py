@@ -28,7 +28,7 @@ _CHANNEL_COUNTS = {2: 3, 6: 4}
 
 @dataclass(frozen=True)
 class PagePicture:
-    """Pixels as lines of bytes; the first three of each are red, green and blue."""
+    """Pixels as lines of bytes. The first three of each are red, green and blue."""
 
     width: int
     lines: list[bytes]

@@ -30,7 +30,7 @@ WIDTHS = (60, 80, 140)
 
 
 class PseudoTerminal:
-    """A pseudo-terminal in which a verb runs; the process is ended at exit."""
+    """A pseudo-terminal in which a verb runs. The process is ended at exit."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PseudoTerminal:
         return strip_style(self.seen)
 
     def until(self, words: str) -> str:
-        """Read until these words appear; return the output so far."""
+        """Read until these words appear, and return the output so far."""
         while words not in self.screen:
             more = self._read_more()
             assert more, f"{words!r} did not come: {self.seen}"
@@ -81,7 +81,7 @@ class PseudoTerminal:
         self._verb.tell(told)
 
     def end(self) -> int:
-        """Read to the end; return the exit code."""
+        """Read to the end, and return the exit code."""
         while self._read_more():
             pass
         return self._verb.wait()
@@ -96,7 +96,7 @@ class PseudoTerminal:
 
 @dataclass(frozen=True)
 class CommandUser:
-    """A user with a home directory; `home` is the sessions home."""
+    """A user with a home directory. `home` is the sessions home."""
 
     forks: ForkServer
     folder: Path

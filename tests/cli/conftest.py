@@ -89,7 +89,7 @@ def _reader(forks, tmp_path, sample_home):
 
 @pytest.fixture(name="screen")
 def _screen(reader):
-    """Run a verb in a pseudo-terminal; return its styled output."""
+    """Run a verb in a pseudo-terminal, and return its styled output."""
 
     def screen(columns, *arguments):
         code, seen = reader.sees(columns, *arguments)

@@ -104,7 +104,7 @@ class VerbProcess:
         os.kill(self._pid, told)
 
     def wait(self) -> int:
-        """Wait for the verb; return its exit code."""
+        """Wait for the verb, and return its exit code."""
         if self._code is None:
             with self._connection:
                 self._code = int(self._connection.recv(_MAX_BYTES))
@@ -180,7 +180,7 @@ class ForkServer:
         script: str | None = None,
         teardown: bool = False,
     ) -> VerbProcess:
-        """Start a verb or a script; a terminal of its streams becomes its controlling terminal.
+        """Start a verb or a script. A terminal of its streams becomes its controlling terminal.
 
         With `teardown` it exits as Python does, in all the steps.
         """
@@ -198,7 +198,7 @@ class ForkServer:
 
     @contextmanager
     def start_script(self, script: str, *arguments: object) -> Iterator[ScriptProcess]:
-        """Run Python code with pipes in the environment of the test; kill it after the block."""
+        """Run Python code with pipes in the environment of the test. Kill it after the block."""
         words = [str(argument) for argument in arguments]
         (stdin, given), (said, stdout) = os.pipe(), os.pipe()
         with (
@@ -284,7 +284,7 @@ def _import_verbs() -> None:
 
 
 def _serve_jobs(listener: socket.socket, end: int) -> dict[str, Any]:
-    """Fork for each connection until `end` is closed; return its job in the child."""
+    """Fork for each connection until `end` is closed, and return its job in the child."""
     noted, notes = os.pipe()
     os.set_blocking(notes, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -310,7 +310,7 @@ def _serve_jobs(listener: socket.socket, end: int) -> dict[str, Any]:
 def _fork_for_job(
     listener: socket.socket, running: dict[int, socket.socket]
 ) -> dict[str, Any] | None:
-    """Fork for the next connection; return its job in the child, None in the server."""
+    """Fork for the next connection, and return its job in the child, None in the server."""
     connection, _ = listener.accept()
     data, fds, _, _ = socket.recv_fds(connection, _MAX_BYTES, len(_STREAMS))
     if not data:

@@ -113,7 +113,7 @@ def _answer(forks, person):
 
 
 def _prepare_example(line, person, answer):
-    """Create the plans and batches that an example names; return it with their handles."""
+    """Create the plans and batches that an example names, and return it with their handles."""
     folder = Path(person["HOME"])
     for name, text in FILES.items():
         if name in line:

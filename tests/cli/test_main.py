@@ -24,7 +24,7 @@ def _person(forks, tmp_path):
 
 @pytest.fixture(name="unread")
 def _unread(person):
-    """Run a verb one of whose output pipes is closed; return its code and its other output."""
+    """Run a verb one of whose output pipes is closed, and return its code and its other output."""
 
     def run(*verb, closed=1):
         reader, writer = os.pipe()

@@ -26,7 +26,7 @@ pytest.register_assert_rewrite("tests.wire.conftest")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Real clients are tried by hand; making any of them ready takes its time."""
+    """Real clients are tried by hand. Making any of them ready takes its time."""
     for item in list_items_in(items, HERE):
         mark = pytest.mark.clients if item.path.name == BY_HAND else pytest.mark.conformance
         item.add_marker(mark)
@@ -44,7 +44,7 @@ def home(tmp_path: Path) -> Path:
 
 @contextmanager
 def open_connection(home: Path, way: str) -> Iterator[dict[str, Any]]:
-    """Tell how a client gets to the server of a home; over HTTP it is started here."""
+    """Tell how a client gets to the server of a home. Over HTTP it is started here."""
     if way == "stdio":
         first, *rest = serve_command(home)
         yield {"way": way, "command": first, "args": rest, "env": make_environment(home)}

@@ -17,7 +17,7 @@ LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 @pytest.fixture(scope="session", autouse=True)
 def inspector() -> Path:
-    """The Inspector; made before any test hides the user's folder, where npm is configured."""
+    """The Inspector. Made before any test hides the user's folder, where npm is configured."""
     return install_modules(*MODULES["inspector"]) / LAUNCHER
 
 

@@ -44,7 +44,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture(scope="session", autouse=True)
 def clients() -> dict[str, Path]:
-    """Where each client is; made before any test hides the user's folder."""
+    """Where each client is. Made before any test hides the user's folder."""
     return {
         name: install_modules(package, scripts=True) / ".bin" / name
         for name, package in PACKAGES.items()
@@ -266,7 +266,7 @@ class AppServer:
 def codex(
     clients: dict[str, Path], own: dict[str, str], ours: Run, ways, tmp_path
 ) -> Iterator[AppServer]:
-    """Codex, told by `install`, and configured over HTTP besides; it has no SSE."""
+    """Codex, told by `install`, and configured over HTTP besides. It has no SSE."""
     http = ways["http"]
     ours("install", "codex", "--name", "stdio")
     config = tmp_path / "user" / ".codex" / "config.toml"

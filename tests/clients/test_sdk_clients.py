@@ -38,7 +38,7 @@ TOOLS = [
 
 @pytest.fixture(scope="session", autouse=True)
 def clients() -> dict[str, Lines]:
-    """How each client is started; made before any test hides the user's folder."""
+    """How each client is started. Made before any test hides the user's folder."""
     python = peer_python("mcp1.30.0")
     found = install_modules(*MODULES["sdks"])
 
@@ -55,7 +55,7 @@ def clients() -> dict[str, Lines]:
 
 
 def play(line: list[str], home: Path) -> dict[str, Any]:
-    """Play the course, and write when somebody waits for that; return what was seen."""
+    """Play the course, write while a client waits for it, and return its output."""
     with subprocess.Popen(
         line,
         stdin=subprocess.DEVNULL,

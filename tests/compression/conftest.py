@@ -21,7 +21,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the tests that need files on homes without them; share those of Hermes homes."""
+    """Leave out the tests that need files on homes without them. Share those of Hermes homes."""
     items[:] = [item for item in items if can_run(item)]
     share_kinds(list_items_in(items, Path(__file__).parent), ["kind"], {"hermes": 3})
 

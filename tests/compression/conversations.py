@@ -221,7 +221,7 @@ def result_ids(message: Mapping[str, Any]) -> list[Any]:
 
 
 def get_side(message: Mapping[str, Any]) -> str | None:
-    """Return the speaker, with results as the user; None for messages that are no turn."""
+    """Return the speaker, with results as the user. None for messages that are no turn."""
     role = message.get("role")
     return {"user": "user", "tool": "user", "assistant": "assistant"}.get(str(role))
 

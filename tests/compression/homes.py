@@ -120,7 +120,7 @@ class Chat:
         return {name: rows for name, rows in found.items() if name != "compression_locks"}
 
     def open_again(self) -> StateDatabase:
-        """Open the database again, as another process does; the caller closes it."""
+        """Open the database again, as another process does. The caller closes it."""
         if self.db.path is None:
             return postgres_home.make_again(self.db, clock=self.clock)
         return SessionDB(self.db.path, clock=self.clock)

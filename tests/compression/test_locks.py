@@ -156,7 +156,7 @@ def test_interrupt_leaves_no_lock(chat: Chat) -> None:
 
 
 def run_interrupted(step: Callable[[], object], profile: Callable[..., None]) -> bool:
-    """Run a step under a profiler; return whether it was interrupted."""
+    """Run a step under a profiler, and return whether it was interrupted."""
     before = sys.getprofile()
     sys.setprofile(profile)
     try:

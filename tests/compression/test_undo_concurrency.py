@@ -18,7 +18,7 @@ ROUNDS = 3
 
 
 def run_concurrently(chat: Chat, act: Callable[[Compressor], object]) -> list[object]:
-    """Run an action twice at once, each with its own home and ledger; return both results."""
+    """Run an action twice at once, each with its own home and ledger, and return both results."""
     begin = threading.Barrier(2)
     path = chat.db.path
 

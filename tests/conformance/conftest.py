@@ -19,7 +19,7 @@ pytest.register_assert_rewrite("tests.wire.conftest")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder; installing the suite takes time."""
+    """Mark all tests of this folder. Installing the suite takes time."""
     for item in list_items_in(items, HERE):
         item.add_marker(pytest.mark.conformance)
         item.add_marker(pytest.mark.timeout(900, func_only=True))

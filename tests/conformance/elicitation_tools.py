@@ -162,7 +162,7 @@ _ROUNDS: dict[str, tuple[Round, ...]] = {
 
 
 def _next(context: Context, *rounds: Round) -> str | InputRequiredResult:
-    """Return the next round of questions; the state is the number of the previous one."""
+    """Return the next round of questions. The state is the number of the previous one."""
     number = int(context.request_state or 0)
     if rounds[number].keys() <= (context.input_responses or {}).keys():
         number += 1

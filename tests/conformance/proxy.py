@@ -1,4 +1,4 @@
-"""Adds a header to each request to a server; everything else passes byte for byte.
+"""Adds a header to each request to a server. Everything else passes byte for byte.
 
 A connection carries one request, so that only heads are parsed.
 """
@@ -56,7 +56,7 @@ class _ForwardHandler(socketserver.BaseRequestHandler):
 
 
 def _read_head(source: socket.socket) -> tuple[bytes, bytes]:
-    """Read until the end of the head; return it with any bytes of the body."""
+    """Read until the end of the head, and return it with any bytes of the body."""
     read = b""
     while b"\r\n\r\n" not in read and len(read) < _LONGEST_HEAD:
         part = source.recv(_LONGEST_HEAD)

@@ -25,7 +25,7 @@ _FIRST_WITH_EXTENSIONS = "2026-07-28"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The results of the checks of a scenario; skipped checks are not counted."""
+    """The results of the checks of a scenario. Skipped checks are not counted."""
 
     passed: int
     failed: tuple[str, ...]
@@ -40,7 +40,7 @@ class Suite:
 
     @classmethod
     def ready(cls) -> Suite:
-        """Return the suite; install it if necessary."""
+        """Return the suite. Install it if necessary."""
         return cls(install_modules(*MODULES["conformance"]) / _PACKAGE)
 
     def run(self, port: int, revision: str, results: Path) -> dict[str, Scenario]:

@@ -77,7 +77,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 
 @pytest.fixture
 def open_again(engine: Engine, home_path: Path) -> Iterator[Open]:
-    """Return a function that opens an instance on the test's home; all are closed at its end."""
+    """Return a function that opens an instance on the test's home. All are closed at its end."""
     opened: list[StateDatabase] = []
 
     def open_one() -> StateDatabase:

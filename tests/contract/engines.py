@@ -31,7 +31,7 @@ class Engine(Protocol):
         ...
 
     def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
-        """Open the database; every call returns an instance of its own."""
+        """Open the database. Every call returns an instance of its own."""
         ...
 
     @property
@@ -64,21 +64,21 @@ class ForeignWriter(Protocol):
         """Insert a row."""
 
     def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
-        """Set columns of rows; return their number."""
+        """Set columns of rows, and return their number."""
         ...
 
     def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
-        """Delete rows; return their number."""
+        """Delete rows, and return their number."""
         ...
 
     def add_column(self, table: str, column: str, declaration: str) -> None:
-        """Add a column; needs "foreign columns"."""
+        """Add a column. Needs "foreign columns"."""
 
     def add_notes_table(self) -> None:
-        """Add a table `notes` whose column `about` refers to sessions; needs "foreign tables"."""
+        """Add a table `notes` whose column `about` refers to sessions. Needs "foreign tables"."""
 
     def reset_message_ids(self, last_id: int) -> None:
-        """Let the next message have the id after `last_id`; needs "restored files"."""
+        """Let the next message have the id after `last_id`. Needs "restored files"."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,19 @@ class SqliteForeignWriter:
     path: Path
 
     def insert_row(self, table: str, **values: Any) -> None:
-        """Insert a row; a `RawText` is stored as text that is not UTF-8."""
+        """Insert a row. A `RawText` is stored as text that is not UTF-8."""
         marks = ", ".join(map(raw_rows.make_placeholder, values.values()))
         columns = raw_rows.join_columns(values)
         self._run(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', *values.values())  # noqa: S608 -- names of the tests
 
     def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
-        """Set columns of rows; return their number."""
+        """Set columns of rows, and return their number."""
         changes = ", ".join(f"{quote_name(name)} = ?" for name in values)
         sql = f'UPDATE "{table}" SET {changes} WHERE {raw_rows.build_condition(where)}'  # noqa: S608 -- names of the tests
         return self._run(sql, *values.values(), *where.values())
 
     def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
-        """Delete rows; return their number."""
+        """Delete rows, and return their number."""
         sql = f'DELETE FROM "{table}" WHERE {raw_rows.build_condition(where)}'  # noqa: S608 -- names of the tests
         return self._run(sql, *where.values())
 
@@ -132,7 +132,7 @@ class Sqlite:
     schema: int | None = None
 
     def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
-        """Open the database; every call returns an instance of its own."""
+        """Open the database. Every call returns an instance of its own."""
         path = home / "state.db"
         if not path.exists():
             make_hermes_database(path, self.schema) if self.schema else make_own_database(path)
@@ -178,7 +178,7 @@ class Memory:
         self._home: Path | None = None
 
     def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
-        """Open the database; every call returns an instance of its own."""
+        """Open the database. Every call returns an instance of its own."""
         if self._home != home:
             if self._kept is not None:
                 self._kept.close()
@@ -203,7 +203,7 @@ class Postgres:
     name: str = "postgres"
 
     def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
-        """Open the database; every call returns an instance of its own."""
+        """Open the database. Every call returns an instance of its own."""
         from session_core.state.postgres.session_db import PostgresDB  # noqa: PLC0415 -- an extra
 
         return PostgresDB(self._get_address(home), patience_s=patience_s)
@@ -237,13 +237,13 @@ class PostgresForeignWriter:
         self._run(f"INSERT INTO {table} ({raw_rows.join_columns(values)}) VALUES ({marks})", values)  # noqa: S608 -- names of the tests
 
     def update_rows(self, table: str, where: Mapping[str, Any], **values: Any) -> int:
-        """Set columns of rows; return their number."""
+        """Set columns of rows, and return their number."""
         changes = ", ".join(f"{name} = ?" for name in values)
         sql = f"UPDATE {table} SET {changes} WHERE {raw_rows.build_condition(where)}"  # noqa: S608 -- names of the tests
         return self._run(sql, values, where)
 
     def delete_rows(self, table: str, where: Mapping[str, Any]) -> int:
-        """Delete rows; return their number."""
+        """Delete rows, and return their number."""
         return self._run(f"DELETE FROM {table} WHERE {raw_rows.build_condition(where)}", where)  # noqa: S608 -- names of the tests
 
     def add_column(self, table: str, column: str, declaration: str) -> None:

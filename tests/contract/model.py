@@ -18,7 +18,7 @@ NOTHING = Revision(0, 0, 0, 0, None)
 
 
 def perform_step(db: StateDatabase, step: Step) -> Any:
-    """Take a step; return its result for the stored messages, or the name of the error."""
+    """Take a step, and return its result for the stored messages, or the name of the error."""
     verb, session_id, *rest = step
     try:
         done = _VERBS[verb](db, session_id, *rest)

@@ -25,7 +25,7 @@ def read_all_messages(db: StateDatabase, session_id: str = "s") -> RowImages:
 
 
 def remove_session(db: StateDatabase, session_id: str = "s") -> list[RowImages]:
-    """Remove a session and all its rows; return the images."""
+    """Remove a session and all its rows, and return the images."""
     pages, rest = read_all_messages(db, session_id), db.rows.read_session_images(session_id)
     ids = [row[pages.columns.index("id")] for row in pages.rows]
     with db.transaction():

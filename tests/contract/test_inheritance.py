@@ -46,7 +46,7 @@ OWNER = [{"user_id": "u1"}, {"chat_id": "77"}, {"chat_type": "dm"}]
 
 
 def has_columns(db: StateDatabase, condition: dict[str, Any]) -> bool:
-    """Return True if this home has the columns of a condition; an old one has no chats."""
+    """Return True if this home has the columns of a condition. An old one has no chats."""
     return all(
         name in db.get_session("root") or name in ("project", "cwd_prefix") for name in condition
     )

@@ -1,4 +1,4 @@
-"""Sessions: created, filled, ended, reopened, archived, routed; and the values of `state_meta`."""
+"""Sessions: created, filled, ended, reopened, archived, routed, and the values of `state_meta`."""
 
 from __future__ import annotations
 

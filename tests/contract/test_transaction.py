@@ -36,7 +36,7 @@ def list_texts(db: StateDatabase, session_id: str = "s") -> list[Any]:
 
 
 def run_concurrently(*steps: Callable[[], Any]) -> list[Any]:
-    """Run the steps in a thread each, begun at one moment; return their results in order."""
+    """Run the steps in a thread each, begun at one moment, and return their results in order."""
     barrier = threading.Barrier(len(steps))
 
     def run(step: Callable[[], Any]) -> Any:

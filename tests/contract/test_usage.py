@@ -35,7 +35,7 @@ def multiply_call(factor: int) -> dict[str, Any]:
 
 
 def list_model_usage(db: StateDatabase, session_id: str = "s") -> list[tuple[str, str, int]]:
-    """Return model, task and input tokens of each row; empty if the home lacks them."""
+    """Return model, task and input tokens of each row. Empty if the home lacks them."""
     rows = db.admin.get_model_usage(session_id)
     return [(row["model"], row.get("task", ""), row["input_tokens"]) for row in rows]
 

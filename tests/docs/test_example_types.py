@@ -23,7 +23,7 @@ SDKS = ("openai", "claude", "pydantic-ai", "adk")
 
 
 def write_examples(folder: Path, sdk: str | None) -> Path:
-    """Write the examples that an environment can import; return the Python of the environment."""
+    """Write the examples that an environment can import. Return the Python of the environment."""
     sdk_blocks = find_code_blocks(SDK_PAGE, "python")
     assert len(sdk_blocks) == len(SDKS)
     if sdk is not None:

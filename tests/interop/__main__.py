@@ -14,7 +14,7 @@ from tests.peers import HERMES_SCHEMAS
 
 
 def main() -> int:
-    """Compare many homes of every version; return 1 if a difference is not explained."""
+    """Compare many homes of every version, and return 1 if a difference is not explained."""
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
     parser.add_argument("--homes", type=int, default=12, help="homes of each version")
     parser.add_argument("--questions", type=int, default=260, help="questions about each home")

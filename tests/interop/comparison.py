@@ -89,7 +89,7 @@ class Comparison:
         return set(self.theirs.job("options", method="list_sessions_rich"))
 
     def _note(self, question: str, reasons: Iterable[str | None]) -> None:
-        """Record a question; without differences, both answers are equal."""
+        """Record a question. Without differences, both answers are equal."""
         found = set(reasons)
         if not found:
             self.agreed += 1

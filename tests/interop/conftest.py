@@ -69,7 +69,7 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def built(peers: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The home of a version; tests never open it, but copy it."""
+    """The home of a version. Tests never open it, but copy it."""
     homes: dict[str, Path] = {}
 
     def get(version: str) -> Path:

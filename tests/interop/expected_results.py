@@ -25,7 +25,7 @@ class Rows:
         return bool(self.by_id[message_id][7] or self.by_id[message_id][8])
 
     def said(self, ids: Any) -> set[tuple[Any, ...]]:
-        """Return texts with place and time; a copy made by a compaction counts as its original."""
+        """Return texts with place and time. A copy made by a compaction counts as its original."""
         return {(row[1], row[2], row[6], row[3]) for row in map(self.by_id.get, ids)}
 
     def with_all(self, *words: str) -> list[int]:

@@ -45,7 +45,7 @@ class HermesServer:
         self._turn = threading.Lock()
 
     def start(self, home: Path, arguments: Sequence[str], streams: Sequence[int]) -> int:
-        """Start a driver with these standard streams; return its process id."""
+        """Start a driver with these standard streams, and return its process id."""
         job = {"arguments": [str(home), *arguments], "env": make_peer_environment(home)}
         return int(self._ask(job, streams))
 
@@ -61,7 +61,7 @@ class HermesServer:
         return answer
 
     def stop(self) -> None:
-        """End the server; drivers that run go on."""
+        """End the server. Drivers that run go on."""
         self._jobs.close()
         self._process.wait()
 
@@ -130,14 +130,14 @@ class Hermes:
         return answer["value"]
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of its `SessionDB`; errors are raised as `Refused`."""
+        """Call a method of its `SessionDB`. Errors are raised as `Refused`."""
         (answer,) = self.job("calls", calls=[[method, args, kwargs]])
         if "error" in answer:
             raise Refused(*answer["error"])
         return decoded(answer["value"])
 
     def each(self, method: str, values: Iterable[Any], **kwargs: Any) -> dict[Any, Any]:
-        """Call a method for each value; return the answers by value."""
+        """Call a method for each value, and return the answers by value."""
         values = list(values)
         answers = self.job("calls", calls=[[method, [value], kwargs] for value in values])
         return {
@@ -168,7 +168,7 @@ def build(version: str, home: Path) -> Path:
 
 
 def build_kinds(version: str, home: Path, *, damaged: bool) -> dict[str, Any]:
-    """Let this version make a home with items for each kind of plan; return the expectations."""
+    """Let this version make a home with items for each kind of plan. Return the expectations."""
     with Hermes(version, home) as hermes:
         stated: dict[str, Any] = hermes.job("build_kinds", damaged=damaged)
     return stated

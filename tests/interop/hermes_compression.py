@@ -13,7 +13,7 @@ _LONG = " They went along the river and looked for the ferry." * 8
 
 
 class Compression:
-    """The jobs; conversations are changed by the code of Hermes."""
+    """The jobs. Conversations are changed by the code of Hermes."""
 
     db: Any
 
@@ -24,7 +24,7 @@ class Compression:
         return list(engine._find_latest_context_summary(messages, 0, len(messages)))
 
     def condense(self, session_id: str, summary: str, keep: int) -> dict[str, Any]:
-        """Let it compress a conversation; return the result and the input of its model."""
+        """Let it compress a conversation, and return the result and the input of its model."""
         engine = _make_engine()
         engine.tail_token_budget = 1
         engine.protect_last_n = keep
@@ -54,7 +54,7 @@ class Compression:
         self.db.replace_messages(child, found["messages"])
 
     def converse(self, session_id: str, numbers: list[int], pause: float) -> list[str]:
-        """Append numbered questions with tool calls; return the contents of all messages."""
+        """Append numbered questions with tool calls, and return the contents of all messages."""
         said: list[str] = []
         for number in numbers:
             call = {"id": f"theirs_{number}", "type": "function",

@@ -54,7 +54,7 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         ]
 
     def calls(self, calls: list[list[Any]]) -> list[dict[str, Any]]:
-        """Call methods by name, each `[name, args, kwargs]`; return errors as answers."""
+        """Call methods by name, each `[name, args, kwargs]`, and return errors as answers."""
         return [self._call(*call) for call in calls]
 
     def clock(self, now: float | None) -> None:
@@ -70,7 +70,7 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         hermes_homes.build(self.db, self.home)
 
     def build_kinds(self, damaged: bool) -> dict[str, Any]:
-        """Also add items for each kind of plan; return the expectations."""
+        """Also add items for each kind of plan, and return the expectations."""
         hermes_homes.build(self.db, self.home, damaged=damaged)
         return hermes_kinds.Kinds(self.db, self.home, damaged=damaged).fill()
 
@@ -83,7 +83,7 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         return list(inspect.signature(getattr(self.db, method)).parameters)
 
     def append(self, session_id: str, count: int, pause: float) -> list[int]:
-        """Append messages, with a pause after each; return their ids."""
+        """Append messages, with a pause after each, and return their ids."""
         ids: list[int] = []
         for number in range(count):
             ids.append(self.db.append_message(session_id, "user", f"theirs {number}"))

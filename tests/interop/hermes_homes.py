@@ -49,7 +49,7 @@ def build(db: Any, home: Path, *, damaged: bool = True) -> None:
 
 
 def run(db: Any, statements: list[list[Any]]) -> list[list[Any]]:
-    """Run `[sql, *values]` statements in one transaction of the connection; return the rows."""
+    """Run `[sql, *values]` statements in one transaction of the connection, and return the rows."""
     connection = db._conn
     connection.execute("BEGIN IMMEDIATE")
     rows = [connection.execute(sql, values).fetchall() for sql, *values in statements]

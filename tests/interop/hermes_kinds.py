@@ -111,7 +111,7 @@ class Kinds:
             self.chosen("links", "own_parent")
 
     def _old(self) -> None:
-        """Add sessions of all ages; pruning goes by the last message."""
+        """Add sessions of all ages. Pruning goes by the last message."""
         self.add("old", 140, "idle", model="m-large")
         self.db.append_message("old", "assistant", "", tool_calls=[{"id": "c", "function": CALL}])
         self.db.append_message("old", "tool", "waltz done", tool_call_id="c", tool_name="terminal")
@@ -153,7 +153,7 @@ class Kinds:
             self.protected("sessions", "compressing")
 
     def _filtered(self) -> None:
-        """Add old sessions that differ in one filter each; a filter selects exactly one."""
+        """Add old sessions that differ in one filter each. A filter selects exactly one."""
         asked: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "source": ({"source": ["slack"]}, {"source": "slack"}),
             "title_like": ({"title_like": "CRYPTOGAMS"}, {}),
@@ -322,7 +322,7 @@ class Kinds:
         self.chosen("expired", idle)
 
     def _chat(self, store: Any, name: str, days: float, platform: str = "telegram") -> str:
-        """Handle a message of a new chat a number of days ago; return its session."""
+        """Handle a message of a new chat a number of days ago, and return its session."""
         from gateway.session import SessionSource  # noqa: PLC0415
 
         given = {"platform": platform, "chat_id": f"chat-{name}", "chat_type": "dm",

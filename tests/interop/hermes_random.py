@@ -26,7 +26,7 @@ TITLES = ("Deploy 50% done", "a_b test", "Schema plan", "Миграция баз
 
 
 class RandomHome:
-    """Fills a home; the same seed makes the same home."""
+    """Fills a home. The same seed makes the same home."""
 
     def __init__(self, db: Any, seed: int) -> None:
         self.db = db

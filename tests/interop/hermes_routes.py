@@ -10,13 +10,13 @@ from typing import Any
 
 
 class Routes:
-    """The jobs; the store is reopened with its stored data on request."""
+    """The jobs. The store is reopened with its stored data on request."""
 
     home: Path
     store: Any = None
 
     def store_open(self, **config: Any) -> dict[str, Any]:
-        """Open a store as a start of the gateway does; return its entries by key."""
+        """Open a store as a start of the gateway does, and return its entries by key."""
         from gateway.config import GatewayConfig  # noqa: PLC0415
         from gateway.session import SessionStore  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ class Routes:
         return found.to_dict()
 
     def store_call(self, method: str, *, args: list[Any]) -> Any:
-        """Call a method of the store; entries are returned in their stored form."""
+        """Call a method of the store. Entries are returned in their stored form."""
         answer = getattr(self.store, method)(*args)
         return answer.to_dict() if hasattr(answer, "to_dict") else answer
 

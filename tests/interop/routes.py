@@ -124,7 +124,7 @@ class Chats:
             )
 
     def edit(self, name: str, **fields: Any) -> None:
-        """Set fields of an entry in every copy; None removes a field."""
+        """Set fields of an entry in every copy. None removes a field."""
         key = self.keys[name]
         for copy, write in (
             (self.file_entries(), self._edit_member),

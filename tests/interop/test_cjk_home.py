@@ -71,7 +71,7 @@ def run(home: Path, forks: ForkServer) -> Run:
 
 @pytest.fixture
 def writer(home: Path) -> Iterator[Callable[[], dict[str, float]]]:
-    """Start a process that appends all the time; the returned call ends it and returns a report."""
+    """Start a process that appends all the time. The returned call ends it and returns a report."""
     library = home / "lib" / "libfts5_cjk.so"
     command = [sys.executable, "-m", "tests.interop.cjk_writer", home / "state.db", library]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Maintenance primitives select the same sessions as Hermes; a ghost with a child is skipped."""
+"""Maintenance primitives select the same sessions as Hermes. A ghost with a child is skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hermes reads, routes, recompresses and sees undone our compressions; and the reverse.
+"""Hermes reads, routes, recompresses and sees undone our compressions, and the reverse.
 
 A home of schema 16 cannot flag rows: only continuations are possible there.
 """
@@ -99,7 +99,7 @@ def test_tool_calls_keep_results_in_hermes(compressed):
 
 
 def _count_call_pairs(told):
-    """Check that results follow their calls and calls have results; return their number."""
+    """Check that results follow their calls and calls have results, and return their number."""
     open_calls, count = [], 0
     for message in told:
         if message["role"] == "tool":

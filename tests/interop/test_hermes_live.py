@@ -61,7 +61,7 @@ def test_concurrent_appends_with_hermes_lose_nothing(theirs, ours):
 
 
 def append_messages_meanwhile(ours: SessionDB, thread: threading.Thread) -> list[int]:
-    """Append messages until a thread has ended; each continues from the message before."""
+    """Append messages until a thread has ended. Each continues from the message before."""
     ids: list[int] = []
     breath = threading.Event()
     while len(ids) <= 20 or thread.is_alive():

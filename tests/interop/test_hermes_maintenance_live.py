@@ -40,7 +40,7 @@ def make(tmp_path_factory):
 
 @pytest.fixture(params=("0.17.0", "0.19.0"))
 def made(make, request) -> Made:
-    """A damaged home with routes only in a file, and one with a table; both stay closed."""
+    """A damaged home with routes only in a file, and one with a table. Both stay closed."""
     found: Made = make(request.param, damaged=True)
     return found
 

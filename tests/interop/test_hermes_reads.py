@@ -236,7 +236,7 @@ def test_previews_match_hermes(theirs, ours):
 
 
 def is_same_preview(theirs: str, ours: str) -> bool:
-    """Return True if a preview equals that of Hermes; ours may be longer."""
+    """Return True if a preview equals that of Hermes. Ours may be longer."""
     begin = theirs.removesuffix("...")
     return ours.startswith(begin) if begin else ours == ""
 

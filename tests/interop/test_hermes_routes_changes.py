@@ -26,7 +26,7 @@ def chats(theirs, ours):
 
 @pytest.fixture(params=COPIES)
 def lost(request, chats):
-    """The copy that is lost after the change; versions with one copy lose none."""
+    """The copy that is lost after the change. Versions with one copy lose none."""
     return request.param if request.param in chats.copies_to_lose() else "neither"
 
 
@@ -75,7 +75,7 @@ def test_hermes_loads_switch(chats, lost):
 
 
 def test_switch_to_older_session_survives_gateway_stop(chats, lost):
-    """The newest session of the chat is another one then; the route decides."""
+    """The newest session of the chat is another one then. The route decides."""
     key = chats.keys["ann"]
     with chats.ours() as store:
         store.switch_session(key, "cron_job1_20250101")

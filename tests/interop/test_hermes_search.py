@@ -48,7 +48,7 @@ def test_query_syntax_results_match_hermes(theirs, ours, stored):
 
 
 def test_random_query_results_match_hermes(theirs, ours, stored):
-    """Queries come from prose; the syntax of JSON counts as words in Hermes only."""
+    """Queries come from prose. The syntax of JSON counts as words in Hermes only."""
     chance = random.Random(theirs.version)
     texts = [stored.text(row) for row in stored.by_id.values() if stored.is_prose(row)]
     for _ in range(100):

@@ -32,7 +32,7 @@ class Verbs:
         )
 
     def answer(self, *arguments: str) -> dict[str, Any]:
-        """Run a command that succeeds; return its JSON."""
+        """Run a command that succeeds, and return its JSON."""
         done = self.run(*arguments, "--json")
         assert done.code == 0, done.err
         found: dict[str, Any] = json.loads(done.out)

@@ -1,4 +1,4 @@
-"""Homes of the schemas 23 to 30, changed and restored; unknown data stays unchanged.
+"""Homes of the schemas 23 to 30, changed and restored. Unknown data stays unchanged.
 
 If the SQLite of the run can load extensions, each is also tested with the CJK index.
 """

@@ -1,4 +1,4 @@
-"""A tenth of the random comparison with Hermes; `python -m tests.interop` runs all of it."""
+"""A tenth of the random comparison with Hermes. `python -m tests.interop` runs all of it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Trip:
         self.theirs.__exit__()
 
     def arrive(self) -> dict[str, Any]:
-        """Restart the gateway and handle a message of the chat; return its entry."""
+        """Restart the gateway and handle a message of the chat, and return its entry."""
         self.theirs.job("store_open")
         entry: dict[str, Any] = self.theirs.job("arrive", source=SOURCE)
         return entry

@@ -43,7 +43,7 @@ class Twins:
             getattr(self.ours, method)(*args, **kwargs)
 
     def try_both(self, method: str, *args: Any) -> None:
-        """Run the same call in both homes; both accept or both refuse it."""
+        """Run the same call in both homes. Both accept or both refuse it."""
         try:
             self.theirs.call(method, *args)
         except Refused:
@@ -53,7 +53,7 @@ class Twins:
             getattr(self.ours, method)(*args)
 
     def both_refuse(self, method: str, *args: Any, **kwargs: Any) -> None:
-        """Run the same call in both homes; both refuse it."""
+        """Run the same call in both homes. Both refuse it."""
         with pytest.raises(Refused):
             self.theirs.call(method, *args, **kwargs)
         with pytest.raises(SessionError):

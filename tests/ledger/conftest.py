@@ -36,7 +36,7 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["own", "hermes"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Both kinds of homes; a test of the ledger alone takes one."""
+    """Both kinds of homes. A test of the ledger alone takes one."""
     return str(request.param)
 
 

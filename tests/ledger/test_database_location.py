@@ -40,7 +40,7 @@ DAY_S = 86_400.0
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenedHome]:
-    """Return a home in memory; the working folder stays empty."""
+    """Return a home in memory. The working folder stays empty."""
     folder = tmp_path / "empty"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -53,7 +53,7 @@ def test_interrupted_ledger_still_works(
 def run_interrupted(
     ledger: Ledger, call: Callable[[Ledger], object], place: int, beside: Callable[[], object]
 ) -> bool:
-    """Make a call with an interrupt at the nth point; return whether it has that many points.
+    """Make a call with an interrupt at the nth point, and return whether it has that many points.
 
     The exception keeps the interrupted frames alive while this ledger and another one continue.
     """

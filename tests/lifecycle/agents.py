@@ -21,7 +21,7 @@ class Agent:
         return f"Agent({self.number})"
 
     def close(self) -> None:
-        """Record the close; a second one is an error."""
+        """Record the close. A second one is an error."""
         assert not self.closed.is_set()
         self.closed.set()
 

@@ -51,7 +51,7 @@ def monotonic() -> Monotonic:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """An event that calls can wait for; it is set when the test ends."""
+    """An event that calls can wait for. It is set when the test ends."""
     event = threading.Event()
     yield event
     event.set()

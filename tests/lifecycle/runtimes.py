@@ -143,7 +143,7 @@ class Gate:
 
 @contextmanager
 def beside(*calls: Callable[[], Any]) -> Iterator[list[Any]]:
-    """Run calls in threads during the block; results or errors are available after it."""
+    """Run calls in threads during the block. Results or errors are available after it."""
     results: list[Any] = [None] * len(calls)
 
     def work(number: int) -> None:

@@ -13,7 +13,7 @@ from tests.routing.chats import KEY
 
 
 def follow_told_session(world: World, session_id: Any) -> str:
-    """Let an agent name a session as its continuation; return the session of the chat."""
+    """Let an agent name a session as its continuation, and return the session of the chat."""
     world.agent = lambda *_: {"final_response": "x", "session_id": session_id}
     assert world.say().text == "x"
     return world.agree()

@@ -20,7 +20,7 @@ THREADS = 32
 
 
 def run_concurrently(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Run `work` in threads that start together; raise the first error here."""
+    """Run `work` in threads that start together, and raise the first error here."""
     barrier = threading.Barrier(count)
     errors: list[BaseException] = []
 

@@ -86,7 +86,7 @@ def test_hanging_hook_is_reported_at_process_exit() -> None:
 
 @pytest.mark.requirement("hooks:end")
 def test_pending_hook_calls_are_skipped_on_signal() -> None:
-    """No hook runs then; the next process delivers the stored calls."""
+    """No hook runs then. The next process delivers the stored calls."""
     assert run_hook_process("signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM) == LATE
 
 

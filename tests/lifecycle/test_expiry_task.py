@@ -17,7 +17,7 @@ from tests.lifecycle.runtimes import World, becomes, until, watcher
 
 
 def run_watcher_during(watch: ExpiryWatcher, do: Any) -> None:
-    """Run a watcher during a function; the watcher must end by itself."""
+    """Run a watcher during a function. The watcher must end by itself."""
 
     async def both() -> None:
         with anyio.fail_after(30):

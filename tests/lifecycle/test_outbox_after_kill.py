@@ -75,7 +75,7 @@ def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
 
 @pytest.fixture
 def kill(forks: ForkServer, home_path: Path, session_id: str) -> Kill:
-    """Start a process that changes the chat's session and is killed; return its hook calls."""
+    """Start a process that changes the chat's session and is killed, and return its hook calls."""
 
     def kill(way: str, where: str) -> Told:
         done = forks.run_script(_KILLED, home_path, way, where)

@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the tests that need files on homes without them; share those of Hermes homes."""
+    """Leave out the tests that need files on homes without them. Share those of Hermes homes."""
     items[:] = [item for item in items if can_run(item)]
     here = list_items_in(items, Path(__file__).parent)
     share_kinds(here, KIND_FIXTURES, {22: 3, 30: 3})

@@ -140,7 +140,7 @@ class Home:
             connection.execute(statement, values)
 
     def open_again(self) -> StateDatabase:
-        """Open the database again, as another process does; the caller closes it."""
+        """Open the database again, as another process does. The caller closes it."""
         if self.db.path is None:
             return make_again(self.db, clock=self.clock)
         return SessionDB(self.db.path, clock=self.clock)
@@ -166,7 +166,7 @@ class Home:
 
 @contextmanager
 def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home]:
-    """Create an empty home of a kind; with `cjk` it has that index, and its tokenizer is loaded."""
+    """Create an empty home of a kind. With `cjk` it has that index, and its tokenizer is loaded."""
     clock = Clock()
     path = folder / "state.db"
     folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ def fill(home: Home) -> None:
 
 
 def _add_old_sessions(home: Home) -> None:
-    """Add sessions of all ages; only the last message decides which are pruned."""
+    """Add sessions of all ages. Only the last message decides which are pruned."""
     home.session("old", 140, reason="idle")
     home.chosen("sessions", "old")
     home.session("old_titled", 91, reason="cli_close", source="slack", cwd="/srv/project/app")

@@ -1,4 +1,4 @@
-"""Activity: live signs count; dead and foreign ones do not."""
+"""Activity: live signs count. Dead and foreign ones do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on a home: contents, problems and plans; no problem stops the report."""
+"""The report on a home: contents, problems and plans. No problem stops the report."""
 
 from __future__ import annotations
 

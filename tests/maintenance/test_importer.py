@@ -1,4 +1,4 @@
-"""Imports: equal to the export, next to existing data; one bad line does not stop the rest."""
+"""Imports: equal to the export, next to existing data. One bad line does not stop the rest."""
 
 from __future__ import annotations
 

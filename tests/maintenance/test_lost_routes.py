@@ -1,4 +1,4 @@
-"""Lost routes are selected and removed; routes that the next message repairs are not."""
+"""Lost routes are selected and removed. Routes that the next message repairs are not."""
 
 from __future__ import annotations
 

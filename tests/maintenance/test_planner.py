@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def list_stated(changing: Changing, what: str) -> set[str]:
-    """Return the expected items of a kind; for orphans, of its parts."""
+    """Return the expected items of a kind. For orphans, of its parts."""
     home = changing.home
     if what == "orphans":
         parts = ("rows", "locks", "links", "files")

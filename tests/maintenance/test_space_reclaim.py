@@ -1,4 +1,4 @@
-"""The index is merged in steps; the file is rewritten only if no other process has it open."""
+"""The index is merged in steps. The file is rewritten only if no other process has it open."""
 
 from __future__ import annotations
 

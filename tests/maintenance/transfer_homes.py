@@ -62,7 +62,7 @@ class Place:
 
 @contextmanager
 def place(folder: Path, kind: str | int) -> Iterator[Place]:
-    """Open a home of a kind; create an empty one if there is none."""
+    """Open a home of a kind. Create an empty one if there is none."""
     path = folder / "state.db"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ _USAGE_PATTERN = 2
 
 
 def render_page(page: str, makers: Mapping[str, Callable[[], str]] | None = None) -> str:
-    """Return a page with its generated parts replaced; the README by default."""
+    """Return a page with its generated parts replaced. The README by default."""
     by_name = makers or PART_MAKERS
     return _PART_PATTERN.sub(lambda found: f"{found[1]}{by_name[found[2]]()}\n{found[3]}", page)
 

@@ -27,7 +27,7 @@ _CSS = (
 
 
 def draw_picture() -> str:
-    """Run the command on the sample home; return its output as SVG."""
+    """Run the command on the sample home, and return its output as SVG."""
     with tempfile.TemporaryDirectory() as folder:
         home.build_home(Path(folder) / ".hermes")
         return _render_svg(_capture_lines(Path(folder)))

@@ -35,7 +35,7 @@ def _metadata(released) -> Message:
 
 @pytest.fixture(scope="session", name="mcpb")
 def _mcpb() -> list[Path]:
-    """The tools for bundles; made before any test hides the user's folder."""
+    """The tools for bundles. Made before any test hides the user's folder."""
     return [find_node(), install_modules(*MODULES["mcpb"]) / "@anthropic-ai/mcpb/dist/cli/cli.js"]
 
 

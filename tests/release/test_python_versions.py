@@ -26,7 +26,7 @@ SMOKE = (
 
 @pytest.fixture(scope="session", name="others")
 def _others(uv) -> dict[str, str]:
-    """Pythons of other declared versions, by version; one is installed where there is none."""
+    """Pythons of other declared versions, by version. One is installed where there is none."""
     versions = [version for version in DECLARED if version != THIS]
     found = list_pythons(versions)
     if not found:

@@ -60,7 +60,7 @@ def append_text(
 
 
 def begin_session(store: SessionStore, db: SessionDB, **fields: Any) -> str:
-    """Route and store a first message; return the id of its session."""
+    """Route and store a first message, and return the id of its session."""
     entry = store.get_or_create_session(chat(**fields))
     append_text(store, db, entry)
     return entry.session_id

@@ -30,7 +30,7 @@ SHARED = "agent:main:telegram:dm:shared"
 
 
 def run_concurrently(*calls: Callable[[], Any]) -> list[Any]:
-    """Run calls at the same moment; return their results."""
+    """Run calls at the same moment, and return their results."""
     barrier = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
 
@@ -53,7 +53,7 @@ def run_concurrently(*calls: Callable[[], Any]) -> list[Any]:
 
 @contextmanager
 def parse_continuously(path: Path) -> Iterator[list[int]]:
-    """Parse a file in a loop while the block runs; assert that it is whole each time."""
+    """Parse a file in a loop while the block runs. Assert that it is whole each time."""
     ended = threading.Event()
     reads: list[int] = []
     torn: list[bytes] = []

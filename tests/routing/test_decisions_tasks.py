@@ -1,4 +1,4 @@
-"""A transaction of routes belongs to one task; other tasks of the thread are refused."""
+"""A transaction of routes belongs to one task. Other tasks of the thread are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unreadable files and entries: reported, set aside and never overwritten; the others stay."""
+"""Unreadable files and entries: reported, set aside and never overwritten. The others stay."""
 
 from __future__ import annotations
 

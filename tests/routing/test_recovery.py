@@ -277,7 +277,7 @@ def test_session_started_after_reset_is_recovered(
 def test_routed_session_of_any_owner_is_recovered(
     store: SessionStore, db: SessionDB, folder: Path, whose: str | None
 ) -> None:
-    """The chat was switched there; Hermes finds a session by its session key alone."""
+    """The chat was switched there. Hermes finds a session by its session key alone."""
     add_session(db, "routed", "agent_close", session_key=whose)
     put_row(db, folder, make_stored_entry("routed"))
     assert find_arrival_session(store) == "routed"
@@ -418,7 +418,7 @@ def test_recovery_calls_no_boundary_hooks(make: Any, db: SessionDB) -> None:
 
 @pytest.mark.requirement("store:profiles")
 def test_session_of_different_profile_is_skipped(make: Any, db: SessionDB) -> None:
-    """User and chat are the same; only the session key names the profile."""
+    """User and chat are the same. Only the session key names the profile."""
     store = make(db, config=GatewayConfig(multiplex_profiles=True))
     add_session(db, "theirs", chat_id="42", chat_type="dm")
     source = chat(profile="coder")

@@ -48,7 +48,7 @@ def test_repair_keeps_route_without_end_reason(store: SessionStore, db: SessionD
 
 @pytest.mark.requirement("store:start")
 def test_repair_follows_interrupted_rotation(store: SessionStore, db: SessionDB) -> None:
-    """The child has no session key; only its parent leads to it."""
+    """The child has no session key. Only its parent leads to it."""
     parent = begin_session(store, db, user_id="7", chat_name="Ann")
     rotate_session(db, parent)
     assert store.repair_routes() == [KEY]

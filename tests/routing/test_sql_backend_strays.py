@@ -1,4 +1,4 @@
-"""A moved home keeps its routes; a copied or hidden one adopts none."""
+"""A moved home keeps its routes. A copied or hidden one adopts none."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_existing_home_keeps_own_routes(make: Any, db: SessionDB, tmp_path: Path
 def test_copied_home_adopts_no_earlier_scope(
     make: Any, db: SessionDB, home_path: Path, tmp_path: Path, clock: Clock
 ) -> None:
-    """A home that was moved once may have rows of a missing folder; so has its copy."""
+    """A home that was moved once may have rows of a missing folder. So has its copy."""
     with make(db) as store:
         chat_id = store.get_or_create_session(chat(43)).session_id
     put_row(db, tmp_path / "earlier" / "sessions", make_stored_entry("stale"))

@@ -10,7 +10,7 @@ from session_core import SessionDB, SessionSource, SessionStore
 
 
 def arrive(store: SessionStore, number: int) -> None:
-    """Route messages of a shared chat and of chats of its own; reset some of the latter."""
+    """Route messages of a shared chat and of chats of its own. Reset some of the latter."""
     for turn in range(15):
         store.get_or_create_session(SessionSource(platform="telegram", chat_id="shared"))
         entry = store.get_or_create_session(

@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(name="client")
 async def _client(request: pytest.FixtureRequest, home_path: Path) -> AsyncIterator[Client]:
-    """A client of the newer protocol version; tests of both versions create their own."""
+    """A client of the newer protocol version. Tests of both versions create their own."""
     mark = request.node.get_closest_marker("options")
     served_home = ServedStores(ServerOptions(home=str(home_path), **(mark.kwargs if mark else {})))
     async with Client(server.create_server(served_home), cache=None) as client:

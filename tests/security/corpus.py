@@ -83,7 +83,7 @@ def end_session(db: SessionDB, key: str, reason: str) -> None:
 
 
 def shorten_to_title(text: str) -> str:
-    """Return the beginning of a text for a title; a secret is in it as a whole or not at all."""
+    """Return the beginning of a text for a title. A secret is in it as a whole or not at all."""
     if len(text) <= _TITLE and "\n" not in text and "\\n" not in text:
         return text
     return text[:_TITLE] if redact(text) == text else "a secret that is too long for a title"

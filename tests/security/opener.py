@@ -36,7 +36,7 @@ def run_child(job) -> None:
 
 
 def wait_for(pid: int) -> str:
-    """Wait for a child; kill it if it takes too long."""
+    """Wait for a child. Kill it if it takes too long."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         ended, status = os.waitpid(pid, os.WNOHANG)

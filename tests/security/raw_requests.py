@@ -26,7 +26,7 @@ HANDSHAKE = json.dumps(
 
 
 class RawResponse(NamedTuple):
-    """The answer of a server; status 0 means that it closed the connection."""
+    """The answer of a server. Status 0 means that it closed the connection."""
 
     status: int
     text: str

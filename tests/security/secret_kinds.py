@@ -250,7 +250,7 @@ KINDS = sorted({token.kind for token in TOKENS} | {shape.kind for shape in SHAPE
 
 
 def draw_sample(kind: str, seed: int) -> Sample:
-    """Return a sample of a kind; the seed selects the template too."""
+    """Return a sample of a kind. The seed selects the template too."""
     chance = random.Random(f"{kind} {seed}")
     templates = TEMPLATES[kind]
     parts: list[str] = []

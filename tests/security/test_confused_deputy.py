@@ -35,7 +35,7 @@ _HOOKED: list[bool] = []
 
 @contextmanager
 def outward_calls():
-    """Record outgoing calls of this process; the audit hook is permanent, so it has a switch."""
+    """Record outgoing calls of this process. The audit hook is permanent, so it has a switch."""
     if not _HOOKED:
         _HOOKED.append(True)
         sys.addaudithook(

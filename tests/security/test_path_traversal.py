@@ -1,4 +1,4 @@
-"""Path traversal: arguments name rows or records, never files; links lead nowhere."""
+"""Path traversal: arguments name rows or records, never files. Links lead nowhere."""
 
 from __future__ import annotations
 

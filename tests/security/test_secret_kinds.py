@@ -47,7 +47,7 @@ def test_kind_is_redacted_in_every_disguise(kind):
 
 @pytest.mark.requirement("hostile:secrets")
 def test_leak_detector_sees_every_disguise():
-    """The leak finder sees through each disguise; otherwise it would prove nothing."""
+    """The leak finder sees through each disguise. Otherwise it would prove nothing."""
     for kind in KINDS:
         sample = draw_sample(kind, 0)
         for name, disguise in DISGUISES.items():

@@ -1,4 +1,4 @@
-"""Secrets in transcripts: no key gets out on any path; text that only looks random does."""
+"""Secrets in transcripts: no key gets out on any path. Text that only looks random does."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ async def test_stored_text_stays_in_quoted_fields(walk_results):
 
 @pytest.mark.requirement("security:injection")
 async def test_notes_quote_stored_phrases(walk_results):
-    """A note may list stored names; a phrase among them is a JSON string."""
+    """A note may list stored names. A phrase among them is a JSON string."""
     notes = [
         output["note"]
         for _, output in walk_results

@@ -39,7 +39,7 @@ class Walk:
         self.said.append((where, what))
 
     async def call(self, tool: str, **arguments: Any) -> Any:
-        """Call a tool; record an error as its text."""
+        """Call a tool. Record an error as its text."""
         result = await self.client.call_tool(tool, arguments)
         (half,) = result.content
         if result.is_error:
@@ -56,7 +56,7 @@ class Walk:
             page = await self.call(tool, cursor=page["next_cursor"])
 
     async def ask(self, where: str, awaited: Any) -> Any:
-        """Send a request other than a tool call; record a protocol error as its text."""
+        """Send a request other than a tool call. Record a protocol error as its text."""
         try:
             result = await awaited
         except MCPError as error:

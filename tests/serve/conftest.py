@@ -22,7 +22,7 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run each test in both versions; the fast tests run about an eighth in the older one."""
+    """Run each test in both versions. The fast tests run about an eighth in the older one."""
     named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     if "client" in metafunc.fixturenames and "client" not in named:
         is_shared = is_in_share((metafunc.function.__name__, "legacy"), 8)
@@ -40,7 +40,7 @@ def _db(home_path: Path):
 
 @pytest.fixture(name="options")
 def _options() -> dict[str, Any]:
-    """The options of the server; a test may override them with a mark `options`."""
+    """The options of the server. A test may override them with a mark `options`."""
     return {}
 
 
@@ -55,7 +55,7 @@ async def _client(request, home_path: Path) -> AsyncIterator[Client]:
 
 @pytest.fixture(name="call")
 def _call(client: Client) -> Call:
-    """Call a tool and return its answer; text and structured content must be equal."""
+    """Call a tool and return its answer. Text and structured content must be equal."""
 
     async def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
         result = await client.call_tool(tool, arguments)
@@ -90,7 +90,7 @@ def _old_sessions(db):
 
 @pytest.fixture(name="key")
 def _key(db, home_path: Path) -> str:
-    """The session key of a chat with a message; another chat is suspended."""
+    """The session key of a chat with a message. Another chat is suspended."""
     chat = SessionSource(platform="telegram", chat_id="42", chat_name="Lisbon \u202etrip")
     with SessionStore.open(home_path, db) as store:
         entry = store.get_or_create_session(chat)

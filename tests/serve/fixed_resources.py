@@ -1,4 +1,4 @@
-"""The resources of every server, in the order of its list; conversations come before them."""
+"""The resources of every server, in the order of its list. Conversations come before them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted keys of many kinds, made at run time so that no file holds one; and innocent texts."""
+"""Planted keys of many kinds, made at run time so that no file holds one, and innocent texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times in arguments; the error for an invalid argument names it and the valid values."""
+"""Times in arguments. The error for an invalid argument names it and the valid values."""
 
 from __future__ import annotations
 

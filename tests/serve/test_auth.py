@@ -1,4 +1,4 @@
-"""The token of a home: created once; an invalid token file is refused."""
+"""The token of a home: created once. An invalid token file is refused."""
 
 from __future__ import annotations
 

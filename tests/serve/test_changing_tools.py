@@ -1,4 +1,4 @@
-"""Changing tools: plan, apply exactly that, undo; the user confirms if the client can ask."""
+"""Changing tools: plan, apply exactly that, undo. The user confirms if the client can ask."""
 
 from __future__ import annotations
 

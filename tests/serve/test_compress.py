@@ -92,7 +92,7 @@ SAID = {
 @pytest.mark.requirement("changing:clean")
 @pytest.mark.parametrize("kind", SAID)
 async def test_extractive_summary_contains_no_secret(call, db, kind):
-    """A value alone is not a known secret; next to its name it was one."""
+    """A value alone is not a known secret. Next to its name it was one."""
     text = f"{SAID[kind]}\nWe decided to use {SECRET} for all, on port 8443.\n"
     for number in range(8):
         db.append_message("long", "user", f"{text}ticket XY-{number} stays open")

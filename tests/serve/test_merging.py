@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.options(all_profiles=True)]
 
 @pytest.fixture(name="homes", autouse=True)
 def _homes(home_path):
-    """Three homes; their sessions have equal times and sizes, and one id is in two of them."""
+    """Three homes. Their sessions have equal times and sizes, and one id is in two of them."""
     homes = {"hermes": home_path}
     for name in (TRAVEL, WORK):
         homes[name] = home_path / "profiles" / name.removeprefix("hermes:")

@@ -1,4 +1,4 @@
-"""`sessions_prune`: plan, apply exactly that, undo; filters that a kind does not take."""
+"""`sessions_prune`: plan, apply exactly that, undo. Filters that a kind does not take."""
 
 from __future__ import annotations
 

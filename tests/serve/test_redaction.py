@@ -1,4 +1,4 @@
-"""No secret gets out on any path; text that only looks random does."""
+"""No secret gets out on any path. Text that only looks random does."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ METADATA = {"_README": "what this file is", "_version": 3, "_before": make_entry
 
 
 def write_index_file(home_path):
-    """Write the index as a file; return the key of its only route."""
+    """Write the index as a file, and return the key of its only route."""
     (home_path / "sessions").mkdir()
     index = METADATA | {KEY: make_entry(KEY)}
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(index))
@@ -38,7 +38,7 @@ def write_index_file(home_path):
 
 
 def write_routing_table(home_path, db):
-    """Write the index as rows; return the key of its only route."""
+    """Write the index as rows, and return the key of its only route."""
     with SessionStore.open(home_path, db) as store:
         entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
     ((scope, _),) = db.routes.list_scopes().items()

@@ -115,7 +115,7 @@ async def test_read_only_server_offers_no_tidy(ask, client):
 
 
 def list_query_forms():
-    """Return the arguments of each form in the table of queries; … stands for a session."""
+    """Return the arguments of each form in the table of queries. … stands for a session."""
     text = (FOLDER / "recall" / "references" / "queries.md").read_text("utf-8")
     for code in re.findall(r"`(\w+=[^`]+)`", text):
         call = ast.parse(f"form({code.replace('…', repr('s'))})", mode="eval").body

@@ -1,4 +1,4 @@
-"""Several stores: answers name their store; handles and cursors carry it."""
+"""Several stores: answers name their store. Handles and cursors carry it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool list is data that equals the specifications; a tool is imported by its first call."""
+"""The tool list is data that equals the specifications. A tool is imported by its first call."""
 
 from __future__ import annotations
 

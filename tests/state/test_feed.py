@@ -51,7 +51,7 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture
 def commit(path: Path, db: SessionDB) -> Iterator[Callable[[str], float]]:
-    """Commit a message in another process; return when it had committed."""
+    """Commit a message in another process, and return when it had committed."""
     child = subprocess.Popen(
         [sys.executable, "-c", _WRITER, f"{path.as_uri()}?mode=rw"],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The index of a home of our own lags on disk; search results never do."""
+"""The index of a home of our own lags on disk. Search results never do."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _read_traces(path: Path) -> Any:
 
 
 def _iter_locks() -> Iterator[str]:
-    """Yield the locks of this process from `/proc/locks`; other processes may change theirs."""
+    """Yield the locks of this process from `/proc/locks`. Other processes may change theirs."""
     for info in Path("/proc/self/fdinfo").iterdir():
         with suppress(FileNotFoundError):
             lines = info.read_text().splitlines()

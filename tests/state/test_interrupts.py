@@ -94,7 +94,7 @@ def test_interrupted_close_can_be_repeated(home_path: Path) -> None:
 
 
 def run_interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) -> bool:
-    """Make a call and interrupt it at the nth place; return whether it has so many."""
+    """Make a call and interrupt it at the nth place, and return whether it has so many."""
     try:
         with raise_interrupt_at(place):
             call(db)

@@ -113,7 +113,7 @@ def read_images(db: SessionDB, *session_ids: str) -> list[RowImages]:
 
 
 def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
-    """Remove sessions as a step does; return the images in its trash."""
+    """Remove sessions as a step does, and return the images in its trash."""
     images = pass_through_trash(read_images(db, *session_ids))
     ids = {each: db.rows.read_message_images(each, 0, 10**9)[0] for each in session_ids}
     with db.transaction():

@@ -135,7 +135,7 @@ def test_forked_child_leaves_snapshot_to_parent(path: Path) -> None:
 
 
 def _leave_in_child(db: SessionDB) -> None:
-    """End the snapshot in the child, then the child; report by its exit code."""
+    """End the snapshot in the child, then the child, and report by its exit code."""
     snapshot = db._store.find_snapshot()
     assert snapshot is not None
     snapshot.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""The first write creates a home of our own; refused and empty changes create none."""
+"""The first write creates a home of our own. Refused and empty changes create none."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commit_in_process(path: Path, key: str) -> str:
-    """Commit in another process; return the error that prevented it."""
+    """Commit in another process, and return the error that prevented it."""
     done = subprocess.run(
         [sys.executable, "-c", OTHER, str(path), key], capture_output=True, text=True, check=False
     )

@@ -20,7 +20,7 @@ def vacuum_through_copy(db: SessionDB, step: Callable[[], object] | None = None)
 
 
 def trace_vacuum(db: SessionDB, act: Callable[[str], object]) -> list[str]:
-    """Rewrite the database and call `act` at each point; return the points."""
+    """Rewrite the database and call `act` at each point, and return the points."""
     ran = VacuumTrace(db, act)
     vacuum_through_copy(db, ran.record_step)
     return ran.points
@@ -42,7 +42,7 @@ class VacuumTrace:
         writer._handle.connection.set_trace_callback(self._on_writer_statement)
 
     def record_step(self) -> None:
-        """Record the present point; passed as the `step` of a vacuum."""
+        """Record the present point. Passed as the `step` of a vacuum."""
         between = self._phase == "copying" and is_whole(self._folder)
         self._record_point("between" if between else self._phase)
 

@@ -73,7 +73,7 @@ async def _open_client(request, home: Path) -> AsyncIterator[Client]:
 
 @pytest.fixture(name="given")
 def _make_task_model(client: Client) -> Callable[..., Model]:
-    """Give a task to a model that has read nothing; `steps` are the calls that it needs."""
+    """Give a task to a model that has read nothing. `steps` are the calls that it needs."""
 
     def given(task: str, *steps: str) -> Model:
         return Model(client, task, steps)

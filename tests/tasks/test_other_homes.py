@@ -20,7 +20,7 @@ FIX = "Run `journalctl --vacuum-size=200M`, the journal fills the disk."
 
 @pytest.fixture(name="home")
 def _make_home(request, home_path: Path) -> Path:
-    """A Hermes home with leftovers of every kind; mixed: with transcripts next to it."""
+    """A Hermes home with leftovers of every kind. Mixed: with transcripts next to it."""
     path = home_path / "state.db"
     make_hermes_database(path)
     fill_database(path, 30, 8, start=time.time() - 40 * 3600)

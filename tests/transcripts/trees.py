@@ -42,7 +42,7 @@ class ClaudeTree:
 
 
 def make_line(session: str, number: int, text: str, **fields: Any) -> bytes:
-    """Return the line of a message; the number decides on its role, its time and its uuid."""
+    """Return the line of a message. The number decides on its role, its time and its uuid."""
     role = "assistant" if number % 2 else "user"
     content: Any = [{"type": "text", "text": text}] if role == "assistant" else text
     record = {

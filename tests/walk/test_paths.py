@@ -26,7 +26,7 @@ def test_requests_read_state_within_limits():
 
 
 def measure_walks() -> dict[str, dict[str, int]]:
-    """Return the figures by path, as the command prints them; it chooses its own SQLite."""
+    """Return the figures by path, as the command prints them. It chooses its own SQLite."""
     printed = subprocess.run(
         [sys.executable, "-m", "tests.walk"], cwd=ROOT, check=True, stdout=subprocess.PIPE
     ).stdout.decode()

@@ -48,7 +48,7 @@ class CallWalk:
 
 
 class CallTracer:
-    """Record walks; install it before the threads start that are to be traced."""
+    """Record walks. Install it before the threads start that are to be traced."""
 
     def __init__(self) -> None:
         self._walk: CallWalk | None = None

@@ -74,7 +74,7 @@ async def _client(request, served_home: Path):
 def start_listening(
     line: list[str], env: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start a server over HTTP and yield its port; the server ends afterwards."""
+    """Start a server over HTTP and yield its port. The server ends afterwards."""
     process = subprocess.Popen(
         line, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

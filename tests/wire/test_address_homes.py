@@ -33,7 +33,7 @@ async def connect(address: str, folder: Path, *more: str) -> AsyncIterator[Clien
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """Call a tool; return its answer."""
+    """Call a tool, and return its answer."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content[0].text
     content: dict[str, Any] = result.structured_content

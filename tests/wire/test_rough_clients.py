@@ -62,7 +62,7 @@ def read_answer(connection):
 
 
 def start_legacy_session(port):
-    """Initialize like an older client; return the session headers of its requests."""
+    """Initialize like an older client, and return the session headers of its requests."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": BEGIN}
     answer, _ = read_answer(send_body(port, json.dumps(message)))
     return {"Mcp_Session_Id": answer.headers["Mcp-Session-Id"]}

@@ -36,7 +36,7 @@ def read_answer(connection):
 
 
 def start_legacy_session(port):
-    """Initialize like an older client; return the session headers of its requests."""
+    """Initialize like an older client, and return the session headers of its requests."""
     info = {"name": "raw", "version": "1"}
     arguments = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     headers = read_answer(

@@ -63,7 +63,7 @@ INVALID = {
 
 @pytest.fixture(name="process", scope="module")
 def _process(served_home):
-    """A process before any handshake; errors need none."""
+    """A process before any handshake. Errors need none."""
     with start_raw_process(served_home) as process:
         yield process
 
@@ -75,7 +75,7 @@ def _port(served_home):
 
 
 def send_body(port, body, path="/mcp", **headers):
-    """Send a body; return status and answer."""
+    """Send a body, and return status and answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     arguments = {
         "Authorization": f"Bearer {TOKEN}",

@@ -105,7 +105,7 @@ class HermesRoutes:
         self.store.update_session(course.make_route_key(number), last_prompt_tokens=number)
 
     def close(self):
-        """Close it; every update has written both copies."""
+        """Close it. Every update has written both copies."""
         self.store._db.close()
 
 

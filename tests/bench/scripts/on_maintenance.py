@@ -43,7 +43,7 @@ class LockTimer:
 
 
 def run_maintenance(system, job):
-    """Check, plan, prune and restore; or only prune, for a limited time."""
+    """Check, plan, prune and restore. Or only prune, for a limited time."""
     system.load(job)
     from session_core import SessionDB  # noqa: PLC0415
     from session_core.ledger.ledger import Ledger  # noqa: PLC0415

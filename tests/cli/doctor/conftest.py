@@ -74,14 +74,14 @@ def _screen(forks, env, user):
 
 @pytest.fixture(name="look_in")
 def _look_in(look, user):
-    """Run the checks without starting servers; return them by subject."""
+    """Run the checks without starting servers, and return them by subject."""
     write_client_configuration(user, "cursor", "/nowhere/mcp-sessions", "serve")
     return lambda *arguments, **more: look(*arguments, **more)[1]
 
 
 @pytest.fixture(name="look")
 def _look(run):
-    """Run it with `--json`; return its exit code and the checks by subject."""
+    """Run it with `--json`, and return its exit code and the checks by subject."""
 
     def look(*arguments, **more):
         done = run(*arguments, "--json", **more)

@@ -1,4 +1,4 @@
-"""The checks of `doctor` on homes in every state; they change nothing."""
+"""The checks of `doctor` on homes in every state. They change nothing."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def find_open_scans(plan: dict[str, Any]) -> list[str]:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return an address of the schema without predicates; the engine's statements have none."""
+    """Return an address of the schema without predicates. The engine's statements have none."""
     address = postgres_bare.make_schema(monkeypatch)
     postgres_bare.patch_statements(monkeypatch)
     return f"{address}&home={uuid.uuid4().hex}"
@@ -177,7 +177,7 @@ def fill_home(db: Any, word: str) -> None:
 
 
 def use_home(home: Any, word: str) -> list[Any]:
-    """Read and change a home in many ways; return what was read, without ids of messages."""
+    """Read and change a home in many ways, and return what was read, without ids of messages."""
     db = home.db
 
     def look() -> list[Any]:

@@ -32,7 +32,7 @@ _TIMEOUT_S = 100
 
 
 def find_program(name: str) -> Path:
-    """Return the program of a client; install it if need be."""
+    """Return the program of a client. Install it if need be."""
     return install_modules(PACKAGES[name], scripts=True) / ".bin" / name
 
 
