@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from session_core.errors import InvalidInput
 from session_core.state import sql_blocks
-from session_core.state.sqlite import session_lists, sessions
+from session_core.state.sqlite import session_filters, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.types import SearchMode, SearchOrder, SearchUnit, SessionFilter, SessionStatus
 
@@ -81,7 +81,7 @@ def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, di
         project=request.project,
         status=status,
     )
-    text, values = session_lists.compose_condition(handle, where)
+    text, values = session_filters.compose_condition(handle, where)
     conditions = [text]
     if is_tip_status:
         conditions.append(
