@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from session_core import SessionDB
 from session_core.ledger.codec import pack_trash, unpack_trash
 from session_core.ledger.types import TrashItem
-from session_core.state.sqlite import recent_sessions
+from session_core.state.sqlite import session_lists
 from session_core.types import PutResult, RowImages
 from tests.homes import add_message, connect, fill_database, make_hermes_database, make_own_database
 from tests.thorough import take_main_kinds
@@ -526,7 +526,7 @@ def test_changed_message_leaves_no_index_words(db: SessionDB, path: Path) -> Non
 
 
 def test_session_with_restored_messages_is_recent(db: SessionDB, path: Path) -> None:
-    for number in range(recent_sessions.MAX_RECENT + 50):
+    for number in range(session_lists.MAX_RECENT + 50):
         db.append_message(f"s{number}", "user", "x", timestamp=1e9 + number, create={})
     db.append_message("back", "user", "first", timestamp=1.0, create={})
     last = db.append_message("back", "user", "last", timestamp=2e9)
