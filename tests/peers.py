@@ -66,7 +66,7 @@ def get_peers_folder() -> Path:
 
 
 def find_uv_cache() -> Path:
-    """Return the folder in which uv keeps what it has downloaded."""
+    """Return the folder in which uv keeps its downloads."""
     return get_peers_folder() / "cache"
 
 

@@ -74,7 +74,7 @@ class SmallDisk:
         return self.folder / "data"
 
     def make_room(self) -> None:
-        """Delete what takes a part of the disk."""
+        """Delete the file that takes a part of the disk."""
         ballast = self.folder / "ballast"
         Path(f"/proc/{self._holder.pid}/root{ballast}").unlink()
 

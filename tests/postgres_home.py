@@ -1,4 +1,4 @@
-"""Homes in the PostgreSQL server of the test run, for tests of what works on every engine."""
+"""Homes in the PostgreSQL server of the test run, for tests of every engine."""
 
 from __future__ import annotations
 

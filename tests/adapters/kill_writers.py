@@ -61,7 +61,7 @@ class Writer:
         self._count(os.read(self._pipe, 65_536))
 
     def kill(self) -> None:
-        """Kill the process, and count what it has acknowledged until then."""
+        """Kill the process, and count its acknowledgements until then."""
         os.kill(self._pid, signal.SIGKILL)
         _, status = os.waitpid(self._pid, 0)
         assert os.WIFSIGNALED(status), f"{self.name} failed"
@@ -77,7 +77,7 @@ class Writer:
 def kill_in_session(
     write: Write, home: str, session: str, kills: int, dice: random.Random
 ) -> dict[str, int]:
-    """Keep two writers on a session and kill one after the other. Return what each acknowledged."""
+    """Keep two writers on a session, kill them in turn, and return acknowledged steps of each."""
     names = (f"w{number}" for number in range(kills + 2))
     writers = [Writer(write, home, session, next(names)) for _ in range(2)]
     ended = []
@@ -129,7 +129,7 @@ def run_in_fork(read: Read, home: str, session: str) -> list[str]:
 
 
 def main(extra: str, home: str, kills: int, seed: int) -> None:
-    """Print what was killed, acknowledged and stored."""
+    """Print the killed writers, and the acknowledged and stored texts."""
     write, read = ADAPTERS[extra]
     for module in IMPORTS[extra]:
         import_module(module)

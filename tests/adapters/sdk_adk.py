@@ -157,7 +157,7 @@ async def run_random_operations(base: str, folder: Path, count: int) -> dict[str
 
 
 async def use_service(base: str, folder: Path) -> dict[str, Any]:
-    """Append, search, delete and restore, and return what was seen."""
+    """Append, search, delete and restore, and return the results."""
     key = {"app_name": "shop", "user_id": "ann", "session_id": "s"}
     dice, uri = random.Random(1), f"sessions://{name_home(base, 'used')}"
     with open_home(name_home(base, "used")) as home, AdkSessionService(home) as service:

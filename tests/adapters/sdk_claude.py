@@ -60,7 +60,7 @@ async def check_conformance(base: str) -> int:
 
 
 async def use_store(base: str) -> dict[str, object]:
-    """Append, repeat, list, search, delete and restore, and return what was seen."""
+    """Append, repeat, list, search, delete and restore, and return the results."""
     seen: dict[str, object] = {}
     entries = make_entries(KEY["session_id"], 6)
     with open_home(name_home(base, "used")) as home, ClaudeSessionStore(home) as store:

@@ -39,7 +39,7 @@ def get_weather(city: str) -> str:
 
 
 class FakeModel(Model):
-    """Calls the tool on the first request and answers the others."""
+    """Calls the tool on the first request and answers later requests with text."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -75,7 +75,7 @@ class FakeModel(Model):
 
 
 async def run_agent(session: Session) -> dict[str, Any]:
-    """Ask all questions, and return what the model saw and what is stored."""
+    """Ask all questions, and return the requests to the model and the stored items."""
     model = FakeModel()
     agent = Agent(name="weather", model=model, tools=[get_weather])
     for question in QUESTIONS:

@@ -172,7 +172,7 @@ async def run_random_operations(base: str, count: int) -> dict[str, int]:
 
 
 async def use_store(base: str) -> dict[str, Any]:
-    """Run an agent, restart, delete and restore, and return what was seen."""
+    """Run an agent, restart, delete and restore, and return the results."""
     agent = Agent(TestModel(custom_output_text="It is in ledger.py."))
     with open_home(name_home(base, "used")) as home, PydanticConversationStore(home) as store:
         begun = Conversation(conversation_id="chat")

@@ -31,13 +31,13 @@ def find_homes(kind: str, tmp_path: Path) -> str:
 
 
 def run_in_sdk(extra: str, kind: str, tmp_path: Path, *arguments: str) -> dict[str, Any]:
-    """Run the script of an SDK in an environment with that extra, and return what it prints."""
+    """Run the script of an SDK in an environment with that extra, and return its output."""
     name, homes = f"sdk_{extra.replace('-', '_')}", find_homes(kind, tmp_path)
     return run_script(extra, name, homes, str(tmp_path), *arguments)
 
 
 def run_kills(extra: str, home: str, kills: int, seed: int) -> dict[str, Any]:
-    """Kill writers of an adapter, and return what was killed, acknowledged and stored."""
+    """Kill writers of an adapter, and return the killed writers and the stored texts."""
     return run_script(extra, "kill_writers", extra, home, str(kills), str(seed))
 
 

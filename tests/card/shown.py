@@ -14,7 +14,7 @@ _CAPABILITIES = {"serverTools": {}, "updateModelContext": {"text": {}}}
 
 
 class CardHost:
-    """Opens cards in pages of their own and records what the pages request."""
+    """Opens cards in separate pages and records the requests of the pages."""
 
     def __init__(self, browser: Any, pages: int, port: int) -> None:
         self._browser = browser

@@ -1,4 +1,4 @@
-"""The card of a plan in a browser: what it shows, the choice of what stays, apply and undo."""
+"""The card of a plan in a browser: its content, the choice of items, apply and undo."""
 
 from __future__ import annotations
 

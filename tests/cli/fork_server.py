@@ -262,7 +262,7 @@ def get_fork_server() -> ForkServer:
 
 
 def _import_verbs() -> None:
-    """Do once what each verb would do again: import modules, compile patterns."""
+    """Do the work that each verb would repeat: import modules, compile patterns."""
     for package in ("session_core", "mcp_serve"):
         folders = import_module(package).__path__
         for module in pkgutil.walk_packages(folders, f"{package}."):

@@ -1,7 +1,7 @@
 """Every example of `--help` and of the README runs in a shell with a sample home.
 
-An example stands in the help of its verb, indented, with what it does behind two spaces. What it
-names is in the home of `tests/readme/home.py`, or is made just before it is typed.
+An example is indented in the help of its verb, with its effect after two spaces. Its objects are in
+the home of `tests/readme/home.py`, or are made just before it runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verb `export`: what is written, and that an import makes it equal."""
+"""The verb `export`: the written files, and an equal import."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Clients that others have written, against the command as it is started: each on its own tools.
+"""Clients of other projects, against the command as it is started, each with its own tools.
 
-What they need is made ready in `.peers/` once, as the environments of the other peers are; where
-that cannot be done these tests fail, they are never skipped. README.md beside `tests/` says how.
+Their programs are installed in `.peers/` once, like the environments of other peers. If that fails,
+these tests fail; they are never skipped. `tests/README.md` has the details.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def home(tmp_path: Path) -> Path:
 
 @contextmanager
 def open_connection(home: Path, way: str) -> Iterator[dict[str, Any]]:
-    """Tell how a client gets to the server of a home. Over HTTP it is started here."""
+    """Yield the way in which a client reaches the server of a home. Start it here for HTTP."""
     if way == "stdio":
         first, *rest = serve_command(home)
         yield {"way": way, "command": first, "args": rest, "env": make_environment(home)}

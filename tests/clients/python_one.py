@@ -1,7 +1,7 @@
-"""Plays one course through a client of the Python SDK 1.x, and says what it has seen.
+"""Plays one course through a client of the Python SDK 1.x, and prints its results.
 
-It runs in an environment of its own, and knows nothing of this project. Each line of its output is
-JSON; on the line "subscribed" somebody else has to write.
+It runs in an environment of its own, without this project. Each line of its output is JSON. After
+the line "subscribed", another process has to write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import AnyUrl
 
 
 def print_line(**line: Any) -> None:
-    """Say one line."""
+    """Print one line."""
     print(json.dumps(line), flush=True)
 
 
@@ -41,7 +41,7 @@ async def open_streams(asked: dict[str, Any]):
 
 
 class ClientCourse:
-    """What a client does with a server, step by step."""
+    """The steps of a client with a server."""
 
     def __init__(self) -> None:
         self.answers = [
@@ -54,7 +54,7 @@ class ClientCourse:
         self.heard = anyio.Event()
 
     async def answer(self, _: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Answer what is asked."""
+        """Answer a question of the server."""
         self.questions.append(params.message)
         return self.answers.pop(0)
 
@@ -131,7 +131,7 @@ async def check_lists(session: ClientSession) -> dict[str, Any]:
 
 
 async def check_errors(session: ClientSession) -> dict[str, Any]:
-    """Call what cannot be."""
+    """Make invalid calls, and return the errors."""
     wrong = await session.call_tool("sessions_read", {"session": "nowhere"})
     try:
         await session.call_tool("nothing")

@@ -28,7 +28,7 @@ def way(request) -> str:
 
 
 def build_configuration(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what a person writes down of a server, as most clients want it."""
+    """Return the configuration of a server in the form of most clients."""
     if asked["way"] == "stdio":
         return {name: asked[name] for name in ("command", "args", "env")}
     headers = {"Authorization": f"Bearer {asked['token']}"}
@@ -37,7 +37,7 @@ def build_configuration(asked: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
-    """Ask the Inspector, and return its exit code with what it has said."""
+    """Run the Inspector, and return its exit code and output."""
     with open_connection(home, way) as asked:
         file = tmp_path / "servers.json"
         file.write_text(json.dumps({"mcpServers": {"sessions": build_configuration(asked)}}))

@@ -1,6 +1,6 @@
-"""Real clients, each with a home folder of its own and without an account: what they find.
+"""Real clients, each with its own home folder and without an account, list the server.
 
-By hand, since each is some hundred megabytes: README.md in `tests/` says how.
+They run by hand, since each client has some hundred megabytes. `tests/README.md` has the command.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def own(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(clients: dict[str, Path], own: dict[str, str], tmp_path: Path) -> Run:
-    """Run a client in an empty folder, and return what it has said."""
+    """Run a client in an empty folder, and return its output."""
 
     def run(name: str, *arguments: str, within: str = ".") -> str:
         done = subprocess.run(
@@ -99,7 +99,7 @@ def write_configuration(path: Path, what: dict[str, Any]) -> None:
 
 @pytest.fixture
 def ours(own: dict[str, str], home: Path, tmp_path: Path) -> Run:
-    """Tell a client of the home by a verb of ours."""
+    """Register the home with a client by our verb."""
 
     def ours(verb: str, name: str, *more: str, within: str = ".") -> None:
         client = NAMES.get(name, name)
@@ -110,7 +110,7 @@ def ours(own: dict[str, str], home: Path, tmp_path: Path) -> Run:
 
 
 def read_server_entry(name: str, user: Path, project: Path | None = None) -> dict[str, Any]:
-    """Return what stands in the file of a client for the server."""
+    """Return the entry of the server in the file of a client."""
     client = next(each for each in CLIENTS if each.name == NAMES.get(name, name))
     path = client.find_file(UserEnvironment(user, "linux", {}), project)
     form = formats.choose_format(path)
@@ -252,7 +252,7 @@ class AppServer:
         self._process.stdin.flush()
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a request and return what answers it."""
+        """Send a request and return its answer."""
         self._id += 1
         self.tell(method, id=self._id, params=params)
         for line in self._process.stdout:
@@ -266,7 +266,7 @@ class AppServer:
 def codex(
     clients: dict[str, Path], own: dict[str, str], ours: Run, ways, tmp_path
 ) -> Iterator[AppServer]:
-    """Codex, told by `install`, and configured over HTTP besides. It has no SSE."""
+    """Start Codex, registered by `install`, and configured over HTTP too. It has no SSE."""
     http = ways["http"]
     ours("install", "codex", "--name", "stdio")
     config = tmp_path / "user" / ".codex" / "config.toml"

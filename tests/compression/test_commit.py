@@ -1,4 +1,4 @@
-"""Commit of a continuation: what it takes over, and when it is refused."""
+"""Commit of a continuation: the values that it takes over, and its refusals."""
 
 from __future__ import annotations
 

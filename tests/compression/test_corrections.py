@@ -1,4 +1,4 @@
-"""Corrections in seven languages: what they replace, and what still holds next to them."""
+"""Corrections in seven languages: replaced statements, and statements that still hold."""
 
 from __future__ import annotations
 

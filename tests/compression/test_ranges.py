@@ -1,4 +1,4 @@
-"""Choice of the range: thresholds, protected ends, whole pairs, and reasons for none."""
+"""Choice of the range: thresholds, protected ends, whole pairs, and reasons for a refusal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_conversation(turns: int, tokens: int = 100) -> Messages:
 
 
 def choose_bounds(messages: Messages, limits: CompressionLimits) -> tuple[int, int] | str:
-    """Return the range, or the reason for none."""
+    """Return the range, or the reason for a refusal."""
     message_range = choose_range(messages, limits)
     return (
         (message_range.start, message_range.end)

@@ -1,4 +1,4 @@
-"""Statements of a person in tool output, told apart from lines of a program."""
+"""Statements of a person in tool output, distinguished from lines of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of a conversation: their kinds, what belongs together, and what no longer holds."""
+"""Statements of a conversation: their kinds, their links, and statements that no longer hold."""
 
 from __future__ import annotations
 

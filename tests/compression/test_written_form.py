@@ -1,4 +1,4 @@
-"""The written form of statements: what is written is read back, and no text can forge it."""
+"""The written form of statements: it is read back, and no text can forge it."""
 
 from __future__ import annotations
 

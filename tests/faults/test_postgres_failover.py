@@ -42,7 +42,7 @@ class Reader:
         self._thread.start()
 
     def end(self) -> None:
-        """Read until nothing is left."""
+        """Stop the thread, and read the remaining lines."""
         self._stop.set()
         self._thread.join(_WAIT_S)
         assert not self._thread.is_alive()
@@ -79,7 +79,7 @@ class Writers:
                 count += self._add(process.read_line())
 
     def end(self) -> None:
-        """Let the processes stop, and read what they have reported."""
+        """Stop the processes, and read their reports."""
         for process in self._processes:
             process.write_line()
         for process in self._processes:

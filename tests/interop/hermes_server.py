@@ -48,7 +48,7 @@ def serve_jobs(jobs: socket.socket) -> None:
 
 
 def import_libraries() -> None:
-    """Import what Hermes imports, but for its own modules."""
+    """Import the libraries that Hermes imports, without its own modules."""
     for name in _list_libraries():
         with suppress(Exception):
             importlib.import_module(name)
@@ -57,7 +57,7 @@ def import_libraries() -> None:
 
 
 def _list_libraries() -> list[str]:
-    """Return what another process has imported after Hermes."""
+    """Return the modules that another process has imported after Hermes."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "hermes-methods.md"
 
 
 def read_table() -> dict[str, str]:
-    """Return what the page names beside each method of Hermes."""
+    """Return the equivalent on the page for each method of Hermes."""
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|$", PAGE.read_text(), re.MULTILINE)
     assert len(rows) == len(dict(rows))
     return dict(rows)

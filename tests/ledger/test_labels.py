@@ -55,7 +55,7 @@ class Desk:
         return sorted(row.id for row in found.items)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open objects."""
         self.store.close()
         self.labels.close()
 

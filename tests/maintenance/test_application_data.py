@@ -30,7 +30,7 @@ def add_application_session(db: StateDatabase, started_at: float) -> None:
 
 
 def read_application_session(db: StateDatabase) -> list[Any]:
-    """Return what an application stored in its session."""
+    """Return the data of an application in its session."""
     payloads = [row["payload_json"] for row in db.get_messages("app")]
     return [payloads, db.state.read_session_state("app")]
 

@@ -1,4 +1,4 @@
-"""Copies of homes: what is equal on both sides, what is reported, and how a copy continues."""
+"""Copies of homes: equal sessions, reports, and the continuation of a copy."""
 
 from __future__ import annotations
 

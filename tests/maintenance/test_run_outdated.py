@@ -1,4 +1,4 @@
-"""A plan changes only items that are as planned. The others are kept and reported."""
+"""A plan changes only items that are as planned. It keeps and reports all changed items."""
 
 from __future__ import annotations
 

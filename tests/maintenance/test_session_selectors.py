@@ -1,4 +1,4 @@
-"""Each kind of plan selects the expected sessions and protects the others for a reason."""
+"""Each kind of plan selects the expected sessions and protects other sessions for a reason."""
 
 from __future__ import annotations
 

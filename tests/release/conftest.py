@@ -1,7 +1,7 @@
-"""What is released, built once, and the programs with which people install it.
+"""The released files, built once, and the programs that install them.
 
-These programs come from the package index into `.peers/`, as the other peers do; where that cannot
-be done these tests fail, they are never skipped.
+These programs come from the package index into `.peers/`, like other peers. If that fails, these
+tests fail; they are never skipped.
 """
 
 from __future__ import annotations

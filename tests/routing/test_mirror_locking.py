@@ -1,4 +1,4 @@
-"""A mirror that takes long: who waits for it, and who does not."""
+"""A slow mirror: the callers that wait for it, and the callers that do not."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_concurrent_resets_share_mirror_timeout(
 
 
 class Queue:
-    """A lock that says how many wait for it, besides the one who has it."""
+    """A lock that counts its waiting callers."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock

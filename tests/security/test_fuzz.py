@@ -1,4 +1,4 @@
-"""15,000 fuzzed requests on both versions and transports: each is answered, none does harm."""
+"""15,000 fuzzed requests on both versions and transports: each is answered and does no harm."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_doctor_survives_hostile_homes(opener, tmp_path, name):
 
 
 def check_verbs(verbs, opener, tmp_path, name):
-    """Run verbs on a hostile home, and check their ends and what is outside."""
+    """Run verbs on a hostile home, and check their ends and the files outside."""
     home, outside, user = tmp_path / "home", tmp_path / "outside", Path(os.environ["HOME"])
     home.mkdir()
     outside.mkdir()

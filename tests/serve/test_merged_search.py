@@ -1,4 +1,4 @@
-"""Searches over a home and two agents: every match in one page, whatever is written meanwhile."""
+"""Searches over a home and two agents: every match in one page, also during writes."""
 
 from __future__ import annotations
 

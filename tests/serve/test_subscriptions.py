@@ -73,7 +73,7 @@ async def test_modern_client_is_notified_after_answer(db, served):
 
 
 class Line:
-    """A connection of an older client that reads only when told to."""
+    """A connection of an older client that reads only on request."""
 
     def __init__(self):
         self.client_params = object()

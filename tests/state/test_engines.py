@@ -1,4 +1,4 @@
-"""Addresses of PostgreSQL: what they open, what they refuse, and that they show no password."""
+"""Addresses of PostgreSQL: homes that they open, refusals, and hidden passwords."""
 
 from __future__ import annotations
 

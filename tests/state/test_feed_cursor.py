@@ -1,4 +1,4 @@
-"""Positions of feed readers: reported ends, cursors, and what a watch has seen."""
+"""Positions of feed readers: reported ends, cursors, and states seen by a watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbered schema of a home of our own: older homes get what is new with their first change."""
+"""The numbered schema of a home of our own: the first change adds tables to an older home."""
 
 from __future__ import annotations
 

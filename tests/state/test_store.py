@@ -1,4 +1,4 @@
-"""The first write creates a home of our own. Refused and empty changes create none."""
+"""The first write creates a home of our own. Refused and empty changes do not create it."""
 
 from __future__ import annotations
 

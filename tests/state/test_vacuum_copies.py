@@ -1,4 +1,4 @@
-"""The copy of a vacuum: how it is created, and that none is left."""
+"""The copy of a vacuum: its creation and its removal."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _LOOK = "PRAGMA data_version"
 
 
 def vacuum_through_copy(db: SessionDB, step: Callable[[], object] | None = None) -> None:
-    """Rewrite the database through a copy, whatever its SQLite library would do."""
+    """Rewrite the database through a copy, for any SQLite library."""
     with db._store.translate_errors():
         db._store.get_writer().run_exclusively(partial(db.admin._vacuum_through_file, step=step))
 

@@ -16,7 +16,7 @@ from tests.transcripts.trees import ClaudeTree
 
 
 def describe_index(store: TranscriptStore) -> list[Any]:
-    """Return everything that an index says, without what may differ: its own row ids."""
+    """Return the content of an index, without its row ids, which may differ."""
     index_all(store)
     sessions = (
         "SELECT session_id, native_id, title, preview, preview_number, folder, started_at,"

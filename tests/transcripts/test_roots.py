@@ -1,4 +1,4 @@
-"""Sweeps over the folders of other agents: what is found, counted, and left alone."""
+"""Sweeps over the folders of other agents: found, counted and ignored files."""
 
 from __future__ import annotations
 

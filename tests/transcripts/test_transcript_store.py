@@ -1,4 +1,4 @@
-"""What a transcript store answers, and that it is what the transcripts say now."""
+"""The answers of a transcript store, which equal the present transcripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of the index: each search term finds the texts that contain it, and no others."""
+"""Words of the index: each search term finds exactly the texts that contain it."""
 
 from __future__ import annotations
 

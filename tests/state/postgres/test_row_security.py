@@ -177,7 +177,7 @@ def fill_home(db: Any, word: str) -> None:
 
 
 def use_home(home: Any, word: str) -> list[Any]:
-    """Read and change a home in many ways, and return what was read, without ids of messages."""
+    """Read and change a home in many ways, and return the read values without message ids."""
     db = home.db
 
     def look() -> list[Any]:

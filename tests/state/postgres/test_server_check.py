@@ -1,4 +1,4 @@
-"""What is known of the server of an address."""
+"""The report on the server of an address."""
 
 from __future__ import annotations
 

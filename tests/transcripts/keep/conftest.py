@@ -1,4 +1,4 @@
-"""What the tests of kept copies share."""
+"""Fixtures of the tests of kept copies."""
 
 from __future__ import annotations
 

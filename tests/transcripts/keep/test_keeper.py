@@ -1,4 +1,4 @@
-"""What the keeper stores of a source that grows, changes, moves or goes."""
+"""The copies of a source that grows, changes, moves or disappears."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def forget(store: TranscriptStore, name: str) -> None:
 
 
 def find_frames(data: bytes) -> Iterator[bytes]:
-    """Yield what each compressed frame in some bytes holds, also in pages that are free."""
+    """Yield the content of each compressed frame in some bytes, also in free pages."""
     for found in re.finditer(re.escape(zstandard.FRAME_HEADER), data):
         with suppress(zstandard.ZstdError):
             yield zstandard.ZstdDecompressor().decompressobj().decompress(data[found.start() :])

@@ -1,4 +1,4 @@
-"""Kept sessions: what their agent deletes is listed, found and read all the same."""
+"""Kept sessions: after their agent has deleted them, they are listed, found and read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store(home: Path, tmp_path: Path) -> Iterator[TranscriptStore]:
 
 
 def describe_all(store: TranscriptStore) -> dict[str, object]:
-    """Return what every session holds, by its id."""
+    """Return the content of every session by its id."""
     index_all(store)
     return {
         row.id: (row.source, row.title, row.project, store.read_window(row.id, limit=1000).messages)

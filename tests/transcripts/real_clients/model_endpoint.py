@@ -1,8 +1,8 @@
-"""A model endpoint on loopback that does as the prompt tells it, in the protocols of four vendors.
+"""A model endpoint on loopback that follows the prompt, in the protocols of four vendors.
 
 A prompt has one directive on each line: `!tool NAME {json}` is a tool call, `!say TEXT` the end of
-the turn, `!think TEXT` reasoning before it. A prompt without directives, such as the request for
-a summary or a title that a client makes by itself, is answered by one fixed sentence.
+the turn, `!think TEXT` reasoning before it. A prompt without directives, for example the request
+for a summary or a title that a client makes by itself, is answered by one fixed sentence.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def find_program(name: str) -> Path:
 
 
 def format_prompt(*lines: str | tuple[str, dict[str, Any]]) -> str:
-    """Return a prompt of directives: a pair is a tool call, a text is said at the end."""
+    """Return a prompt of directives: a pair is a tool call, a text ends the turn."""
     directives = []
     for line in lines:
         if isinstance(line, str):
@@ -60,7 +60,7 @@ class ClientRunner:
     def run(
         self, *arguments: str, text: str = "", environment: dict[str, str] | None = None
     ) -> str:
-        """Run the client to its end, and return what it printed."""
+        """Run the client to its end, and return its output."""
         self.project.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
             [find_program(self.name), *arguments],

@@ -17,7 +17,7 @@ _SUMMARY_REQUEST = re.compile("summar|compress|checkpoint|snapshot", re.IGNORECA
 
 @dataclass(frozen=True)
 class Turn:
-    """One message of a request: what the user wrote, or how many tool results it brings."""
+    """One message of a request: the text of the user, or a number of tool results."""
 
     role: str
     text: str = ""
@@ -26,7 +26,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model answers: reasoning, text and tool calls."""
+    """An answer of the model: reasoning, text and tool calls."""
 
     text: str = ""
     thought: str = ""
@@ -52,7 +52,7 @@ def choose_reply(turns: Sequence[Turn], *, has_tools: bool) -> Reply:
 
 
 def _answer_client(prompt: str) -> Reply:
-    """Return the answer to what a client asks by itself: a summary, a title, or to go on."""
+    """Return the answer to a request of the client itself: a summary, a title, or to continue."""
     if prompt.lstrip().startswith("<task-notification"):
         return Reply(NOTHING)
     if _SUMMARY_REQUEST.search(prompt):

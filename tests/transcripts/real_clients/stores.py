@@ -24,7 +24,7 @@ class StoredSession:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the path, the sidecars and the records state."""
+        """Return the facts of the path, the sidecars and the records."""
         return collect_facts([Record(0, 0, "path", facts=self.known), *self.records])  # type: ignore[arg-type]
 
     @property

@@ -1,6 +1,6 @@
-"""Transcripts that real clients write while a model on loopback tells them what to do.
+"""Transcripts that real clients write with a scripted model on loopback.
 
-By hand, since each client is some hundred megabytes: README.md in `tests/` has the command.
+They run by hand, since each client has some hundred megabytes. `tests/README.md` has the command.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def find_linked(sessions: dict[str, StoredSession], link: str) -> StoredSession:
 
 
 def check_first_run(session: StoredSession, client: ClientRunner) -> None:
-    """Check what each client was told to do in its first run."""
+    """Check the first run of each client against its prompts."""
     prompts = [message.text for message in session.messages if message.is_prompt]
     assert prompts[0].startswith("!think the plan")
     assert "Everything is listed." in session.list_texts("assistant")
