@@ -109,3 +109,51 @@ def test_marked_statement_stays_marked() -> None:
 def test_value_is_equal_in_all_languages(texts: tuple[str, ...]) -> None:
     found = {(it.kind, it.amount) for text in texts for it in values.read_values(text.lower())}
     assert len(found) == 1
+
+
+def test_refused_question_denies_its_values() -> None:
+    old = "Der Einlass ist um 8:00 und um 10:00 Uhr."
+    found = read(
+        old,
+        *_BETWEEN[:6],
+        "The ushers ask for the final hours; still eight and ten?",
+        "No, that was too early. Doors open at 9:00 and 11:00, tell the ushers.",
+    )
+    assert found[old].state == "superseded"
+    (question,) = (it for text, it in found.items() if "eight and ten" in text)
+    assert question.state == "superseded"
+
+
+def test_refused_question_keeps_other_values() -> None:
+    old = "Der Einlass ist um 8:00 und um 12:00 Uhr."
+    found = read(
+        old,
+        *_BETWEEN[:6],
+        "The ushers ask for the final hours; still eight and ten?",
+        "No, that was too early. Doors open at 9:00 and 11:00, tell the ushers.",
+    )
+    assert found[old].state == "current"
+
+
+def test_todo_list_does_not_part_correction_from_context() -> None:
+    old = "400 dollars a month for stamps is a hard cap."
+    found = read(
+        old,
+        *_BETWEEN[:6],
+        "Stamps: 431 in May, over the cap.",
+        "I'll look at that on the train.",
+        "- [x] count the parcels\n- [ ] order the tape",
+        "Hm. The cap is 500 from June, the treasurer agreed.",
+    )
+    assert found[old].state == "superseded"
+
+
+def test_replaced_person_is_replaced_everywhere() -> None:
+    found = read(
+        "Wir nehmen für die Fotos Annika Thoms, sie kostet 900 am Tag.",
+        "Verschiebe den Termin mit Annika.",
+        *_BETWEEN[:5],
+        "Annika hat sich den Arm gebrochen, für sie springt Joris Lund ein.",
+    )
+    states = [it.state for text, it in found.items() if "Annika" in text]
+    assert states == ["superseded", "superseded", "current"]

@@ -76,7 +76,9 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
     if cues.QUESTION_END.search(text) and not offer:
         return Traits("request" if passage.speaker == "user" else "remark", is_question=True)
     correction = (
-        strong or cues.CORRECTION.is_in(folded, words) or bool(cues.EFFECTIVE.search(folded))
+        strong
+        or cues.CORRECTION.is_in(folded, words)
+        or any(sign.search(folded) for sign in (cues.EFFECTIVE, cues.REPLACED_PERSON))
     )
     kind, explicit = _find_kind(passage, folded, words, kinds)
     # An instruction of the user with a participle reports nothing: `keep both published`.

@@ -13,9 +13,9 @@ from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
-from session_core.compression.extractive import claims, cues
+from session_core.compression.extractive import claims, cues, values
 from session_core.compression.extractive.claims import Claims
-from session_core.compression.extractive.patterns import WORD
+from session_core.compression.extractive.patterns import CHECKBOX, WORD
 from session_core.compression.extractive.topics import TopicIndex
 from session_core.compression.extractive.values import Value
 from session_core.state.search_text import SPACELESS_CHARS
@@ -34,6 +34,7 @@ _SAME_OVERLAP = 0.55
 _SURE = 2.0
 _BEST_SHARE = 0.6
 _MIN_STRONG_WORDS = 2
+_MIN_REFUSED_VALUES = 2
 _MIN_TELLING_DIGITS = 2
 _MAX_SUBJECT_WORDS = 3
 _MIN_SUBJECT_WORDS = 2
@@ -62,6 +63,8 @@ class Correction(NamedTuple):
     certainty: float
     is_whole: bool
     """Whether no other part of the earlier statement still holds."""
+    is_person: bool = False
+    """Whether a named person is replaced, which corrects each statement about that person."""
 
 
 class CorrectionFinder:
@@ -79,10 +82,11 @@ class CorrectionFinder:
             return []
         folded = _get_folded_text(statement)
         rejects = claims.is_rejection(folded)
+        refused = self._list_refused_values(at)
         marked = _is_marked(statement)
         if not (marked or rejects or self._index.values[at] or claims.has_denial(folded)):
             return []
-        corrections: list[Correction] = []
+        corrections = list(self._find_refused(at, refused)) if refused else []
         if not marked and claims.has_denial(folded):
             marked = bool(self._get_claims(at).denied)
         for other, common in self._add_context(at, related) if marked else related:
@@ -97,28 +101,65 @@ class CorrectionFinder:
                 corrections += self._compare_marked(at, other, common)
             elif common & self._index.topics[at]:
                 corrections += self._compare_unmarked(at, other, common)
-        best = max((correction.certainty for correction in corrections), default=0.0)
-        return [
-            correction for correction in corrections if correction.certainty >= best * _BEST_SHARE
-        ]
+        best = max((item.certainty for item in corrections if not item.is_person), default=0.0)
+        return [item for item in corrections if item.is_person or item.certainty >= best * _BEST_SHARE]
 
     def _add_context(self, at: int, related: Related) -> Related:
         """Return the related statements, and statements related to the preceding statement."""
         related_words = {other: set(common) for other, common in related}
-        before = self._speech[at - 1] if at else None
-        statement = self._speech[at]
-        if statement.is_narration:
-            return list(related_words.items())
-        if (  # noqa: SIM102 -- two short conditions read better
-            before
-            and not before.age
-            and not before.is_narration
-            and before.author != statement.author
-        ):
-            if statement.passage.place - before.passage.place <= _NEAR_MESSAGES:
-                for other, common in self._index.find_related(at - 1):
-                    related_words.setdefault(other, set()).update(common)
+        before = self._find_context(at)
+        if before is not None:
+            for other, common in self._index.find_related(before):
+                related_words.setdefault(other, set()).update(common)
         return list(related_words.items())
+
+    def _find_context(self, at: int) -> int | None:
+        """Return the last statement of the other side, if a statement replies to it.
+
+        To-do lists and other statements of the same side between the two do not count.
+        """
+        statement = self._speech[at]
+        if statement.is_narration or statement.age:
+            return None
+        for place in range(at - 1, -1, -1):
+            before = self._speech[place]
+            if statement.passage.place - before.passage.place > _NEAR_MESSAGES or before.age:
+                return None
+            if before.author != statement.author and not CHECKBOX.match(before.text):
+                return None if before.is_narration else place
+        return None
+
+    def _list_refused_values(self, at: int) -> frozenset[object]:
+        """Return the values that the other side asked about, if a reply says no and names others.
+
+        One value alone is too little: the earlier statement need not share a word with the reply.
+        """
+        claimed = self._index.values[at] and _list_amounts(self._get_claims(at).claimed)
+        if not claimed or len(claimed) < _MIN_REFUSED_VALUES or not self._begins_with_no(at):
+            return frozenset()
+        context = self._find_context(at)
+        if context is None or not self._speech[context].traits.is_question:
+            return frozenset()
+        asked = _list_amounts(values.read_values(_get_folded_text(self._speech[context]), 1))
+        enough = len(asked) >= _MIN_REFUSED_VALUES and asked.isdisjoint(claimed)
+        return asked if enough else frozenset()
+
+    def _begins_with_no(self, at: int) -> bool:
+        """Return whether the message of a statement begins with a rejection."""
+        first = at
+        while first and self._speech[first - 1].passage.place == self._speech[at].passage.place:
+            first -= 1
+        return claims.is_rejection(_get_folded_text(self._speech[first]))
+
+    def _find_refused(self, at: int, refused: frozenset[object]) -> Iterator[Correction]:
+        """Yield the question and the earlier statements with all values that a reply refuses."""
+        question = self._find_context(at)
+        if question is not None:
+            yield Correction(question, _SURE, is_whole=True)
+        for other, before in enumerate(self._speech[:at]):
+            known = before.state == "current" and len(self._index.values[other]) >= len(refused)
+            if known and refused <= _list_amounts(self._get_claims(other).claimed):
+                yield Correction(other, _SURE, is_whole=False)
 
     def _compare_marked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
         """Yield the correction by a statement whose words show a correction."""
@@ -155,8 +196,9 @@ class CorrectionFinder:
             return
         strong = new.is_strong and len(topic) >= _MIN_STRONG_WORDS
         strong = strong and min(overlap, self._measure_word_share(other, topic)) >= _STRONG_OVERLAP
-        if strong or self._is_person_replaced(at, other, overlap):
-            yield Correction(other, overlap, is_whole=False)
+        named = self._is_person_replaced(at, other)
+        if strong or named or self._is_role_taken(at, other, overlap):
+            yield Correction(other, overlap, is_whole=False, is_person=named)
 
     def _compare_unmarked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
         """Yield the correction if both statements say the same about different values."""
@@ -237,14 +279,20 @@ class CorrectionFinder:
             return Value("word", "", 0, 0)
         return None
 
-    def _is_person_replaced(self, at: int, other: int, overlap: float) -> bool:
-        statement, before = self._speech[at], self._speech[other]
-        new, old = (frozenset(_NAME.findall(_get_text(item))) for item in (statement, before))
-        if not new - old:
+    def _is_person_replaced(self, at: int, other: int) -> bool:
+        """Return whether a statement replaces a person whom the earlier statement names."""
+        new, old = self._find_names(at), self._find_names(other)
+        replaced = cues.REPLACED_PERSON.search(_get_folded_text(self._speech[at]))
+        return bool(new & old and new - old and replaced)
+
+    def _is_role_taken(self, at: int, other: int, overlap: float) -> bool:
+        """Return whether two statements name different persons for the same task."""
+        if not self._find_names(at) - self._find_names(other) or overlap < _MARKED_OVERLAP:
             return False
-        if new & old and cues.REPLACED_PERSON.search(_get_folded_text(statement)):
-            return True
-        return overlap >= _MARKED_OVERLAP and _is_person(statement) and _is_person(before)
+        return _is_person(self._speech[at]) and _is_person(self._speech[other])
+
+    def _find_names(self, at: int) -> frozenset[str]:
+        return frozenset(_NAME.findall(_get_text(self._speech[at])))
 
     def _has_same_subject(self, at: int, other: int, values: tuple[Value, Value]) -> bool:
         """Return False if one word before the values differs, as in `staging`, `production`."""
@@ -330,6 +378,13 @@ def _find_conflict(new: Claims, old: Claims) -> tuple[Value, Value] | None:
         if alike and not any(candidate.amount in repeated for candidate in alike):
             return value, alike[0]
     return None
+
+
+def _list_amounts(read: Iterable[Value]) -> frozenset[object]:
+    """Return the amounts of values, in which a full hour equals its number."""
+    return frozenset(
+        (value.amount, 0) if value.kind == "number" else value.amount for value in read
+    )
 
 
 def _list_subject(folded: str, end: int) -> list[str]:

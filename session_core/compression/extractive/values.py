@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from session_core.compression.extractive.patterns import VALUE_PREFIX
@@ -179,8 +180,11 @@ _DIGITS = re.compile(r"\d+")
 _GROUPED = re.compile(r"\d{1,3}(?:[., '\u00a0\u202f\u2019]\d{3})+")
 
 
-def read_values(folded: str) -> list[Value]:
-    """Return the values of a text in lower case, by position."""
+def read_values(folded: str, min_word: int = _MIN_BARE_WORD) -> list[Value]:
+    """Return the values of a text in lower case, by position.
+
+    Numbers without a unit that are written as words are values from `min_word`.
+    """
     all_values: list[Value] = []
     free = folded
     for read in (
@@ -189,7 +193,7 @@ def read_values(folded: str) -> list[Value]:
         _read_dates,
         _read_clock_times,
         _read_weekdays,
-        _read_numbers,
+        partial(_read_numbers, min_word=min_word),
     ):
         values = list(read(free))
         for value in values:
@@ -253,7 +257,7 @@ def _read_persons(text: str) -> Iterator[Value]:
         yield Value("person", name, *match.span(match.lastgroup or 0))
 
 
-def _read_numbers(text: str) -> Iterator[Value]:
+def _read_numbers(text: str, min_word: int) -> Iterator[Value]:
     for match in _NUMBER.finditer(text):
         digits = match["digits"] or match["after"]
         amount = _parse_number(digits) if digits else float(_NUMBERS[match["word"]])
@@ -268,7 +272,7 @@ def _read_numbers(text: str) -> Iterator[Value]:
             yield Value(known[0], amount * known[1], begin, end, unit=known[1])
         elif unit:
             yield Value(f"unit {unit[:_STEM_CHARS]}", amount, begin, end)
-        elif digits or amount >= _MIN_BARE_WORD:
+        elif digits or amount >= min_word:
             prefix = text[max(begin - _PREFIX_CHARS, 0) : begin]
             yield Value("number", amount, begin, end, bool(VALUE_PREFIX.search(prefix)))
 
