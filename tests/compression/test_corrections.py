@@ -157,3 +157,27 @@ def test_replaced_person_is_replaced_everywhere() -> None:
     )
     states = [it.state for text, it in found.items() if "Annika" in text]
     assert states == ["superseded", "superseded", "current"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "state"),
+    [
+        (
+            "No label longer than 40 letters, the frame cuts them.",
+            "Also the maximum is 32 letters, Ines saw that 40 already breaks in Dutch.",
+            "superseded",
+        ),
+        (
+            "Höchstens 40 Zeichen pro Etikett, der Rahmen schneidet ab.",
+            "Dort passen höchstens 32 Zeichen hin, bei 40 war es schon zu breit.",
+            "superseded",
+        ),
+        (
+            "No label longer than 40 letters, the frame cuts them.",
+            "At most 3 colours for each label, please.",
+            "current",
+        ),
+    ],
+)
+def test_later_limit_replaces_earlier_limit(old: str, new: str, state: str) -> None:
+    assert read(old, "Noted, I write it down.", *_BETWEEN, new)[old].state == state

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from session_core.compression.extractive import cues
+from session_core.compression.extractive import cues, rulings
 from session_core.compression.extractive import patterns as p
 from session_core.compression.extractive.facts import FactKind
-from session_core.compression.extractive.instructions import is_instruction
+from session_core.compression.extractive.instructions import is_fragment, is_instruction
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.written_form import StatementKind
 
@@ -70,6 +70,7 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
         return Traits("done" if box["done"] else "task", is_explicit=True)
     named = bool(kinds - {"decision", "task"})
     strong = cues.STRONG_CORRECTION.is_in(folded, words) or bool(cues.NEGATED_VALUE.search(folded))
+    strong = strong and not (passage.speaker == "assistant" and rulings.is_hedged(folded))
     if not strong and _is_filler(folded, words, named):
         return Traits(None)
     offer = cues.OFFER_END.search(folded) is not None
@@ -83,14 +84,16 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
     kind, explicit = _find_kind(passage, folded, words, kinds)
     # An instruction of the user with a participle reports nothing: `keep both published`.
     instructed = (
-        offer or kind in _INSTRUCTED_KINDS or (kind == "done" and passage.speaker == "user")
+        offer
+        or kind in _INSTRUCTED_KINDS
+        or (kind == "done" and (passage.speaker == "user" or is_fragment(text)))
     )
     fix = cues.FIX.is_in(folded, words)
     # `Group bind and mode 0640 cured it` begins like an instruction.
     instruction = instructed and not fix and is_instruction(text)
     if instruction or (kind in _INSTRUCTED_KINDS and _is_announced(passage, folded)):
         kind = "request" if passage.speaker == "user" else "task"
-    if strong and kind not in ("task", "done"):
+    if strong and kind not in ("task", "done") and not cues.BREAKS.search(folded):
         kind = "changed"
     return Traits(
         kind,
@@ -107,21 +110,44 @@ def _find_kind(
     passage: Passage, folded: str, words: frozenset[str], kinds: set[FactKind]
 ) -> tuple[StatementKind, bool]:
     user = passage.speaker == "user"
-    settled = _SETTLED.search(folded) is not None
-    if not settled and is_done(folded, words):
+    unsettled = rulings.is_unsettled(folded) or (not user and rulings.is_hedged(folded))
+    settled = not unsettled and _SETTLED.search(folded) is not None
+    reported = not user and cues.REPORT.search(folded) is not None
+    if not settled and (is_done(folded, words) or reported):
         return "done", True
     intention = not user and _begins_with(cues.INTENTION, folded)
-    if not settled and not intention and cues.OPEN.is_in(folded, words):
+    standing = user and rulings.is_standing(folded)
+    if not (settled or intention or standing or unsettled) and _is_open(folded, words):
         return "task", True
     if settled:
         return "decision", True
-    if cues.RULE.is_in(folded, words) and not intention:
+    if standing or (not intention and not unsettled and _has_rule(folded, words, user=user)):
         return "rule", user
-    if "decision" in kinds:
+    if not unsettled and rulings.is_decision(folded):
+        return "decision", True
+    broken = cues.BREAKS.search(folded) is not None
+    if "decision" in kinds and not (unsettled or broken) and _has_decision(folded, user=user):
         return "decision", False
     if user and cues.GOAL.is_in(folded, words):
         return "goal", True
     return _find_lesser_kind(passage, folded, words, kinds)
+
+
+def _is_open(folded: str, words: frozenset[str]) -> bool:
+    return cues.OPEN.is_in(folded, words) or cues.OPEN_FORM.search(folded) is not None
+
+
+def _has_rule(folded: str, words: frozenset[str], *, user: bool) -> bool:
+    """Return whether a text has a word of a rule. `Always` is a habit of the assistant."""
+    text = rulings.strip_habit(folded, always=not user)
+    if text != folded:
+        words = frozenset(p.WORD.findall(text))
+    return cues.RULE.is_in(text, words)
+
+
+def _has_decision(folded: str, *, user: bool) -> bool:
+    text = rulings.strip_habit(folded, always=not user)
+    return bool(p.DECIDED.search(text) or p.UNSPACED_DECISION.search(text))
 
 
 def _is_announced(passage: Passage, folded: str) -> bool:
@@ -134,7 +160,7 @@ def _find_lesser_kind(
 ) -> tuple[StatementKind, bool]:
     """Return the kind of a statement that is no decision, rule, goal, task or report."""
     user = passage.speaker == "user"
-    if "error" in kinds or cues.PROBLEM.is_in(folded, words):
+    if "error" in kinds or _is_problem(passage, folded, words):
         return "problem", False
     spoken = _blank_names(passage, folded)
     if cues.PERSON.is_in(folded, words) or _EMAIL.search(spoken) or _PHONE.search(spoken):
@@ -146,6 +172,15 @@ def _find_lesser_kind(
     fact_kind = next((kind for name, kind in _FACT_KINDS.items() if name in kinds), None)
     remark: StatementKind = "note" if user else "remark"
     return fact_kind or ("detail" if kinds else remark), False
+
+
+def _is_problem(passage: Passage, folded: str, words: frozenset[str]) -> bool:
+    """Return whether a text reports a failure and not its absence or an intention."""
+    if cues.BREAKS.search(folded):
+        return True
+    if passage.speaker == "assistant" and _begins_with(cues.INTENTION, folded):
+        return False
+    return cues.PROBLEM.is_in(folded, words) and not cues.NO_PROBLEM.search(folded)
 
 
 def _blank_names(passage: Passage, folded: str) -> str:

@@ -50,6 +50,15 @@ _PREPOSITION_LIST = """
     el es en по на в до с за は が を に の 在 是 为 到
 """  # noqa: RUF001 -- Russian
 _PREPOSITIONS = frozenset(_PREPOSITION_LIST.split())
+_LIMIT = re.compile(
+    r"\b(?:max(?:imum|imal)?|at most|(?:no|not) (?:more|longer|larger|later) than|(?:longer"
+    r"|more) than"
+    r"|limit|caps?|capped|höchstens|nicht (?:mehr|länger|größer) als|grenze|au (?:plus|maximum)"
+    r"|plafond"
+    r"|como máximo|(?:no )?más de|límite|не (?:более|больше|длиннее)|максимум|лимит)\b"
+    r"|最多|不超过|上限|以内|最大|まで"
+)
+"""Words of a limit. Of two limits of one subject only the later holds."""
 _UNSTATED_KINDS = frozenset(("command", "file", "mention", "output"))
 """Kinds without a claim, for which another value alone is not a correction."""
 
@@ -82,10 +91,10 @@ class CorrectionFinder:
             return []
         folded = _get_folded_text(statement)
         rejects = claims.is_rejection(folded)
-        refused = self._list_refused_values(at)
         marked = _is_marked(statement)
         if not (marked or rejects or self._index.values[at] or claims.has_denial(folded)):
             return []
+        refused = self._list_refused_values(at)
         corrections = list(self._find_refused(at, refused)) if refused else []
         if not marked and claims.has_denial(folded):
             marked = bool(self._get_claims(at).denied)
@@ -95,14 +104,16 @@ class CorrectionFinder:
                 continue
             if not _is_later(statement, before):
                 continue
-            if rejects and self._is_rejected(at, other):
+            if self._is_rejected(at, other) or self._is_other_limit(at, other):
                 corrections.append(Correction(other, _SURE, is_whole=False))
             elif marked:
                 corrections += self._compare_marked(at, other, common)
             elif common & self._index.topics[at]:
                 corrections += self._compare_unmarked(at, other, common)
         best = max((item.certainty for item in corrections if not item.is_person), default=0.0)
-        return [item for item in corrections if item.is_person or item.certainty >= best * _BEST_SHARE]
+        return [
+            item for item in corrections if item.is_person or item.certainty >= best * _BEST_SHARE
+        ]
 
     def _add_context(self, at: int, related: Related) -> Related:
         """Return the related statements, and statements related to the preceding statement."""
@@ -134,14 +145,14 @@ class CorrectionFinder:
 
         One value alone is too little: the earlier statement need not share a word with the reply.
         """
-        claimed = self._index.values[at] and _list_amounts(self._get_claims(at).claimed)
-        if not claimed or len(claimed) < _MIN_REFUSED_VALUES or not self._begins_with_no(at):
+        if len(self._index.values[at]) < _MIN_REFUSED_VALUES or not self._begins_with_no(at):
             return frozenset()
+        claimed = _list_amounts(self._get_claims(at).claimed)
         context = self._find_context(at)
         if context is None or not self._speech[context].traits.is_question:
             return frozenset()
         asked = _list_amounts(values.read_values(_get_folded_text(self._speech[context]), 1))
-        enough = len(asked) >= _MIN_REFUSED_VALUES and asked.isdisjoint(claimed)
+        enough = min(len(asked), len(claimed)) >= _MIN_REFUSED_VALUES and asked.isdisjoint(claimed)
         return asked if enough else frozenset()
 
     def _begins_with_no(self, at: int) -> bool:
@@ -200,6 +211,21 @@ class CorrectionFinder:
         if strong or named or self._is_role_taken(at, other, overlap):
             yield Correction(other, overlap, is_whole=False, is_person=named)
 
+    def _is_other_limit(self, at: int, other: int) -> bool:
+        """Return whether a limit names the amount of an earlier limit of the same unit.
+
+        In `at most 32 letters, 40 already breaks` the earlier limit is the reason.
+        """
+        texts = (_get_folded_text(self._speech[place]) for place in (at, other))
+        if not self._index.values[at] & self._index.values[other] or not all(
+            map(_LIMIT.search, texts)
+        ):
+            return False
+        new, old = self._get_claims(at), self._get_claims(other)
+        conflict = _find_conflict(new, old)
+        same_kind = conflict is not None and conflict[0].kind == conflict[1].kind
+        return bool(conflict and same_kind and conflict[1].amount in new.amounts)
+
     def _compare_unmarked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
         """Yield the correction if both statements say the same about different values."""
         index = self._index
@@ -254,6 +280,7 @@ class CorrectionFinder:
         """Return whether a reply rejects a recent statement of the other side."""
         statement, before = self._speech[at], self._speech[other]
         near = 0 < statement.passage.place - before.passage.place <= _NEAR_MESSAGES
+        near = near and claims.is_rejection(_get_folded_text(statement))
         if not near or statement.author == before.author or before.traits.is_question:
             return False
         words = self._get_claims(at).rejected_words

@@ -74,7 +74,8 @@ gracias|vale|perfecto|claro|voy a mirar|voy a revisar|hola|buenos días|muy bien
 спасибо|хорошо|понятно|ладно|отлично|сейчас посмотрю|посмотрю|привет|конечно|ясно|добрый день
 """,
     """
-好的|谢谢|没问题|收到|明白|我来看|我看看|让我|了解|可以的|当然|你好|ありがとう|了解|承知|わかりました
+好的|谢谢|没问题|收到|明白|我来看|我看看|让我|了解|可以的|当然|你好|ありがとう|了解|承知
+わかりました
 かしこまりました|確認します|見てみます|おはよう|こんにちは|はい
 """,
 )
@@ -133,10 +134,13 @@ we should|we need to|we still|you still|i still|it still needs|later we|follow u
 due on|is missing|are missing|to be decided|to be done|assigned to|will do it later|next week
 we have to|will have to|left for later|blocked on|blocked by|parked|new task|task for|can you add to
 put on the list|add to the list|is open|are open|owes us|owe|needs doing|please remember
+then i need|i also need|i still need|left to
 wunsch|noch offen|offen ist|offen sind|ist offen|sind offen|offen|noch nicht|noch zu|muss noch
 müssen noch
 fehlt noch|fehlen noch|steht noch aus|stehen noch aus|ausstehend|nicht vergessen|wartet auf
-warten auf|aufgabe|aufgaben|wir müssten|wir sollten|zu tun|zu erledigen|später noch|bitte noch
+warten auf|aufgabe|aufgaben|wir müssten|wir sollten|zu tun|zu erledigen|später noch|denk dran
+denk daran|denkt dran|denkt daran|daran denken
+an die erinnern|ich brauche|wir brauchen noch
 souhait|à faire|reste à|il reste|restent à|pas encore|ne pas oublier|n'oublie pas|en attente
 il faudra
 il faudrait|il manque|tâche|penser à|on doit encore|il faut encore
@@ -146,19 +150,22 @@ no olvides|tarea|tareas|tenemos que|hay que|está abierto|habrá que|recordar
 предстоит|открытый вопрос|пока не|следует|надо будет
 """,
     """
-待办|待辦|还没|还需要|還需要|尚未|未完成|别忘|不要忘|记得|待确认|等待|还要|要做的|需要做|有待|缺少|还差
-やること|未対応|未完了|残って|まだ|忘れず|忘れないで|する必要|しなければ|宿題|保留|要確認|待ち|残タスク|を加えます|に追加します|を追加します
+待办|待辦|还没|还需要|還需要|尚未|未完成|别忘|不要忘|记得|待确认|等待|还要|要做的|需要做|有待|缺少
+还差
+やること|未対応|未完了|残って|まだ|忘れず|忘れないで|する必要|しなければ|宿題|保留|要確認|待ち
+残タスク|を加えます|に追加します|を追加します
 """,
 )
 """Words of a task that stays open until it is reported as done."""
 
 NOTED = _compile_cue(
     """
-noted, |noted: |added: |put down: |on the list: |on my list: |next i |next: |next step: |next up:
-ich ergänze |notiert: |notiert, |vermerkt: |als nächstes |nächster schritt:
-j'ajoute |noté : |ensuite, je |prochaine étape :
-añado |anotado: |apuntado: |después voy |siguiente paso:
-добавляю |записал: |записала: |добавил: |добавила: |далее: |следующий шаг:
+noted, |noted: |added: |put down: |i add |i note |i write down |on the list: |on my list: |next i
+next: |next step: |next up:
+ich ergänze |ich notiere |notiert: |notiert, |vermerkt: |als nächstes |nächster schritt:
+j'ajoute |je note |noté : |ensuite, je |prochaine étape :
+añado |anoto |apunto |anotado: |apuntado: |después voy |siguiente paso:
+добавляю |записываю|записал: |записала: |добавил: |добавила: |далее: |следующий шаг:
 """,
     "记下|已记录|下一步|次に|次は|メモ",
 )
@@ -179,10 +186,12 @@ DONE = _compile_cue(
 done|finished|completed|complete|shipped|deployed|merged|released|sent|fixed|solved|resolved
 is live|are live|went live|works now|working now|installed|renewed|ordered|paid|booked
 signed|published|launched|closed|implemented|is ready|are ready|set up|passed|migrated|delivered
-uploaded|submitted|wired up|written|in place|is set|taken care of|handled|replaced|removed
+uploaded|submitted|wired up|is online|are online|is up again|written|in place|is set|taken care of
+handled|replaced|removed
 added|created|built|tested|confirmed|arrived|received|rolled out|configured|tick off|ticked off
 check off|crossed off|off the list|off my list|cleaned up|rotated|restored|approved|agreed to
-fertig|erledigt|abgeschlossen|ist live|läuft jetzt|läuft wieder|bestellt|gebucht|eingerichtet
+fertig|erledigt|abgeschlossen|ist live|ist online|sind online|ist durch|sind durch|sind raus
+läuft jetzt|läuft wieder|bestellt|gebucht|eingerichtet
 verschickt|behoben|gelöst|bezahlt|unterschrieben|umgesetzt|veröffentlicht|steht jetzt|gemacht
 abgehakt|geschickt|eingebaut|angelegt|geliefert|geklärt|gesendet|gedruckt|hochgeladen|genehmigt
 terminé|terminée|fini|finie|livré|livrée|déployé|déployée|envoyé|envoyée|réglé|réglée|corrigé
@@ -196,10 +205,63 @@ firmada|ya está|ya están|instalado|configurado|entregado|recibido
 оплачено|оплатили|установлено|закрыто|закрыт|запущено|запустили|подписан|подписали|получили
 """,
     """
-已完成|完成了|做好|搞定|已经|已修复|修好|解决了|上线了|已上线|部署好|已部署|发送了|已发|结束了|已关闭|写好|装好|弄好
-完了|終わりました|終わった|済み|済んだ|できました|出来ました|直しました|公開しました|解決しました|届きました|提出しました|作成しました
+已完成|完成了|做好|搞定|已经|已修复|修好|解决了|上线了|已上线|部署好|已部署|发送了|已发|结束了
+已关闭|写好|装好|弄好
+完了|終わりました|終わった|済み|済んだ|できました|出来ました|直しました|公開しました|解決しました
+届きました|提出しました|作成しました
 """,
 )
+
+OPEN_FORM = re.compile(
+    r"\b(?:muss|müssen|müsste|müssten|soll|sollen|sollte|sollten)\b.{1,60}\bnoch\b(?! nie)"
+    r"|\bbitte noch\b(?! ?(?:mal|einmal)\b)"
+    r"|\b(?:someone|somebody|jemand|quelqu'un|alguien|кто-то)\s(?:\w+\s){0,2}"
+    r"(?:should|must|needs to|has to|müsste|muss|sollte|devrait|doit|debería|tiene que|должен)\b"
+)
+"""A task whose words stand apart."""
+
+_CHANGED = (
+    r"(?:moved|pushed|wrote|sent|changed|updated|switched|raised|lowered|renamed|cleared|printed"
+    r"|mailed"
+    r"|filed|replaced|removed|added|created|built|fixed|swapped|installed|ordered|booked|paid"
+    r"|deleted"
+    r"|migrated|merged|published|uploaded|signed|rotated|restored|repaired|patched|rewrote|closed)"
+)
+REPORT = re.compile(
+    rf"^(?:and |also |then )?(?:i|we|i've|we've|i have|we have) (?:just |also |already "
+    rf"|now )?{_CHANGED}\b"
+    rf"|^{_CHANGED} (?:the|a|an|all|both|your|our|it|them)\b"
+    r"|\b(?:ich|wir) haben? (?!.*\b(?:gelesen|gesehen|geprüft|verglichen|gezählt|geschaut|angesehen"
+    r"|gefunden|gedacht|erwartet|gehofft|gehört|gefragt|versucht|nachgesehen|überlegt"
+    r"|entschieden)\b)"
+    r".{3,80}\b(?:ge\w{3,}|\w{3,}iert|(?:aus|ein|um|ab|an|auf|nach|hoch)ge\w{3,}"
+    r"|(?:ver|er|be|ent|zer)\w{3,}t)[.!]?$"
+    r"|\bj'ai (?!lu|vu|comparé|compté|regardé|vérifié|trouvé|pensé|essayé|cru|relu|choisi|décidé)"
+    r"(?:\w{2,}é|mis|écrit|remis|construit)\b"
+    r"|\bhe (?!leído|visto|mirado|comparado|contado|revisado|probado|pensado|decidido|elegido)"
+    r"(?:\w{2,}[ai]do|puesto|escrito)\b"
+)
+"""A report of the assistant about its own change."""
+
+NO_PROBLEM = re.compile(
+    r"\b(?:no|none|nothing|never|not|without|zero|kein\w*|nichts|nie|ohne|sans|aucun\w*|rien"
+    r"|ning[uú]n\w*|nada|sin|нет|без|ничего)(?: \w+){0,2} (?:lost|lose|errors?|fail\w*|broken"
+    r"|crash\w*"
+    r"|leak\w*|bugs?|fehler\w*|ausf[aä]ll\w*|verlust\w*|erreurs?|pannes?|error\w*|fallos?|ошиб\w*"
+    r"|сбо\w*)\b"  # noqa: RUF001 -- Russian
+)
+"""A failure that did not happen."""
+
+BREAKS = re.compile(
+    r"\bno longer (?:starts?|works?|loads?|prints?|responds?|opens?|arrives?|runs?)\b"
+    r"|\b(?:startet|funktioniert|läuft|geht|öffnet|druckt|reagiert|lädt|antwortet"
+    r"|schließt)\b.{0,40}"
+    r"\bnicht mehr\b"
+    r"|\bne (?:marche|fonctionne|démarre|répond|s'ouvre)(?:nt)? plus\b"
+    r"|\bya no (?:funciona|arranca|abre|responde|carga)n?\b"
+    r"|\b(?:больше|уже) не (?:работает|запускается|открывается|отвечает)\b"
+)
+"""A thing that has stopped working, in words that otherwise show a correction."""
 
 NOT_DONE = re.compile(
     r"\b(?:not|isn't|aren't|wasn't|hasn't|haven't|never|no one|nothing|will be|to be|should be"
@@ -254,7 +316,8 @@ ya no|aplazado|aplazada|pospuesto|se mueve al|olvida|me equivoqué|mejor
 """,
     """
 更正|改为|改成|改到|改用|不再|其实|改了|换成|换到|推迟|取消|变了|变成|说错|搞错|而不是|调整为|提前到
-これからは|以后|今は|今後は|新しい|現在は|現在|新的|现在|新|休暇|休假|接手|停用|廃止|訂正|変更|やっぱり|やはり|ではなく|じゃなく|実は|変わりました|変わった|変えます|延期
+これからは|以后|今は|今後は|新しい|現在は|現在|新的|现在|新|休暇|休假|接手|停用|廃止|訂正|変更
+やっぱり|やはり|ではなく|じゃなく|実は|変わりました|変わった|変えます|延期
 取り消|間違え|撤回|に変え
 """,
 )
@@ -293,8 +356,10 @@ PROBLEM = _compile_cue(
     """
 fails|failed|failing|broken|breaks|broke|crash|crashes|crashed|bug|doesn't work|does not work
 not working|stopped working|outage|went down|is down|was down|error|errors|timed out|corrupt
-corrupted|lost|leak|leaks|stuck|hangs|hung|wrong result|regression|rejected|refused|denied
-kaputt|fehler|geht nicht|funktioniert nicht|schlägt fehl|ausfall|abgestürzt|absturz|hängt
+corrupted|lost|leak|leaks|stuck|times out|time out|won't start|does nothing|finds nothing|hangs
+hung|wrong result|regression|rejected|refused|denied
+kaputt|fehler|geht nicht|startet nicht|findet nichts|findet keine|bleibt stehen|funktioniert nicht
+schlägt fehl|ausfall|abgestürzt|absturz|hängt
 erreur|ne marche pas|ne fonctionne pas|plante|planté|en panne|cassé|cassée|échoue|échoué
 falla|fallan|falló|error|no funciona|roto|rota|se cayó|caído|se cuelga
 ошибка|ошибку|не работает|сломал|сломалось|сломался|падает|упал|зависает|завис|не открывается
@@ -356,12 +421,14 @@ DATE = re.compile(
     rf"\b\d{{1,2}}(?:st|nd|rd|th|er|\.|º)?\s(?:of\s|de\s)?(?:{_MONTHS})\b"
     rf"|\b(?:{_MONTHS})\s\d{{1,2}}(?:st|nd|rd|th)?\b"
     r"|\b20\d\d-\d\d-\d\d\b|\b\d{1,2}\.\d{1,2}\.(?:20\d\d)?(?!\d)|\b\d{1,2}/\d{1,2}/(?:20)?\d\d\b"
-    r"|\b\d{1,2}(?::\d\d)?\s?(?:uhr|[ap]\.?m\b|o'clock)|\b\d{1,2}[h時点]\d{0,2}\b|\d{1,2}月\d{1,2}[日号]"
+    r"|\b\d{1,2}(?::\d\d)?\s?(?:uhr|[ap]\.?m\b|o'clock)|\b\d{1,2}[h時点]\d{0,2}\b"
+    r"|\d{1,2}月\d{1,2}[日号]"
     r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
     r"|\b(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)s?\b"
     r"|\b(?:lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche)s?\b"
     r"|\b(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo)\b"
-    r"|понедельник|вторник|сред[уы]|четверг|пятниц|суббот|воскресень|周[一二三四五六日]|星期|[月火水木金土日]曜"
+    r"|понедельник|вторник|сред[уы]|четверг|пятниц|суббот|воскресень|周[一二三四五六日]|星期"
+    r"|[月火水木金土日]曜"
 )
 INTERJECTION = re.compile(r"^(?:hm+|oh|ah|ach|well|ну|эх)[,.]? (?=\w)")
 """An interjection without a meaning of its own."""
@@ -377,7 +444,8 @@ CHANGE_WORD = re.compile(
     r"\b(?:now|new|actually|instead|from now on|jetzt|inzwischen|mittlerweile|künftig|neue[rsn]?"
     r"|nun|ab sofort|maintenant|désormais|nouve(?:au|l|lle)|ahora|nuev[oa]|теперь|новый|новая"
     r"|новое|correction|korrektur|corrección"
-    r"|поправка|is|are|costs?|moved|beträgt|liegt|kostet|steigt|sinkt|passe|monte|coûte|est|sont|sube|baja|cuesta"
+    r"|поправка|is|are|costs?|moved|beträgt|liegt|kostet|steigt|sinkt|passe|monte|coûte|est|sont"
+    r"|sube|baja|cuesta"
     r"|son)\b"
     r"|以后|これからは|今は|今後は?|新しい|現在は?|やっぱり|訂正|现在|新的|更正"
 )

@@ -43,6 +43,7 @@ is are was were has have had will would can could does did of and or that which 
 _ENGLISH_PREDICATES = frozenset(_PREDICATE_LIST.split())
 """Words after which the first word is not an imperative, as in `test is green`"""
 
+_UNCHANGED_VERBS = frozenset(("set", "put", "cut", "shut", "split", "let"))
 _VERBS_BE = frozenset(("is", "are", "was", "were", "has", "had"))
 
 _FRENCH_NOUNS = """
@@ -51,7 +52,8 @@ courrier fichier atelier chantier quartier métier panier escalier janvier févr
 """
 _FRENCH_EXCEPTIONS = frozenset(_FRENCH_NOUNS.split())
 _FRENCH = re.compile(
-    r"(\w{2,}(?:er|ir)|écrire|mettre|prendre|faire|rendre|lire|remettre|répondre|inscrire|construire"
+    r"(\w{2,}(?:er|ir)|écrire|mettre|prendre|faire|rendre|lire|remettre|répondre|inscrire"
+    r"|construire"
     r"|traduire|vendre|suivre|reprendre|réduire|décrire)\s"
     r"(?:l'|d'|(?:les?|la|une?|des?|du|aux?|à|ces?|cette|son|sa|ses|mon|ma|mes|leurs?|notre"
     r"|votre|tous|toutes)\s)"
@@ -67,6 +69,16 @@ _RUSSIAN = re.compile(
     r"(?:[а-яё]{2,}(?:ть|ться|чь)|(?:при|пере|на|по)йти|[а-яё]*(?:вез|нес|вес)ти)\s"  # noqa: RUF001 -- Russian
 )
 _GERMAN_END = re.compile(r"[a-zäöüß]{2,}(?:en|eln|ern)$")
+_GERMAN_LIST = """
+abholen abschließen abstimmen anfragen anlegen anpassen anrufen aufräumen ausmessen austauschen
+beantragen beantworten bestellen bezahlen buchen drucken einbauen einladen einrichten einstellen
+entfernen ergänzen erneuern ersetzen erstellen festlegen kaufen klären korrigieren kündigen
+löschen messen nachbestellen nachmachen packen planen prüfen reparieren reservieren schicken
+schreiben sichern sortieren streichen tauschen testen umbenennen umstellen umziehen vergleichen
+verkaufen verlängern verschicken versenden vorbereiten wechseln überarbeiten übersetzen überweisen
+"""
+_GERMAN_OBJECT = re.compile(rf"[A-ZÄÖÜ][\wäöüß-]+ (?:{'|'.join(_GERMAN_LIST.split())})(?:[,.!]|$)")
+"""An object and an infinitive, as in `Leitern prüfen`"""
 _FINITE_LIST = """
 ich du er sie es wir ihr man ist sind war waren hat haben hatte hatten wird werden wurde wurden kann
 können muss müssen soll sollen darf dürfen will wollen der die das den dass wenn weil ein eine einen
@@ -83,16 +95,27 @@ _HIRAGANA = re.compile("[\u3041-\u309f]")
 
 def is_instruction(text: str) -> bool:
     """Return whether a sentence is a bare instruction, alone or after a short lead and a colon."""
-    folded = tokenize.strip_ornament(text.lower().replace("\u2019", "'").strip())
-    offer = cues.OFFER_END.search(folded)
-    folded = folded[: offer.start()] if offer else folded
-    if len(folded) > _MAX_CHARS or folded[-1:] in "?\uff1f":
+    plain = tokenize.strip_ornament(text.replace("\u2019", "'").strip())
+    offer = cues.OFFER_END.search(plain.lower())
+    plain = plain[: offer.start()] if offer else plain
+    if len(plain) > _MAX_CHARS or plain[-1:] in "?\uff1f":
         return False
-    lead = _LEAD.match(folded)
-    return _is_bare(folded) or (lead is not None and _is_bare(folded[lead.end() :]))
+    lead = _LEAD.match(plain)
+    return _is_bare(plain) or (lead is not None and _is_bare(plain[lead.end() :]))
 
 
-def _is_bare(folded: str) -> bool:
+def is_fragment(text: str) -> bool:
+    """Return whether a text begins in lower case with a verb whose past has the same form.
+
+    Of `set up the mirror`, an item of a list, only the case shows that nothing is reported.
+    """
+    return text.partition(" ")[0] in _UNCHANGED_VERBS
+
+
+def _is_bare(plain: str) -> bool:
+    folded = plain.lower()
+    if _GERMAN_OBJECT.match(plain):
+        return True
     if _JAPANESE.match(folded):
         return _HIRAGANA.search(folded) is not None
     words = _WORD.findall(folded)
@@ -107,13 +130,17 @@ def _is_bare(folded: str) -> bool:
         (french and french.group(1) not in _FRENCH_EXCEPTIONS)
         or (spanish and spanish.group(1) not in _SPANISH_EXCEPTIONS)
         or _RUSSIAN.match(folded)
-        or _is_german(folded)
+        or _is_german(plain)
     )
 
 
-def _is_german(folded: str) -> bool:
+def _is_german(plain: str) -> bool:
     """Return whether the first part of a sentence ends with an infinitive and has no subject."""
-    words = _WORD.findall(folded.partition(",")[0])
+    words = _WORD.findall(plain.partition(",")[0])
+    if not words or not words[-1].islower():
+        # A noun at the end, as in `für alle Sperren`
+        return False
+    words = [word.lower() for word in words]
     return (
         len(words) >= _MIN_WORDS
         and _GERMAN_END.match(words[-1]) is not None

@@ -65,7 +65,7 @@ def _link_answers(speech: Sequence[Statement]) -> None:
         distance = answer.passage.place - question.passage.place
         if not 0 < distance <= _NEAR_MESSAGES or question.author == answer.author:
             continue
-        if answer.traits.is_question:
+        if answer.traits.is_question or answer.traits.is_instruction:
             continue
         if distance > _NEXT_MESSAGES and len(answer.text) > _MAX_ANSWER_CHARS:
             continue
