@@ -5,6 +5,7 @@ A statement is linked only to an earlier statement, within a few messages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,12 +21,23 @@ _NEXT_MESSAGES = 2
 short answer is linked.
 """
 _MAX_PARTS = 3
+_MAX_PROPOSAL_STATEMENTS = 8
 _MAX_QUESTION_CHARS = 120
 _MAX_ANSWER_CHARS = 60
 _MIN_WORDS = 2
 _MIN_NOVELTY = 0.6
 """The minimum novelty of an answer, a cause or a fix, which excludes small talk."""
 _REASONED = frozenset((kind, "current") for kind in ("decision", "rule", "changed", "task"))
+_ACCEPTED = re.compile(
+    r"^(?:agreed|yes|right|ok(?:ay)?|good|fine|let's|we'll|einverstanden|ja|gut|also gut|abgemacht"
+    r"|wir nehmen|d'accord|oui|on (?:prend|part)|de acuerdo|sí|vale|согласен|согласна|да|хорошо)\b"
+    r"|^(?:賛成|はい|同意|好的?)"
+)
+"""The beginning of a reply that accepts a proposal."""
+_ACTION = re.compile(
+    r"^(?:\w+ing |i (?!t)|i'(?:m|ll|ve|d) |let me |ich |je |j'|voy |estoy |я )|我先|我来"
+)
+"""The beginning of a sentence about what the speaker does, which causes nothing."""
 _CAUSE_KINDS = frozenset(("problem", "note", "remark", "detail", "file", "command", "person"))
 _FIX_KINDS = frozenset(("done", "problem", "note", "remark", "detail", "file", "command"))
 
@@ -35,6 +47,7 @@ def link_statements(statements: Sequence[Statement]) -> None:
     new = [statement for statement in statements if not statement.age]
     speech = [statement for statement in new if statement.is_speech]
     _link_reasons(speech)
+    _link_accepted(speech)
     _link_answers(speech)
     _link_cases(new)
 
@@ -53,6 +66,23 @@ def _link_reasons(speech: Sequence[Statement]) -> None:
             and (before.kind, before.state) in _REASONED
         ):
             _link_part(before, "reason", after)
+
+
+def _link_accepted(speech: Sequence[Statement]) -> None:
+    """Link the proposal with a reason to the decision that accepts it."""
+    for at, decision in enumerate(speech):
+        if decision.kind not in ("decision", "changed") or decision.state != "current":
+            continue
+        if decision.parts or not _ACCEPTED.match(decision.text.lower()):
+            continue
+        for before in reversed(speech[max(at - _MAX_PROPOSAL_STATEMENTS, 0) : at]):
+            near = decision.passage.place - before.passage.place <= _NEXT_MESSAGES
+            if not near or before.state != "current":
+                break
+            reasoned = before.traits.is_cause and before.author != decision.author
+            if reasoned and before.words & decision.words:
+                _link_part(decision, "reason", before)
+                break
 
 
 def _link_answers(speech: Sequence[Statement]) -> None:
@@ -108,13 +138,15 @@ def _choose_label(statement: Statement) -> Label | None:
         return None
     if statement.traits.is_fix and statement.kind in _FIX_KINDS:
         return "fix"
+    if _ACTION.match(statement.text.lower()):
+        return None
     return "cause" if statement.traits.is_cause and statement.kind in _CAUSE_KINDS else None
 
 
 def _find_case(cases: Sequence[Statement], statement: Statement) -> Statement | None:
     """Return the problem to which a cause or a fix belongs.
 
-    It is the last problem with common words, or else the last near problem.
+    It is the last problem with common words, or else a problem of the messages just before.
     """
     open_cases = [case for case in cases if len(case.parts) < _MAX_PARTS]
     related = [case for case in open_cases if case.words & statement.words]
@@ -123,7 +155,7 @@ def _find_case(cases: Sequence[Statement], statement: Statement) -> Statement | 
     near = [
         case
         for case in open_cases
-        if statement.passage.place - case.passage.place <= _NEAR_MESSAGES and case.is_speech
+        if statement.passage.place - case.passage.place <= _NEXT_MESSAGES and case.is_speech
     ]
     return next(_iter_newest(related, near), None)
 
