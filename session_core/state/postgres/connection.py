@@ -279,8 +279,11 @@ class PostgresConnection(Connection):
         """Use the facts about the schema that other connections have read."""
         self._columns, self.schema = columns, schema
 
+    def forget_schema(self) -> None:
+        """Keep the facts about the schema, which only migrations change."""
+
     def forget_transaction(self) -> None:
-        """Clear all caches except the facts about the schema, which only migrations change."""
+        """Clear all caches except the facts about the schema."""
         self.forget_all()
         self._fetched = {}
         self.changed = False

@@ -131,3 +131,18 @@ def test_list_takes_few_statements(db: PostgresDB, monkeypatch: pytest.MonkeyPat
     page = db.list_sessions(limit=20)
     assert (len(page.items), page.items[0].preview) == (20, "said 29")
     assert len(calls) < 15
+
+
+def test_columns_are_read_once(db: PostgresDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.append_message("s", "user", "one", create={"source": "cli"})
+    statements: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def note_statement(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+        statements.append(str(query))
+        return execute(self, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", note_statement)
+    db.append_message("s", "user", "two")
+    db.list_sessions()
+    assert not [statement for statement in statements if "pg_attribute" in statement]
