@@ -81,6 +81,7 @@ class SqliteLists(SqliteOperations):
                 f"unknown order {order!r:.40}; valid are {', '.join(_BLOCKS_BY_ORDER)}"
             )
         validation.check_limit(limit)
+        # A cursor continues only a list with the same order and filter.
         scope = [order, repr(where)]
         edge = _FIRST_POSITION if below is None else _decode_position(list(below))
         if cursor is not None:
@@ -264,6 +265,7 @@ def _iter_candidates(
         if recency.is_complete:
             return
     statement = _compose_list(handle, order).replace(_FILTER_PLACEHOLDER, condition)
+    # A row that is not the tip of a conversation gives no line, so more rows than lines are read.
     rows = limit * 2
     while True:
         bounds = {**values, "edge": edge[0], "edge_id": edge[1], "rows": rows}

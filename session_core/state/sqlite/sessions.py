@@ -93,6 +93,7 @@ class SqliteSessions(SqliteOperations):
         """
 
         def find_unique_id(handle: Connection) -> str | None:
+            # A whole id may also be the beginning of others.
             if find_session(handle, session) is not None:
                 return session
             rows = (
@@ -118,6 +119,7 @@ class SqliteSessions(SqliteOperations):
         values = encode_fields(fields, UPDATED_COLUMNS)
 
         def update_existing_session(handle: Connection) -> bool:
+            # Unlike at its creation, a value that this home cannot store is an error.
             for name in values:
                 if not handle.has_column("sessions", name):
                     raise Unsupported(f"the sessions of this home have no {name}")
