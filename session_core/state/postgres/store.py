@@ -68,9 +68,19 @@ _GET_SNAPSHOT = (
     "THEN replace('#:#:', '#', pg_snapshot_xmin(pg_current_snapshot())::text) "
     "ELSE pg_current_snapshot()::text END"
 )
+# A machine that vanishes in a change would hold the home for hours by default.
+_DETECT_LOSS = ", ".join(
+    f"set_config('{name}', '{value}', true)"
+    for name, value in (
+        ("tcp_keepalives_idle", 5),
+        ("tcp_keepalives_interval", 3),
+        ("tcp_keepalives_count", 3),
+        ("tcp_user_timeout", 14_000),
+    )
+)
 _LOCK_HOME = (
-    "SET LOCAL lock_timeout = {timeout}; "
-    "SELECT pg_advisory_xact_lock('homes'::regclass::oid::integer, {home}), "
+    f"SET LOCAL lock_timeout = {{timeout}}; SELECT {_DETECT_LOSS}, "
+    "pg_advisory_xact_lock('homes'::regclass::oid::integer, {home}), "
     f"{_GET_TIME}, {_GET_LIFE}, pg_current_xact_id()::text; "
     "SET LOCAL lock_timeout = {rows_timeout}"
 )
