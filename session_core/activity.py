@@ -147,7 +147,7 @@ def is_live_claim(claim: Claim, now: float) -> bool:
     if claim.at is not None and now - claim.at > _HEARTBEAT_TIMEOUT_S:
         return False
     is_local = claim.host in ("", platform.node())
-    # A pid of another host says nothing about the processes here.
+    # A pid of another host does not identify a process of this host.
     return claim.pid is None or not is_local or processes.is_alive(claim.pid)
 
 

@@ -27,7 +27,7 @@ _MAX_FOLDERS_LISTED = 8
 # The library takes no more.
 _MAX_FOLDERS = 200
 _MAX_VALUE_CHARS = 200
-# A home may have others.
+# A home may have other values.
 USUAL_ROLES = ("user", "assistant", "tool", "system")
 _PLAIN_VALUE = re.compile(r"[\w.:/\\~@+-]+")
 

@@ -196,7 +196,7 @@ class _HomeStep:
 
     def _is_done(self) -> bool:
         """Return True if the step was committed, after waiting for a commit that still runs."""
-        # If this fails as well, the caller gets the error of the commit, which says it is unknown.
+        # If this fails too, the caller gets the error of the commit: the outcome is unknown.
         with suppress(SessionError), self._db.transaction():
             return self._ledger.get_step(self._id).state == "done"
         return False
@@ -354,7 +354,7 @@ def _is_step_running(step: Step) -> bool:
     # A step of this process may have been left by a thread that failed to abort it.
     if pid == os.getpid():
         return step.id in _running_steps
-    # The start time tells the process from a later one with the same number.
+    # The start time distinguishes the process from a later process with the same number.
     return processes.is_alive(pid, started_at)
 
 

@@ -97,7 +97,7 @@ class StateFolder:
 
     def load_home_name(self, db: StateDatabase) -> None:
         """Read the home id from an open database, so that the file need not be opened again."""
-        # A Hermes home has no id, and needs none: its session ids are unique.
+        # A Hermes home has no id and does not need it: its session ids are unique.
         is_foreign = db.admin.get_capabilities().foreign_gateway
         self.set_home_name(HERMES_OWNER if is_foreign else db.admin.get_home_id())
 

@@ -93,7 +93,7 @@ class Trash(LedgerStorage):
         count = self._file.read(
             lambda rows: rows.fetch_value(SQL["count_ripe"].format(ripe=condition), values)
         )
-        # A write would create the ledger of a home that has none.
+        # A write would create the ledger of a home without a ledger.
         if count:
             count = self._file.write(
                 lambda rows: rows.execute_update(SQL["mark_emptied"].format(ripe=condition), values)

@@ -176,7 +176,7 @@ class SessionRuntime(TurnRunner):
             InvalidInput: an event loop runs in this thread, and its agents could not end.
         """
         _refuse_in_event_loop("await ashutdown()")
-        # First, so that no turn begins while the others are waited for.
+        # First, so that no turn begins while this call waits for active turns.
         self._finisher.active_runs.refuse_new_turns()
         wait(list(self._closings), _CLOSING_TIMEOUT_S)  # let turns finish that are ending now
         # Marked before the wait: a kill during the wait must not lose the interruption.

@@ -88,7 +88,7 @@ class SessionRouter:
             if entry is None:
                 return None
             self._outbox.schedule_takeovers(decision)
-            # What ends is the continuation, not its parent, which the compression has ended.
+            # The continuation ends, not its parent, which the compression has ended.
             self._follow_compression(entry)
             entry.display_name = display_name or entry.display_name
             return self._reset_on_request(decision, entry)

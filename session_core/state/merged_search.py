@@ -291,7 +291,7 @@ class MergedSearch:
             page.step = step
             rest, is_near = self._read_step(page, rest or MergedPosition(step, has_hits))
             has_hits = has_hits or bool(page.hits)
-            # After the best hits of a question only others that are as near may follow.
+            # After the best hits of a question only hits that are as near may follow.
             if rest is not None or (has_hits and not (step == "any" and is_near)):
                 break
         return self._make_result(page, rest)

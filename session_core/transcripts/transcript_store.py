@@ -489,7 +489,7 @@ class TranscriptStore:
         needle = request.find_needle()
         until = time.monotonic() + SCAN_S
         if len(needle) >= _LEAST_NEEDLE:
-            with suppress(SessionError):  # the search answers from what is indexed
+            with suppress(SessionError):  # the search answers from the index
                 while time.monotonic() < until:
                     if not self._indexer.read_matching(needle, _SCAN_SLICE_S, looked):
                         break

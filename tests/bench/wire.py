@@ -65,7 +65,7 @@ def _copy_home(built: BuiltHome, home: Path) -> None:
         target.execute(_CHATS_SQL)
         target.execute(_READ_SESSIONS_SQL, (built.ordinary[0], built.longest[0]))
     target.close()
-    # What was stored on a busy machine is indexed to its end by the first searches.
+    # The first searches index all messages that were stored on a busy machine.
     with SessionDB(home / "state.db") as db:
         for word in built.rare:
             db.search(word)

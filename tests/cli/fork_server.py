@@ -342,7 +342,7 @@ def _report_ended(running: dict[int, socket.socket]) -> None:
 
 
 def _report(connection: socket.socket, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody is there any more
+    with suppress(BrokenPipeError):  # the client has gone
         connection.send(str(number).encode())
 
 
@@ -372,7 +372,7 @@ def _run_server() -> NoReturn:
         code = _run_job(job)
     except SystemExit as error:
         code = error.code or 0
-    except BaseException:  # noqa: BLE001 -- as Python tells what nobody has caught
+    except BaseException:  # noqa: BLE001 -- as Python reports an uncaught error
         traceback.print_exc()
     if job["teardown"]:
         sys.exit(code)

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.requirement("verbs:trash")
 def test_reading_verbs_write_no_file(run, home, tmp_path):
-    def files():  # who reads a log is noted in what all share of it
+    def files():  # a reader of a log is recorded in its shared memory
         found = (path for path in home.rglob("*") if path.suffix != ".db-shm")
         return {path: path.stat().st_mtime_ns for path in found}
 
@@ -33,5 +33,5 @@ def test_help_examples_are_parsed(run, verb, tmp_path):
     for line in lines:
         words = line.partition("mcp-sessions ")[2].partition("   ")[0].partition(" <")[0]
         done = run(*shlex.split(words))
-        # Nobody is there to agree, and the plan and the batch that are named are nobody's.
+        # No person is there to agree, and the named plan and batch do not exist.
         assert done.code in (0, 5) or (done.code == 3 and "23456789" in line), (line, done.err)

@@ -166,7 +166,7 @@ def test_example_runs_as_described(line, person, shell, answer):
     ready = _remove_missing_tools(_prepare_example(line, person, answer))
     process = shell(ready, stdin=subprocess.DEVNULL)
     said, error = process.communicate(timeout=100)
-    # Nobody is there who could say yes: what asks has shown its plan, and stops.
+    # No person is there to confirm: a verb that asks has shown its plan, and stops.
     expected = (DONE,) if "--yes" in line or "--plan-only" in line else (DONE, DECLINED)
     assert process.returncode in expected, said + error
     assert "Traceback" not in error

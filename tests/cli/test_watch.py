@@ -68,7 +68,9 @@ def test_watch_json_prints_event_per_line(person):
         stderr=subprocess.PIPE,
     )
     try:
-        while not select([process.stdout], [], [], 1)[0]:  # a script is not told when it began
+        while not select([process.stdout], [], [], 1)[
+            0
+        ]:  # a script does not get the time of the start
             commit_message(person, "another", "not for it")
             commit_message(person, "there", "for it")
         heard = json.loads(process.stdout.readline())
@@ -111,7 +113,7 @@ def test_watch_prints_whole_key_of_moved_chat(person):
     with person.at(60, "watch") as terminal:
         terminal.until("Ctrl-C")
         commit_message(person, "there", "hello")
-        terminal.until("hello")  # what only a comparison shows is compared from now on
+        terminal.until("hello")  # changes that only a comparison shows are compared from now on
         given = [sys.executable, "-c", ROUTE_SCRIPT, str(person.home), chat]
         subprocess.run(given, check=True)
         terminal.until("#")  # the end of the key, which has lines of its own

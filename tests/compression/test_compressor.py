@@ -221,7 +221,7 @@ def test_earlier_summary_is_replaced_by_update(chat: Chat) -> None:
     assert "ABC-1" in found[0].text
 
 
-# -- what happens meanwhile ------------------------------------------------------------------
+# -- concurrent changes ----------------------------------------------------------------------
 
 
 @pytest.mark.requirement("compression:guard")

@@ -141,7 +141,7 @@ def assert_counters_match(chat: Chat) -> None:
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 def test_compressor_is_refused_during_another(chat: Chat, shape: Any) -> None:
     session_id, both, callers = chat.session_id, threading.Barrier(2), []
-    chat.clock.now += 7200  # so that a second connection is nobody at work
+    chat.clock.now += 7200  # so that a second connection does not count as activity
 
     def summarize(_: object) -> str:
         callers.append(threading.get_native_id())

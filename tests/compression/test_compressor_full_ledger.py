@@ -107,7 +107,7 @@ def test_compressor_opens_configured_store(chat: Chat) -> None:
     assert chat.session_id == result.session_id
     assert not (folder / "sessions" / "sessions.json").exists()
     deadline = time.monotonic() + 20
-    while threading.active_count() > before:  # what refreshed the lock ends by itself
+    while threading.active_count() > before:  # the thread that refreshed the lock ends by itself
         assert time.monotonic() < deadline
         time.sleep(0.005)
 

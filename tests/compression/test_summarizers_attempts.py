@@ -111,7 +111,7 @@ def test_cooldown_refuses_before_planning(chat: Chat) -> None:
     with refused("summary_network"):
         chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
     with refused("cooldown"):
-        # What is protected is everything: that would be the refusal of a plan.
+        # All messages are protected, which would refuse a plan.
         chat.compressor().compress(chat.session_id, summarize_short, keep_last=1000)
 
 

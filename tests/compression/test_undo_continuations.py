@@ -191,7 +191,7 @@ def read_trash(chat: Chat) -> list[TrashItem]:
     return list(chat.ledger.read_trash(newest))
 
 
-# -- who is there ----------------------------------------------------------------------------
+# -- activity --------------------------------------------------------------------------------
 
 
 @pytest.mark.needs_files
@@ -246,7 +246,7 @@ def test_running_turn_follows_undone_session(chat: Chat) -> None:
     assert chat.texts(old)[-1] == "important"
 
 
-# -- what is not there any more --------------------------------------------------------------
+# -- missing data ----------------------------------------------------------------------------
 
 
 def test_undo_of_deleted_continuation_revives_parent(chat: Chat) -> None:

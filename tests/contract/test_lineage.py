@@ -30,7 +30,7 @@ def add_chain(db: StateDatabase, *ids: str) -> None:
 def test_resume_goes_to_last_session_with_messages(db: StateDatabase) -> None:
     add_chain(db, "a", "b", "c")
     assert db.sdk.resolve_resume_session_id("a") == "c"
-    # A session that began later, by another program, has what followed.
+    # A session that began later, by another program, has the following messages.
     add_child(db, "c", "d", started_at=10.0)
     add_child(db, "d", "e", started_at=11.0)
     assert db.sdk.resolve_resume_session_id("b") == "c"

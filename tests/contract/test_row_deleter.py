@@ -83,7 +83,7 @@ def test_remove_rows_refuses_incomplete_session_images(
     rows = db.rows.read_session_images("s")
     other.record_auxiliary_usage("s", "vision", input_tokens=7)
     if db.rows.read_session_images("s") == rows:
-        return  # a home that has no such table
+        return  # a home without this table
     with db.transaction():
         db.rows.remove_messages({"s": (ids, db.get_revision("s"))})
         with pytest.raises(Changed):

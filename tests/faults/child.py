@@ -95,7 +95,7 @@ def run_mutation(name: str, home: str) -> None:
     }
     if name in with_ledger:
         open_it = with_ledger[name].opens
-    # What is written beside a file and renamed has a name that is watched.
+    # A file that is written next to another and renamed has a watched name.
     tempfile._name_sequence = map(str, itertools.count())
 
     def change() -> None:

@@ -90,7 +90,7 @@ class CompressionMutation:
     files: tuple[str, ...] = field(default=FAULTY_FILES, repr=False)
 
 
-# -- what is done ------------------------------------------------------------------------------
+# -- mutations ---------------------------------------------------------------------------------
 
 
 def _make_plan_action(shape: CompressionShape) -> CompressionAction:

@@ -77,7 +77,7 @@ def _find_problems(
         any(part == truth[at] for truth in truths)
         for at, part in enumerate(seen.authoritative_state)
     )
-    # A check leaves for the next message what it cannot look up.
+    # A check leaves routes that it cannot look up for the next message.
     acknowledged = "ack" in ran.said and mutation.method != "repair_routes"
     # Where the log could not be synced, a removal that raised may have been and may come back.
     unsure = point.syscall in DURABLE_CALLS and fault.name == "error once"

@@ -40,7 +40,7 @@ def digest_tables(home: Path) -> dict[str, str]:
         with open_connection(path) as opened:
             return {table: _digest_table(opened, table) for table in list_tables(opened)}
     except _sqlite3.load_library().OperationalError:
-        # A journal that a kill left behind is taken back by whoever may write.
+        # A writable connection rolls back a journal that a kill has left.
         with open_connection(path, "rw") as opened:
             return {table: _digest_table(opened, table) for table in list_tables(opened)}
 

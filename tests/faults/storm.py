@@ -74,7 +74,7 @@ class InterruptStorm:
             text = f"{tag}{next(numbers)}"
             try:
                 self.db.append_message("chat", "user", text)
-            except BaseException as error:  # noqa: BLE001 -- whatever it is, nobody may be told so
+            except BaseException as error:  # noqa: BLE001 -- any error counts, and the test reports it
                 self.told.append(f"{type(error).__name__}: {error}")
             else:
                 self.acknowledged.append(text)
@@ -85,7 +85,7 @@ class InterruptStorm:
         numbers = itertools.count()
         while time.monotonic() < until:
             try:
-                # What is raised while something is thrown away is lost: there it is set again.
+                # The timer is set again, because an error raised in a finalizer is lost.
                 while time.monotonic() < until:
                     signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, _MAX_WAIT_S))
                     for _ in range(20):

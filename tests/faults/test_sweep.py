@@ -46,7 +46,7 @@ def test_fault_keeps_mutation_atomic(sweep, folder, name):
         "append_message",
         "append_message, together",
         "append_message, first of a home",
-        # The search index of such a home was written by the other library.
+        # The other library has written the search index of this home.
         "rewind_to_message, hermes",
         "archive_and_compact, hermes",
         "delete_session, hermes",

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     home, before, verbs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     os.chdir("/")
     for verb in verbs:
-        attempt_verb(before, verb)  # what is imported late can be read now, and by nobody later
+        attempt_verb(before, verb)  # late imports can be read now, and not later by `nobody`
     os.setgroups([])
     os.setgid(NOBODY_UID)
     os.setuid(NOBODY_UID)

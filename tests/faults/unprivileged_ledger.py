@@ -26,7 +26,7 @@ LIMIT_BYTES = 900_000
 
 def main(home: Path, root: Path, who: str) -> None:
     """Remove a session in a step, as the user `nobody` or without space for its trash."""
-    _sqlite3.load_library()  # which nobody may be unable to read
+    _sqlite3.load_library()  # which the user `nobody` may be unable to read
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY_UID)

@@ -20,7 +20,7 @@ NOBODY_UID = 65534
 
 def main(path: Path, who: str) -> None:
     """Read, write and close as another user, or as the same user."""
-    _sqlite3.load_library()  # which nobody may be unable to read
+    _sqlite3.load_library()  # which the user `nobody` may be unable to read
     if who == "nobody" and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY_UID)

@@ -122,7 +122,7 @@ def main() -> None:
         job = json.loads(line)
         try:
             answer = {"value": getattr(driver, job.pop("job"))(**job)}
-        except Exception as error:  # noqa: BLE001 -- told to the test
+        except Exception as error:  # noqa: BLE001 -- reported to the test
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer, default=plain) + "\n")
         answers.flush()

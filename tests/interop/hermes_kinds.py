@@ -363,7 +363,7 @@ class Kinds:
         self.sql(f"{insert} VALUES (?, 'broken', '{{\"session_id\": \"left', 1.0)", own)
         self.chosen("routes", "long_ago")
 
-    # -- what is left of others ----------------------------------------------------------------
+    # -- leftovers ------------------------------------------------------------------------------
 
     def _links(self) -> None:
         """Add missing parents and cycles."""

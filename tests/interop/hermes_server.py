@@ -85,12 +85,12 @@ def _run_driver(job: dict[str, Any], fds: list[int]) -> NoReturn:
     os.environ.update(job["env"])
     sys.argv = [hermes_driver.__file__, *job["arguments"]]
     if len(sys.argv) > 2:
-        # The command line of this one is read by others.
+        # Other programs read the command line of this process.
         os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 -- itself
     code = 0
     try:
         hermes_driver.main()
-    except BaseException:  # noqa: BLE001 -- as Python prints what nothing has caught
+    except BaseException:  # noqa: BLE001 -- as Python prints an uncaught error
         traceback.print_exc()
         code = 1
     threading._shutdown()

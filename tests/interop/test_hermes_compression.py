@@ -197,7 +197,7 @@ def test_in_place_search_matches_hermes_compaction(case, tmp_path, built):
         twin.theirs.call("archive_and_compact", twin.session_id, told)
         for part in ("range", "parts", "tool", "cjk", "tail"):
             assert len(trip.hits(WORDS[part])) == len(twin.hits(WORDS[part])), part
-        # What is before the range stays as it is, and theirs makes a copy of it too.
+        # Messages before the range stay as they are, and Hermes copies them too.
         assert (len(trip.hits(WORDS["head"])), len(twin.hits(WORDS["head"]))) == (1, 2)
 
 

@@ -89,7 +89,7 @@ def test_plan_removes_stated_items_and_restores(applied: AppliedHome) -> None:
         back = changed.maintenance.restore(applied.batch)
         assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
         now, before = changed.read_everything(), applied.before
-        if applied.kind == "routes":  # who writes the mirror sweeps what a killed writer has left
+        if applied.kind == "routes":  # a writer of the mirror removes the files of a killed writer
             del before["files"][".sessions_abc.tmp"]
         assert now == before
         codes = {each.code for each in changed.home.db.admin.check_integrity(deep=True)}
@@ -141,7 +141,7 @@ def _check_routes(it: Hermes, applied: AppliedHome) -> None:
     gone = set(applied.made.chosen("routes")) if applied.kind in ("routes", "all") else set()
     now = it.job("store_open")
     if applied.kind == "expired" and it.version != "0.17.0":
-        gone = {applied.made.stated["chats"]["idle"]}  # the start of theirs drops what has ended
+        gone = {applied.made.stated["chats"]["idle"]}  # the start of Hermes drops ended routes
     assert now == {key: entry for key, entry in before.items() if key not in gone}
 
 

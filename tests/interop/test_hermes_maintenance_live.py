@@ -90,7 +90,7 @@ UNENDED = {"chief"}
 """What is old and delegated to somebody who never ended."""
 
 
-# -- what is refused -------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
@@ -170,7 +170,7 @@ def test_unended_sessions_are_only_finalized(changed: Changing, made: Made, live
     assert (again.outcome, dict(again.protected)) == ("nothing", {"ended lately": 1})
 
 
-# -- what comes alive ------------------------------------------------------------------------
+# -- sessions in use -------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")
@@ -201,7 +201,7 @@ def _build_key(made: Made, name: str) -> str:
     return str(made.stated["chats"][name])
 
 
-# -- what is written meanwhile ---------------------------------------------------------------
+# -- concurrent writes -----------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:beside-hermes")

@@ -270,7 +270,7 @@ def test_conversation_hides_internal_prompts_like_hermes(version, theirs, ours):
     rows = theirs.each("get_messages_as_conversation", names)
     if version == "0.19.0":
         assert list_differences(names, rows, ours.get_messages_as_conversation) == {}
-    else:  # before, a review was told again
+    else:  # before, a review was returned again
         assert {
             one[:6] for one in list_differences(names, rows, ours.get_messages_as_conversation)
         } <= {

@@ -88,7 +88,7 @@ def test_switch_to_older_session_survives_gateway_stop(chats, lost):
 def test_switch_updates_session_like_hermes(chats, version):
     """So it is found again if both copies are lost."""
     if version == "0.17.0":
-        return  # it tells the session nothing
+        return  # it does not change the session
     with chats.ours() as store:
         store.switch_session(chats.keys["ann"], "cron_job1_20250101")
     ours = chats.theirs.call("get_session", "cron_job1_20250101")

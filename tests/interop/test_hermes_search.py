@@ -84,7 +84,7 @@ def test_short_query_results_match_hermes(theirs, ours, stored):
     for query in SHORT:
         words = query.split()
         found = our_ids(ours, query)
-        # Theirs joins the words with OR, leaks what was rewound and sees no text in parts.
+        # Hermes joins the words with OR, finds rewound messages and no text in parts.
         assert stored.said(found) == stored.said(stored.with_all(*words)), query
         if len(words) == 1:
             shown = {one for one in their_ids(theirs, query) if stored.shown(one)}

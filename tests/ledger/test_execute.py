@@ -394,7 +394,7 @@ def test_linked_home_accepts_ledger(db: SessionDB, ledger: Ledger, tmp_path: Pat
         assert resume_steps(linked, ledger) == []
 
 
-# -- what a crash leaves -----------------------------------------------------------------------
+# -- crashes -----------------------------------------------------------------------------------
 
 
 def run_and_kill(db: SessionDB, batch: str, stage: str) -> None:

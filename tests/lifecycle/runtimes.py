@@ -75,7 +75,7 @@ class World:
     def build(self, run: AgentTurn) -> Callable[[AgentTurn, Any], Any]:
         """Build an agent that calls the current `self.agent`."""
         self.built.append(run)
-        return lambda run, message: self.agent(run, message)  # noqa: PLW0108 -- what it is by then
+        return lambda run, message: self.agent(run, message)  # noqa: PLW0108 -- the value at that time
 
     def say(self, message: Any = "hello", chat_id: int | str = 42, **fields: Any) -> Reply:
         """Handle a message of a chat."""
@@ -173,7 +173,7 @@ def until(condition: Callable[[], bool]) -> None:
 async def becomes(condition: Callable[[], bool]) -> None:
     """Wait until a condition that a thread changes is true."""
     with anyio.fail_after(30):
-        while not condition():  # noqa: ASYNC110 -- no loop tells of it
+        while not condition():  # noqa: ASYNC110 -- no loop reports it
             await anyio.sleep(0.001)
 
 

@@ -168,7 +168,7 @@ def test_agent_cache_keys_are_independent(other: SessionDB, cache: AgentCache[Ag
     assert how(cache, "a", "sig", "s1") == "foreign"
 
 
-# -- what is unknown ---------------------------------------------------------------------------
+# -- unknown values ----------------------------------------------------------------------------
 
 
 def test_agent_cache_without_database_always_reuses() -> None:

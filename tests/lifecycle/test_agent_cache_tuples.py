@@ -199,7 +199,7 @@ def test_refresh_count_of_other_session_changes_nothing(cache: AgentCache[Agent]
 
 @pytest.mark.requirement("cache:shapes")
 def test_refresh_count_sets_unknown_session(cache: AgentCache[Agent]) -> None:
-    # Hermes drops the place of the id here; to fill it says more, and a later switch is seen.
+    # Hermes drops the place of the id here. With the id, a later switch is detected.
     assert refresh_entry(cache, (A, "sig", 0, None)) == (A, "sig", 1, "s1")
 
 

@@ -53,7 +53,7 @@ def test_turn_with_refused_session_still_ends(world: World) -> None:
     assert entry is not None
     assert not world.store.has_active_turn(entry)
     world.say()
-    assert len(world.built) == 2  # who was elsewhere is not asked again
+    assert len(world.built) == 2  # an agent of another session is not asked again
 
 
 @pytest.mark.requirement("runtime:followed")

@@ -26,7 +26,7 @@ def compress_elsewhere(home: Path, session_id: str, child: str = "child") -> Non
         other.append_message(child, "user", "a summary")
 
 
-# Who writes after our own rotation
+# Writers after our own rotation
 
 
 @pytest.mark.requirement("runtime:foreign")
@@ -66,7 +66,7 @@ def test_foreign_write_before_first_append_is_noticed(world: World, home_path: P
     assert len(world.built) == 2
 
 
-# Who is at work while another rotates
+# Agents at work during a rotation
 
 
 @pytest.mark.requirement("runtime:elsewhere")
@@ -166,7 +166,7 @@ def test_agent_serves_single_turn_at_a_time(home_path: Path) -> None:
         gate.opened.set()
     assert len(agents) == 2
     world.say("third")
-    assert len(agents) == 3  # what the first has said since is not known to the second
+    assert len(agents) == 3  # the second agent does not know the later messages of the first
     world.say("fourth")
     assert len(agents) == 3
     world.close()

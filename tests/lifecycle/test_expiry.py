@@ -19,7 +19,7 @@ from tests.lifecycle.agents import Monotonic
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, echo, of, until, watcher
 from tests.routing.chats import KEY, chat
 
-# What has expired
+# Expired sessions
 
 
 @pytest.mark.requirement("watcher:once")
@@ -243,7 +243,7 @@ def test_session_replaced_during_tick_is_finalized_once(
     assert (entry.session_id, entry.expiry_finalized) == (replies[0].session_id, False)
 
 
-# What goes wrong
+# Failures
 
 
 def test_broken_hook_does_not_fail_finalize(expiring: World) -> None:

@@ -30,7 +30,7 @@ def impatient_hooks() -> Hooks:
     return Hooks(group=None, timeout_s=SHORT_S, report=lambda *_: None)
 
 
-# -- nobody is harmed --------------------------------------------------------------------------
+# -- isolation ---------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("hooks:harm")

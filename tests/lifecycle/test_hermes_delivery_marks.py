@@ -159,7 +159,7 @@ def test_eight_chats_sharing_session_have_separate_marks(start_hermes: Start) ->
     assert delivered == [True] * 8 + [False]  # the one that was used last first
 
 
-# What goes wrong
+# Failures
 
 
 @pytest.mark.requirement("runtime:marks")

@@ -132,7 +132,7 @@ def list_pending(home: Path) -> list[Any]:
     return entry.extra.get(PENDING_FIELD, [])
 
 
-# Killed, and told by the next
+# Kills, and delivery by the next process
 
 
 @pytest.mark.requirement("hooks:killed")
@@ -220,7 +220,7 @@ def test_pending_hooks_of_two_processes_keep_order(
     assert start().boundaries == [("finalize", session_id), ("reset", second)]
 
 
-# Nobody is told of what another tells
+# One delivery among processes
 
 
 @pytest.mark.requirement("hooks:killed")
@@ -265,7 +265,7 @@ def test_route_without_listeners_records_no_hooks(
     assert list_pending(home_path) == []
 
 
-# What goes wrong
+# Failures
 
 
 @pytest.mark.requirement("hooks:killed")

@@ -192,7 +192,7 @@ print(ExpiryWatcher(world.runtime).tick(), world.boundaries)
     assert ran("whole") == (0, "[] []")
 
 
-# What goes wrong
+# Failures
 
 
 @pytest.mark.requirement("hooks:once")

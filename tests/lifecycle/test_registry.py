@@ -21,7 +21,7 @@ from tests.lifecycle.agents import noting
 SHORT_S = 0.05
 
 
-# -- what an implementation is given -----------------------------------------------------------
+# -- arguments ---------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("hooks:arguments")

@@ -47,7 +47,7 @@ class UnclosableAgent:
         raise OSError
 
 
-# What a runtime stands on
+# Parts of a runtime
 
 
 @pytest.mark.requirement("runtime:turn")

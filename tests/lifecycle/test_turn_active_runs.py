@@ -12,7 +12,7 @@ from session_core.lifecycle.agent_turn import AgentTurn
 from tests.lifecycle.runtimes import Gate, World, beside, echo, of, rotate, until
 from tests.routing.chats import KEY, make_stored_entry, put_row
 
-# What was reset takes nothing along
+# Resets
 
 
 @pytest.mark.requirement("runtime:late")

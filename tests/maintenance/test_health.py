@@ -249,7 +249,7 @@ def test_missing_home_has_report(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-# -- what cannot be read -------------------------------------------------------------------
+# -- unreadable data -----------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:health")

@@ -76,7 +76,7 @@ def test_messages_are_counted_by_covering_index(home_path: Path, schema: Any) ->
     assert all("(session_id=? AND active=?)" in step for step in inexact)
     assert len(inexact) == (schema != 16)
     assert not any("TEMP B-TREE" in step for step in steps)
-    # Without such a column there are no compacted messages, and no row is read.
+    # Without this column there are no compacted messages, and no row is read.
     assert sum(step.startswith("SCAN messages") for step in steps) == (schema == 16)
 
 

@@ -74,7 +74,7 @@ def test_row_added_after_trash_is_restored(changed: Changing, meanwhile: Meanwhi
     assert [row["input_tokens"] for row in db.admin.get_model_usage("old")] == [7]
 
 
-# -- who has come to care ----------------------------------------------------------------------
+# -- new activity ------------------------------------------------------------------------------
 
 
 def set_title(home: Home) -> None:

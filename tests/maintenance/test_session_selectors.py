@@ -58,7 +58,7 @@ def test_kind_selects_stated_and_protects_rest(full: Home, kind: str) -> None:
     assert set(selected.protected) <= set(PROTECTION_REASONS)
 
 
-# -- what it says --------------------------------------------------------------------------
+# -- reasons -------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:selection")
@@ -110,7 +110,7 @@ def test_shared_session_expires_for_both_chats(home: Home) -> None:
     assert list_selected(home, "expired") == {"shared"}
 
 
-# -- who else is there ---------------------------------------------------------------------
+# -- other processes -----------------------------------------------------------------------
 
 
 @pytest.mark.requirement("maintenance:beside")

@@ -139,7 +139,7 @@ def test_installed_bundle_lists_sessions(released, lists_all, uv, tmp_path):
         server = json.loads(bundle.read("manifest.json"))["server"]
         default = json.loads(bundle.read("manifest.json"))["user_config"]["home"]["default"]
     assert (tmp_path / "bundle" / server["entry_point"]).is_file()
-    # What a host puts in the place of its variables.
+    # The values of the variables of a host.
     given = {"${__dirname}": str(tmp_path / "bundle"), "${user_config.home}": default}
     config = server["mcp_config"]
     args = [given.get(each, each) for each in config["args"]]

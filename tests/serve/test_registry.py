@@ -176,7 +176,7 @@ def test_arbitrary_arguments_are_validated_or_explained(spec, data):
     sent = data.draw(st.dictionaries(names, JSON, max_size=4))
     try:
         spec.arguments.read(sent)
-    except Exception as error:  # noqa: BLE001 -- whatever it is has to be explained
+    except Exception as error:  # noqa: BLE001 -- any error has to be explained
         text = explain_error(error, tuple(spec.arguments.model_fields))
         assert text
         assert len(text) < 2_500

@@ -40,7 +40,7 @@ def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
     return path
 
 
-# -- what is no database ---------------------------------------------------------------------
+# -- invalid files ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_address_as_database_path_is_refused(
     assert set(tmp_path.iterdir()) == before
 
 
-# -- what stands in for a missing file ---------------------------------------------------------
+# -- missing files -----------------------------------------------------------------------------
 
 
 def test_empty_databases_share_no_rows() -> None:

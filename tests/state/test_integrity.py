@@ -96,7 +96,7 @@ def test_integrity_check_without_room_skips_index(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append_words(db)
-    usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- what the function returns
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- the return type of the function
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
     assert [finding.code for finding in db.admin.check_integrity(deep=True)] == [
         "no_room_for_check"

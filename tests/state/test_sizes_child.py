@@ -13,7 +13,7 @@ from pathlib import Path
 
 def test_sizes_child_ends_with_parent(tmp_path: Path) -> None:
     slow = tmp_path / "slow.db"
-    os.mkfifo(slow)  # whoever opens it waits for somebody to write
+    os.mkfifo(slow)  # a reader that opens it waits for a writer
     parent = (
         "from pathlib import Path; from session_core.state.sqlite.admin import sizes;"
         f"sizes.count_sizes(None, None, Path({str(slow)!r}), lambda: print('counting', flush=True))"

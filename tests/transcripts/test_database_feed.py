@@ -80,7 +80,7 @@ def test_deleted_session_is_gone(store: TranscriptStore, writer: _sqlite3.Connec
         column = "id" if table == "session" else "session_id"
         writer.execute(f"DELETE FROM {table} WHERE {column} = 'ses_1'")  # noqa: S608 -- fixed
 
-    # The fork has the message as well, and is what is left of it.
+    # The fork has the message too, and is its only copy.
     assert [hit.session_id for hit in store.search("roses").hits] == ["ses_3"]
     assert store.get_session("ses_1") is None
 

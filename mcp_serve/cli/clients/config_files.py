@@ -297,8 +297,8 @@ def find_command(*, shared: bool) -> list[str]:
     Raises:
         Unsupported: The program runs from an environment that is deleted some day.
     """
-    # The package is not published: `uvx mcp-sessions` would start whatever another person
-    # publishes under this name.
+    # The package is not published: `uvx mcp-sessions` would start any package that
+    # another person publishes under this name.
     if shared:
         return [PROGRAM_NAME]
     installed = shutil.which(PROGRAM_NAME)

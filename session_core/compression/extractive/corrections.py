@@ -191,7 +191,7 @@ class CorrectionFinder:
             return
         overlap = self._measure_common_share(at, other, topic)
         if not topic & index.topics[at]:
-            # What the speaker did not repeat is less sure.
+            # A word that the speaker did not repeat is less certain.
             enough = (
                 conflict and conflict[0].kind == conflict[1].kind and overlap >= _CONTEXT_OVERLAP
             )
@@ -398,7 +398,7 @@ def _find_conflict(new: Claims, old: Claims) -> tuple[Value, Value] | None:
         if any(denied.kind in (value.kind, "number") for denied in new.denied):
             continue
         alike = [candidate for candidate in old.claimed if claims.is_alike(value, candidate)]
-        # What is repeated in the next clause is a reason: `on Sundays, she dances on Saturdays`.
+        # A word that the next clause repeats is a reason: `on Sundays, she dances on Saturdays`.
         repeated = {
             candidate.amount for candidate in new.claimed if candidate.clause == value.clause
         }

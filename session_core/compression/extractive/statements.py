@@ -422,7 +422,7 @@ def _mark_essential(statements: Sequence[Statement]) -> None:
     least = min(_MIN_ESSENTIAL_WORTH, _MIN_ESSENTIAL_SHARE * best)
     least *= len(spoken) > _FEW_STATEMENTS
     for statement in spoken:
-        # What a summary has kept was worth it; its line has fewer words of its own.
+        # A statement that a summary has kept was worth it. Its line has fewer words of its own.
         factor = _KEPT_FACTOR if statement.age else 1
         statement.is_essential = statement.full_worth >= factor * least
 

@@ -124,7 +124,7 @@ class SessionFinalizer:
                 "later": [],
             }
         for key, entry in chats.items():
-            # One that has missed a compression is in what continues that, which comes first.
+            # A chat that has missed a compression belongs to the continuation, which comes first.
             end = ends.get(entry.session_id) or next(iter(ends.values()))
             end["chats"][key] = entry.session_id
         items.entries |= chats

@@ -271,7 +271,7 @@ class SessionRemover:
             db.rows.remove_rows(items.rows)
         except Changed as error:
             raise ConcurrentWrite(str(error)) from error
-        # Only a full step tells how long a batch of this size takes.
+        # Only a full step shows how long a batch of this size takes.
         if items.is_full:
             self._batch_size.end_batch(items.size)
         items.after = {session_id: after[session_id] for session_id in items.partial_sessions}

@@ -136,7 +136,7 @@ class RowRestorer:
         strangers = set()
         for session_id, started_at in self._contents.start_times.items():
             row = self._db.get_session(session_id)
-            # The start time tells a session from a later one with the same id.
+            # The start time distinguishes a session from a later session with the same id.
             if row is None or row["started_at"] != started_at:
                 strangers.add(session_id)
                 self._unrestored.sessions[session_id] = False

@@ -240,7 +240,7 @@ def _find_reason_open(
     if row is None:
         return None
     reopened = undo.result.get("reopened", {}).get(session_id)
-    # The edit recorded the revision that it left behind.
+    # The edit recorded the revision after it.
     if reopened is not None and not preconditions.is_at_revision(
         db, session_id, Revision(*reopened)
     ):

@@ -152,7 +152,7 @@ class ImportWriter:
             self._batch_size.begin_batch()
             for step in steps:
                 try:
-                    # A savepoint: taken ids undo this session, and the others stay.
+                    # A savepoint: taken ids undo only this session.
                     with db.transaction():
                         result = self._write_piece(db, step, renumbered=False)
                 except _IdsTaken:

@@ -158,7 +158,7 @@ class Importer:
         try:
             if new:
                 self._writer.store_sessions(context, list(new.values()))
-        # One bad line must not refuse the others: store each group by itself.
+        # One bad line must not refuse other lines: store each group by itself.
         except (InvalidInput, LineRefused):
             return groups
         return [[line] for (line,) in groups if line.id not in new]

@@ -119,7 +119,7 @@ def _compose_leaf(leaf: Leaf) -> str | None:
     if not words:
         return None
     pairs = list(_iter_pairs(words))
-    # A pair says more than its characters.
+    # A pair is rarer than its characters.
     paired = {word for pair in pairwise(words) if "".join(pair) in pairs for word in pair}
     lexemes = [word for word in words[:-1] if word not in paired] + pairs
     last = words[-1]

@@ -355,7 +355,7 @@ def _to_corrupt_error(path: Path, name: str) -> Corrupt:
     )
 
 
-# Errors are told apart by their text, since Python 3.10 does not pass on their codes.
+# Errors are distinguished by their text, since Python 3.10 does not pass on their codes.
 _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
     (
         LOCK_MESSAGES,

@@ -298,7 +298,7 @@ def index_batch(handle: Connection) -> bool:
     """
     if not is_own_index(handle):
         return False
-    # Our own changes do not clear `seen`, and this decides what is indexed.
+    # Our own changes do not clear `seen`, and this value decides which rows are indexed.
     handle.seen.pop(_CHANGED_KEY, None)
     above = find_high_mark(handle)
     rows = list(_limit_batch(list_unindexed(handle, above, _BATCH_ROWS)))

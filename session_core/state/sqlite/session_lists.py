@@ -414,7 +414,7 @@ class RecentSessions:
 
     def list_newest(self, handle: Connection) -> list[tuple[float, str]]:
         """Return the newest sessions as of the open snapshot."""
-        # `seen` is cleared by commits of others, so the list is updated once for each of them.
+        # Commits of other processes clear `seen`, so the list is updated once for each commit.
         if handle.seen.get("recency") is not True:
             if not self._read_new_sessions(handle):
                 self._read_all_sessions(handle)

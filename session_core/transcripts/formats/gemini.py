@@ -195,7 +195,7 @@ def _read_metadata(record: Record, changes: dict[str, Any], state: ReaderState) 
         if record.type == "metadata":
             _record_usage(item, state, facts)
     if is_compaction and messages:
-        # What follows the summary was recorded before, and has other ids here.
+        # The messages after the summary were recorded before, and have other ids here.
         messages = [messages[0]._replace(role="system", is_summary=True, is_prompt=False)]
     return record._replace(
         messages=tuple(messages), facts=facts or None, is_compaction=is_compaction

@@ -201,7 +201,7 @@ def append_slowly(system, job):
     opened.newest(1)
     said = {}
     for number in range(job["count"]):
-        # Not in step with whoever looks at an interval.
+        # Not in step with a reader that polls at an interval.
         time.sleep(0.5 + random.random() / 2)
         text = f"said at once, {number}"
         opened.say(job["session"], text)

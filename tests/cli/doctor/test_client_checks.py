@@ -71,7 +71,7 @@ def test_hanging_server_is_killed(look, user):
 )
 def test_wrong_program_is_reported_in_a_line(look, user, text, says):
     write_client_configuration(user, "cursor", *write_program(user, "odd", text))
-    # Only what never ends its errors is waited for; nothing else depends on the time.
+    # Only a program that never ends its errors is waited for. Nothing else depends on the time.
     code, found = look("--timeout", "2" if says.startswith("last line") else "60")
     assert code == 1
     assert says in found["handshake"][0]["says"]

@@ -127,7 +127,7 @@ def count_sizes(
 
 
 def _count_in_child(path: Path, step: StepCallback | None) -> dict[str, int] | None:
-    # The child imports this package first, whatever the import path of this process is.
+    # The child imports this package first, for any import path of this process.
     root = Path(_sqlite3.__file__).parent.parent
     read_end, write_end = os.pipe()
     with open(write_end, "wb"):  # noqa: PTH123 -- a descriptor: the child ends when it is closed

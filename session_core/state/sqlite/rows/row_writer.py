@@ -228,7 +228,7 @@ class TableWriter:
                 with self._handle.isolate_failure():
                     row_id = raw_rows.insert_row(self._handle, self._shape.table, values)
             except self._handle.integrity_error as error:
-                # The transaction was ended by a trigger. What follows would commit on its own.
+                # A trigger ended the transaction. Later statements would commit on their own.
                 if not self._handle.in_transaction:
                     raise
                 text = self._handle.describe_refusal(error)
