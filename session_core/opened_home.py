@@ -360,7 +360,10 @@ def _find_database(path_or_url: str | os.PathLike[str]) -> Path:
             f"addresses that begin with {scheme}:// cannot be opened; "
             "pass a folder, a file that ends in .db, or a postgresql:// address"
         )
-    return get_database_path(make_absolute(path_or_url))
+    path = get_database_path(make_absolute(path_or_url))
+    if os.path.isfile(path.parent):  # noqa: PTH113 -- Path.is_file can raise
+        raise InvalidInput(f"{path.parent} is a file; pass a folder or a file that ends in .db")
+    return path
 
 
 def _get_path_text(path: object) -> str:

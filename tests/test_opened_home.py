@@ -158,6 +158,12 @@ def test_empty_path_is_refused():
         open_home("")
 
 
+def test_file_in_place_of_folder_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"notes.txt is a file; pass a folder or a file that"):
+        open_home(tmp_path / "notes.txt")
+
+
 def test_file_of_other_kind_is_refused(tmp_path):
     path = tmp_path / "notes.db"
     path.write_bytes(b"no database at all" * 100)

@@ -13,7 +13,7 @@ from session_core.adapters.shared import (
     decode_payloads,
     join_texts,
 )
-from session_core.errors import NotFound
+from session_core.errors import InvalidInput, NotFound
 from session_core.types import MessageRow
 
 SOURCE = "openai-agents"
@@ -39,6 +39,8 @@ class OpenAISession(HomeAdapter):
     def __init__(
         self, session_id: str, home: HomeArgument, *, session_settings: Any = None
     ) -> None:
+        if not isinstance(session_id, str) or not session_id:
+            raise InvalidInput(f"session_id must be non-empty text, got {session_id!r:.40}")
         super().__init__(home)
         self.session_id = session_id
         self.session_settings = session_settings

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from session_core import Conflict, OpenedHome, Unsupported, open_home
+from session_core import Conflict, InvalidInput, OpenedHome, Unsupported, open_home
 from session_core.adapters.openai import SOURCE, OpenAISession, build_message
 from tests import homes
 
@@ -123,6 +123,12 @@ async def test_items_are_listed_and_searched(session, home):
     assert [hit.session_id for hit in home.db.search("rains").hits] == [session.session_id]
     assert [hit.session_id for hit in home.db.search("rain é").hits] == [session.session_id]
     assert home.db.get_session(session.session_id)["tool_call_count"] == 1
+
+
+@pytest.mark.parametrize("session_id", ["", None, 7])
+async def test_session_without_id_is_refused(home, session_id):
+    with pytest.raises(InvalidInput, match="session_id must be non-empty text"):
+        OpenAISession(session_id, home)
 
 
 async def test_session_of_other_source_is_refused(home):
