@@ -58,10 +58,10 @@ def apply_until_half(long: Changing) -> ApplyResult:
     return half
 
 
-def apply_again(long: Changing, half: ApplyResult, **asked: Any) -> ApplyResult:
-    done = long.maintenance.apply(half.plan, 60.0, **asked)
-    assert isinstance(done, ApplyResult)
-    return done
+def apply_again(
+    long: Changing, half: ApplyResult, for_s: float = 60.0, **options: Any
+) -> ApplyResult:
+    return long.maintenance.apply(str(half.plan), for_s, **options)
 
 
 def list_skip_reasons(done: ApplyResult) -> dict[str, str]:
@@ -202,6 +202,33 @@ def test_partial_restore_keeps_replacement_and_reports_misfit(long: Changing) ->
     long.home.db.delete_session("tip")
     assert long.restore(done).unfit == ()
     assert long.home.db.message_count("tip") == 2
+
+
+def apply_in_short_calls(changed: Changing, half: ApplyResult) -> ApplyResult:
+    """Continue a plan in calls that end after one step each, until it is applied."""
+    for _ in range(100):
+        result = apply_again(changed, half, for_s=0)
+        if result.outcome == "applied":
+            return result
+    raise AssertionError("the plan does not end")
+
+
+def test_short_calls_finish_partial_restore(long: Changing) -> None:
+    half = apply_until_half(long)
+    pin_session(long)
+    result = apply_in_short_calls(long, half)
+    assert list_skip_reasons(result) == {"root": COMES[pin_session] + RESTORED_SUFFIX}
+    assert long.home.db.message_count("root") == 12
+
+
+def test_short_calls_finish_restore_with_misfit(long: Changing) -> None:
+    half = apply_until_half(long)
+    pin_session(long)
+    long.home.db.create_session("tip", "cli")
+    result = apply_in_short_calls(long, half)
+    (reason,) = list_skip_reasons(result).values()
+    assert reason.endswith("lists them")
+    assert long.home.db.message_count("root") == 12
 
 
 @pytest.mark.needs_files

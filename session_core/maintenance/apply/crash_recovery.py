@@ -17,6 +17,7 @@ from session_core.maintenance.apply import home_files, results, route_removal, s
 from session_core.maintenance.home_context import HomeContext
 from session_core.maintenance.members import PlanProgress, get_session_ids
 from session_core.maintenance.restore import step_undo
+from session_core.maintenance.restore.unrestored_items import UnrestoredItems
 from session_core.maintenance.transfer.import_writer import IMPORT_KIND
 from session_core.maintenance.types import ApplyResult
 
@@ -98,7 +99,7 @@ def _end_stopped_plan(home: HomeContext, plan: StoredPlan) -> None:
 
 
 def restore_member(home: HomeContext, member: PartialMember) -> Iterator[None]:
-    """Restore a partly removed member, its newest removal step first, and yield after each step.
+    """Restore a partly removed member, its newest removal step first, and yield after each change.
 
     Raises:
         Conflict: another process is restoring it.
@@ -110,13 +111,18 @@ def restore_member(home: HomeContext, member: PartialMember) -> Iterator[None]:
     removals = [step for step in home.ledger.list_steps(member.batch) if _has_removed(step, ids)]
     batch = home.ledger.add_batch(step_undo.RESTORE_KIND).id if removals else ""
     for step in reversed(removals):
+        tried = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
         try:
             result = step_undo.undo_part(home, batch, step, ids)
         except Corrupt:
             refused += 1
-        else:
-            refused += 0 if result is None else len(result["unfit"])
-        yield
+            continue
+        if result is None:
+            continue
+        refused += len(result["unfit"])
+        # A call may end here, and the next call begins again: without progress it would not end.
+        if UnrestoredItems.from_result(result) != tried:
+            yield
     note = f" except items that do not fit: restore {member.batch} lists them" if refused else ""
     home.ledger.finish_partial(member.plan, member.member.id, RESTORED_SUFFIX + note)
 

@@ -67,7 +67,7 @@ class UnrestoredItems:
             routes=others.routes + self.routes,
             files=others.files + self.files,
             rest=others.rest or self.rest,
-            untried=True,
+            untried=others != UnrestoredItems(),
         )
 
 
