@@ -5,7 +5,7 @@ By hand, since the clients are some hundred megabytes: README.md in `tests/` has
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import os
 import re
@@ -47,7 +47,7 @@ def endpoint() -> Iterator[ModelEndpoint]:
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "clone"
-    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)  # noqa: S607 -- any git
     return folder
 
 
@@ -60,7 +60,7 @@ def run_step(tmp_path: Path, clone: Path) -> Callable[[str, str], str]:
     def run(title: str, line: str) -> str:
         began_at = time.monotonic()
         result = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", line],
+            ["bash", "-euo", "pipefail", "-c", line],  # noqa: S607 -- any shell
             env=environment,
             cwd=clone,
             stdin=subprocess.DEVNULL,
@@ -84,14 +84,14 @@ def write_transcripts(claude: ClientRunner, codex: ClientRunner) -> None:
         'wire_api = "responses"\n'
     )
     codex.write_file(".codex/config.toml", config)
-    codex.run("exec", "--skip-git-repo-check", "--json", "-", text="Tides?\n" + format_prompt("They rise."))
-    last_week = datetime.date.today() - datetime.timedelta(days=7)
+    prompt = "Tides?\n" + format_prompt("They rise.")
+    codex.run("exec", "--skip-git-repo-check", "--json", "-", text=prompt)
+    last_week = dt.datetime.now(dt.timezone.utc).date() - dt.timedelta(days=7)
     for path in claude.home.rglob("*.jsonl"):
         path.write_bytes(_DAY.sub(last_week.isoformat().encode(), path.read_bytes()))
-    kept = {".claude": "projects", ".codex": "sessions"}
-    for name in set(os.listdir(claude.home)) - set(kept):
-        place = claude.home / name
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    for place in claude.home.iterdir():
+        if place.name not in (".claude", ".codex"):
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
 
 
 def read_tool_results(endpoint: ModelEndpoint) -> str:
@@ -114,7 +114,8 @@ def test_newcomer_asks_about_last_week(tmp_path, clone, run_step, endpoint):
     write_transcripts(claude, codex)
 
     began_at = time.monotonic()
-    install, *_ = re.findall(r"^```sh\n(.*?)^```", (clone / "README.md").read_text(), re.M | re.S)
+    readme = (clone / "README.md").read_text(encoding="utf-8")
+    install, *_ = re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     screen = run_step("first command of the README", install)
     assert "claude-code" in screen
     assert "codex" in screen
