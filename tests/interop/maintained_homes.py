@@ -11,6 +11,7 @@ from typing import Any
 
 from session_core import SessionDB, SessionStore
 from session_core.ledger.types import Member
+from session_core.maintenance.kinds import PLAN_PARTS, list_requestable
 from session_core.maintenance.members import get_name, get_part
 from tests.homes import connect
 from tests.interop import hermes
@@ -27,6 +28,13 @@ KINDS: dict[str, str] = {
     "orphaned": "finalize",
     "expired": "finalize",
 }
+
+REMOVING_KINDS = tuple(
+    kind.what
+    for kind in list_requestable("prune")
+    if kind.part and PLAN_PARTS[kind.part].deletes_from
+)
+"""The kinds that remove sessions."""
 
 _PARTS = {
     "orphans": ("rows", "locks", "links", "files"),

@@ -14,7 +14,16 @@ import pytest
 from session_core.types import SessionFilter
 from tests.interop import hermes
 from tests.interop.hermes import Hermes
-from tests.interop.maintained_homes import KINDS, Made, maintained, maker, named, snapshot, together
+from tests.interop.maintained_homes import (
+    KINDS,
+    REMOVING_KINDS,
+    Made,
+    maintained,
+    maker,
+    named,
+    snapshot,
+    together,
+)
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.homes import DAY
 from tests.peers import HERMES_SCHEMAS
@@ -98,8 +107,8 @@ def test_plan_removes_stated_items_and_restores(applied: AppliedHome) -> None:
 
 def _check_removed(applied: AppliedHome) -> None:
     """Check that exactly the expected sessions are removed, or ended without removal."""
-    chosen = {part: applied.made.chosen(part) for part in ("sessions", "ghosts")}
-    parts = ("sessions", "ghosts") if applied.kind == "all" else (applied.kind,)
+    chosen = {part: applied.made.chosen(part) for part in REMOVING_KINDS}
+    parts = REMOVING_KINDS if applied.kind == "all" else (applied.kind,)
     assert applied.gone == {
         each for part in parts for ids in chosen.get(part, {}).values() for each in ids
     }

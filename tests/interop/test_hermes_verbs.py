@@ -12,7 +12,7 @@ import pytest
 from tests.cli.fork_server import CommandResult, ForkServer, build_environment
 from tests.homes import connect
 from tests.interop.hermes import Hermes
-from tests.interop.maintained_homes import KINDS, maker, snapshot
+from tests.interop.maintained_homes import KINDS, REMOVING_KINDS, maker, snapshot
 
 VERSION = "0.19.0"
 
@@ -60,7 +60,7 @@ def verbs(made, forks, tmp_path):
 
 def list_gone(made, kind):
     """Return the sessions that a kind removes."""
-    kinds = ("sessions", "ghosts") if kind == "all" else {kind} & {"sessions", "ghosts"}
+    kinds = REMOVING_KINDS if kind == "all" else {kind}.intersection(REMOVING_KINDS)
     return {each for one in kinds for ids in made.chosen(one).values() for each in ids}
 
 

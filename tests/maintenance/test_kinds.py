@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from session_core.errors import InvalidInput
@@ -13,6 +15,7 @@ from session_core.maintenance.kinds import PLAN_KINDS, PlanKind, PlanPart
 from session_core.maintenance.types import PlanRequest
 from tests.maintenance.changed_homes import Changing
 from tests.maintenance.test_session_selectors import CHOOSERS
+from tests.peers import ROOT
 
 _NAMED_KINDS = ("finalize sessions", "delete sessions")
 """They select what callers name, whatever the home has, and have tests of their own."""
@@ -33,6 +36,28 @@ def test_requestable_kind_is_complete(kind: PlanKind) -> None:
     assert kind.name == PlanRequest(kind.what, kind.tool).kind == f"{kind.tool} {kind.what}"
     assert kind.select or kind.plan != kinds.MAKE_PLAN
     assert not kind.part or kind.part in kinds.PART_ORDER
+
+
+@pytest.mark.parametrize("kind", list(PLAN_KINDS.values()), ids=lambda kind: kind.name)
+def test_kind_declares_deletion_of_rows(kind: PlanKind) -> None:
+    if kind.part:
+        assert kind.deletes_rows == bool(kinds.PLAN_PARTS[kind.part].deletes_from)
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/tidy-a-home.md", "session_core/README.md"])
+def test_page_names_every_kind(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    code = re.findall(r"`.+?`|^mcp-sessions .+$", text, re.MULTILINE)
+    words = set(re.findall(r"\w+", " ".join(code)))
+    assert words.issuperset(kind.what for kind in kinds.list_requestable())
+
+
+def test_card_has_noun_of_every_kind() -> None:
+    script = (ROOT / "mcp_serve" / "card" / "plan.js").read_text(encoding="utf-8")
+    (table,) = re.findall(r"NOUNS = \{(.+?)\}", script, re.DOTALL)
+    nouns = re.findall(r"(\w+):", table)
+    requestable = {kind.what for kind in kinds.list_requestable()}
+    assert requestable.difference(nouns) == {"trash", "all"}
 
 
 @pytest.mark.parametrize("kind", _SELECTING_KINDS, ids=lambda kind: kind.name)
