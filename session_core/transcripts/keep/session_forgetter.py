@@ -236,7 +236,7 @@ class SessionForgetter:
 
 
 def _make_changed(target: _Target) -> Changed:
-    return Changed(f"the sessions of {target.key!r:.80} are others now; make a new plan")
+    return Changed(f"the sessions of {target.key!r:.80} have changed; make a new plan")
 
 
 def _list_kept(db: _sqlite3.Connection, store: str) -> set[str]:
