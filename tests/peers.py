@@ -167,7 +167,8 @@ def _fill_environment(folder: Path, requirement: str) -> None:
         run_command([find_base_python(), "-m", "venv", "--without-pip", str(folder)], requirement)
         uv = peer_python("uv")
         install = [str(uv.with_name("uv")), "pip", "install", "--quiet", "--python", python]
-        run_command([*install, requirement], requirement, extra=_build_uv_environment(uv))
+        command = [*install, *requirement.splitlines()]
+        run_command(command, requirement, extra=_build_uv_environment(uv))
 
 
 @cache
