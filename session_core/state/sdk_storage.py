@@ -64,7 +64,7 @@ class SdkStorage(Protocol):
     def update_message(
         self, message_id: int, /, **columns: Unpack[MessageColumnUpdates]
     ) -> Revision:
-        """Overwrite columns of a message, which its revision counts as a rewind."""
+        """Overwrite columns of a message. The revision of its session counts a rewind."""
 
     def pop_message(self, session_id: str) -> MessageRow | None:
         """Rewind the newest live message and return it."""

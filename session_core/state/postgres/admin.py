@@ -53,7 +53,7 @@ class PostgresAdmin(TimeRangeSearches):
         return cast("LedgerTables", self._store)
 
     def get_capabilities(self) -> Capabilities:
-        """Return the features of this home, which has all of them."""
+        """Return the features of this home: it has payloads and state."""
         self._store.check_open()
         return Capabilities(payloads=True, state=True, foreign_gateway=False, flag_s=_FLAG_S)
 

@@ -54,7 +54,7 @@ class SqliteLineage(SqliteOperations):
         return self._read(lambda handle: find_conversation_root(handle, session_id))
 
     def get_compression_lineage(self, session_id: str) -> list[str]:
-        """Return the whole conversation from root to tip."""
+        """Return the ids of the sessions of a conversation, from root to tip."""
         return self._read(lambda handle: list_chain(handle, session_id))
 
     def list_children(self, session_id: str) -> list[SessionRow]:
