@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from session_core.errors import InvalidInput, NotFound, Unsupported
@@ -134,20 +135,20 @@ def preview_copy(
     titles = {title: session_id for session_id, title in there.items() if title is not None}
     left_out: list[SkippedItem] = []
     dropped: dict[str, dict[str, None]] = {}
-    columns = _ColumnTable(source, target)
+    find_columns = _make_column_finder(source, target)
     inventory = source.admin.list_inventory()
     for done, session in enumerate(inventory, 1):
         if titles.get(session.title or "", session.id) != session.id:
             left_out.append(SkippedItem(session.id, _TITLE_REASON))
         if session.id not in there:
             for table, row in digests.iter_session_rows(source, session.id):
-                known = columns.get(table)
+                known = find_columns(table)
                 lost = [name for name, value in row.items() if name not in known]
                 names = [name for name in lost if row[name] is not None]
                 dropped.setdefault(table, {}).update(dict.fromkeys(names))
         if progress is not None:
             progress(done, len(inventory))
-    unknown = set(source.rows.list_columns(MESSAGES)) - columns.get(MESSAGES)
+    unknown = set(source.rows.list_columns(MESSAGES)) - find_columns(MESSAGES)
     dropped.setdefault(MESSAGES, {}).update(dict.fromkeys(sorted(unknown)))
     new = [session for session in inventory if session.id not in there]
     return CopyPreview(
@@ -210,22 +211,17 @@ def _name_origin(source: StateDatabase) -> str:
     return source.admin.get_home_id() or f"file:{source.path}"
 
 
-class _ColumnTable(dict[str, frozenset[str]]):
-    """The columns that both homes have, by table.
+def _make_column_finder(
+    source: StateDatabase, target: StateDatabase
+) -> Callable[[str], frozenset[str]]:
+    """Return a cached function that returns the columns of a table that both homes have."""
 
-    There are none if a home lacks the table.
-    """
+    @cache
+    def find_columns(table: str) -> frozenset[str]:
+        columns = (frozenset(db.rows.list_columns(table)) for db in (source, target))
+        return frozenset.intersection(*columns)
 
-    def __init__(self, source: StateDatabase, target: StateDatabase) -> None:
-        super().__init__()
-        self._rows = source.rows, target.rows
-
-    def get(self, table: str, default: Any = None) -> frozenset[str]:  # noqa: ARG002 -- of dict
-        """Return the common columns of a table."""
-        if table not in self:
-            first, second = (frozenset(rows.list_columns(table)) for rows in self._rows)
-            self[table] = first & second
-        return self[table]
+    return find_columns
 
 
 class _Copy:
@@ -237,7 +233,7 @@ class _Copy:
         self._target = target
         self._stop = stop
         self._origin = _name_origin(source)
-        self._columns = _ColumnTable(source, target)
+        self._find_columns = _make_column_finder(source, target)
         self._free_id: int | None = None
         """The first id that no message needs, found when one is taken."""
         self._counts: Counter[str] = Counter()
@@ -357,7 +353,7 @@ class _Copy:
         """Return the columns in which a session is compared, by table."""
         tables = {image.table for image in self._source.rows.read_session_images(session_id)}
         tables |= {_SESSIONS, MESSAGES, *_KEYS}
-        columns = {table: self._columns.get(table) for table in tables}
+        columns = {table: self._find_columns(table) for table in tables}
         columns[_SESSIONS] -= set(mark.without)
         return {table: names for table, names in columns.items() if names}
 
@@ -403,7 +399,7 @@ class _Copy:
             there[_get_key(table, row)] = row
         images = []
         for table, row in rows:
-            names = self._columns.get(table)
+            names = self._find_columns(table)
             values = {name: value for name, value in row.items() if name in names}
             present = there.pop(_get_key(table, row), None) if table in _KEYS else None
             if present is not None:
@@ -466,7 +462,7 @@ class _Copy:
 
     def _write_piece(self, session_id: str, piece: list[dict[str, Any]], mark: _Mark) -> None:
         """Add or change messages of the target, in one transaction with the mark."""
-        names = [name for name in piece[0] if name in self._columns.get(MESSAGES)]
+        names = [name for name in piece[0] if name in self._find_columns(MESSAGES)]
         ids = [mark.shift(row["id"]) for row in piece]
         if not all(0 < number <= _MAX_MESSAGE_ID for number in ids):
             raise _IdsTaken

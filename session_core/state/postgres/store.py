@@ -27,6 +27,7 @@ from session_core.errors import (
     StorageFull,
     Unsupported,
 )
+from session_core.state.caller_blocks import find_block_of_caller
 from session_core.state.postgres import fts
 from session_core.state.postgres.address import list_missing_timeouts, parse_address
 from session_core.state.postgres.connection import (
@@ -159,19 +160,11 @@ class PostgresStore:
 
     def find_transaction(self) -> Transaction | None:
         """Return the transaction that this task has open in this thread, or None."""
-        for reference in list(self.transactions):
-            transaction = reference()
-            if transaction is not None and transaction.is_of_caller:
-                return transaction
-        return None
+        return find_block_of_caller(self.transactions)
 
     def find_snapshot(self) -> ReadSnapshot | None:
         """Return the snapshot that this task has open in this thread, or None."""
-        for reference in list(self.snapshots):
-            snapshot = reference()
-            if snapshot is not None and snapshot.is_of_caller:
-                return snapshot
-        return None
+        return find_block_of_caller(self.snapshots)
 
     def check_open(self) -> None:
         """Refuse a closed database, and a database that the parent process has opened."""

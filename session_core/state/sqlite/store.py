@@ -28,6 +28,7 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
+from session_core.state.caller_blocks import find_block_of_caller
 from session_core.state.sqlite import database_file, extension, fts, lock_wait
 from session_core.state.sqlite.admin import vacuum_file
 from session_core.state.sqlite.connection import (
@@ -225,11 +226,7 @@ class SqliteStore:
 
     def find_snapshot(self) -> ReadSnapshot | None:
         """Return the snapshot that this task has open in this thread, or None."""
-        for reference in list(self.snapshots):
-            snapshot = reference()
-            if snapshot is not None and snapshot.is_of_caller:
-                return snapshot
-        return None
+        return find_block_of_caller(self.snapshots)
 
     @property
     def in_transaction(self) -> bool:
