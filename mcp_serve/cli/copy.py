@@ -25,8 +25,9 @@ from session_core.maintenance import CopyPreview, CopyResult, copy_home, preview
 EXAMPLES = """\
 A and B are folders, files that end in .db, or postgresql:// addresses. B is made
 if it is missing, and is never a Hermes home. Nothing is removed from A or B. The
-same command continues a stopped copy, and later copies new data. Routes, plans
-and the trash stay in A.
+same command continues a stopped copy, and later copies new data. A session that
+was removed from B since then is not copied again. Routes, plans and the trash
+stay in A.
 
 examples:
   mcp-sessions copy ~/.hermes 'postgresql://?service=fleet&home=team'
@@ -50,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=20,
         help="number of items to show (default: 20)",
     )
+    parser.add_argument(
+        "--removed", action="store_true", help="also copy sessions that were removed from B"
+    )
     parser.add_argument("-y", "--yes", action="store_true", help="copy without asking")
     add_quiet_option(parser)
     add_json_option(parser)
@@ -68,11 +72,16 @@ def run(options: argparse.Namespace) -> int:
         if missing is not None:
             raise NotFound(f"there is no home in {source.place}: {missing}")
         with ProgressBar("Looking") as bar:
-            preview = preview_copy(source.db, target.db, progress=bar.report_progress)
+            preview = preview_copy(
+                source.db,
+                target.db,
+                copies_removed=options.removed,
+                progress=bar.report_progress,
+            )
         is_silent = options.json or options.quiet
         if not (is_silent and (options.yes or options.plan_only)):
             _show_preview(out, preview, source, target, options.limit)
-        if options.plan_only or not preview.sessions + preview.present:
+        if options.plan_only or _is_empty(preview):
             _print_preview(options, preview)
             return DONE
         question = f"\nCopy {_count_sessions(preview)}?"
@@ -82,7 +91,11 @@ def run(options: argparse.Namespace) -> int:
             return DECLINED
         with TerminalProgress("Copying") as work:
             done = copy_home(
-                source.db, target.db, progress=work.report_progress, stop=work.is_cancelled
+                source.db,
+                target.db,
+                copies_removed=options.removed,
+                progress=work.report_progress,
+                stop=work.is_cancelled,
             )
     if options.json:
         print_json(asdict(done))
@@ -108,8 +121,12 @@ def _print_preview(
     """Print the preview as JSON, with the keys of the result."""
     if options.json:
         fields: dict[str, Any] = asdict(preview)
-        is_empty = not preview.sessions + preview.present
-        print_json({"outcome": "nothing" if is_empty else outcome, **fields})
+        print_json({"outcome": "nothing" if _is_empty(preview) else outcome, **fields})
+
+
+def _is_empty(preview: CopyPreview) -> bool:
+    """Return True if there is nothing to copy or to compare."""
+    return not preview.sessions + preview.present + preview.values
 
 
 def _count_sessions(preview: CopyPreview) -> str:
@@ -124,8 +141,9 @@ def _count_sessions(preview: CopyPreview) -> str:
 def _show_preview(
     out: Terminal, preview: CopyPreview, source: ServedHome, target: ServedHome, limit: int
 ) -> None:
-    if not preview.sessions + preview.present:
+    if _is_empty(preview):
         out.write_line("There is nothing to copy.", "bold")
+        _show_removed(out, preview.removed)
         return
     out.write_line(f"Copy {_count_sessions(preview)}", "bold")
     out.write_unwrapped(f"  from {source.place}")
@@ -136,9 +154,24 @@ def _show_preview(
     _show_skipped(out, "The target cannot hold:", preview.left_out, limit)
     for table, names in preview.dropped_columns.items():
         out.write_line(f"The target has no column {', '.join(names)} in {table}; left out.")
+    _show_removed(out, preview.removed)
+    if preview.values:
+        values = format_number(preview.values, "value")
+        out.write_line(f"{values} of applications: added if the target lacks the key.")
+    if preview.pins:
+        out.write_line(f"{format_number(preview.pins, 'pin')}: added.")
     if preview.routes:
         routes = format_number(preview.routes, "route")
         out.write_line(f"{routes} of the source: not copied; chats continue in A.")
+    if preview.batches:
+        changes = format_number(preview.batches, "change")
+        out.write_line(f"The trash of {changes}: not copied; restore in A.")
+
+
+def _show_removed(out: Terminal, removed: int) -> None:
+    if removed:
+        sessions = format_number(removed, "session")
+        out.write_line(f"{sessions} removed from B since a copy: not copied; pass --removed.")
 
 
 def _show_result(options: argparse.Namespace, out: Terminal, done: CopyResult) -> None:
@@ -153,6 +186,7 @@ def _show_result(options: argparse.Namespace, out: Terminal, done: CopyResult) -
     if done.renumbered:
         sessions = format_number(len(done.renumbered), "session")
         out.write_line(f"The messages of {sessions} have other ids: theirs were taken.")
+    _show_removed(out, done.removed)
     _show_skipped(out, "Left out:", done.left_out, options.limit)
     _show_skipped(out, "Not equal on both sides:", done.differing, options.limit)
     if not is_whole:

@@ -51,6 +51,22 @@ def test_copy_asks_and_names_what_differs(person: CommandUser) -> None:
     assert (done.code, "s1" in done.out, "another session" in done.out) == (6, True, True)
 
 
+def test_copy_leaves_removed_sessions_out(person: CommandUser) -> None:
+    with SessionDB(person.folder / "a.db") as db:
+        db.meta.set_value("key", "value")
+    assert person.run("copy", "a.db", "b.db", "--yes").code == 0
+    with SessionDB(person.folder / "b.db") as db:
+        db.delete_session("s1")
+    done = person.run("copy", "a.db", "b.db", "--yes")
+    assert (done.code, "1 session removed from B" in done.out, "1 value" in done.out) == (
+        0,
+        True,
+        True,
+    )
+    done = person.run("copy", "a.db", "b.db", "--yes", "--removed", "--json")
+    assert (done.code, json.loads(done.out)["copied"]) == (0, 1)
+
+
 def test_impossible_copy_is_refused(person: CommandUser) -> None:
     hermes = person.folder / ".hermes" / "state.db"
     hermes.parent.mkdir()

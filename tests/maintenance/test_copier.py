@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from session_core import InvalidInput, SessionDB, Unsupported
+from session_core.ledger.ledger import Ledger
 from session_core.maintenance import copy_home, preview_copy
 from session_core.maintenance.transfer import copier, digests
 from tests.homes import connect, fill_database, make_hermes_database
@@ -209,6 +210,49 @@ def test_session_changed_in_target_is_left(homes: Homes, kind: str) -> None:
     done = copy_home(source, target)
     assert sorted(item.id for item in done.differing) == ["child", "parts"]
     assert digest_all(target) == before
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_removed_session_stays_removed(homes: Homes, kind: str) -> None:
+    source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
+    fill(source)
+    copy_home(source, target)
+    target.delete_session(IDS[1])
+    source.append_message(IDS[1], "user", "more")
+    preview = preview_copy(source, target)
+    assert (preview.sessions, preview.removed) == (0, 1)
+    done = copy_home(source, target)
+    assert (done.removed, done.copied, done.differing) == (1, 0, ())
+    assert target.get_session(IDS[1]) is None
+    assert preview_copy(source, target, copies_removed=True).sessions == 1
+    done = copy_home(source, target, copies_removed=True)
+    assert (done.removed, done.copied) == (0, 1)
+    assert digest_all(source) == digest_all(target)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_values_and_pins_are_added(homes: Homes, kind: str) -> None:
+    source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
+    fill(source)
+    source.meta.set_value("key", STRANGE.replace("\ud83d", ""))
+    source.meta.set_value("taken", "of the source")
+    target.meta.set_value("taken", "of the target")
+    source.state.merge_user_state("app", "user", {"likes": [1, "Ä"]})
+    source.state.merge_app_state("app", {"limit": 2})
+    with Ledger.open(source) as ledger:
+        ledger.pins.set_pins({"parts": True, "gone": True})
+    preview = preview_copy(source, target)
+    assert (preview.values, preview.pins, preview.batches) == (4, 2, 0)
+    done = copy_home(source, target)
+    assert (done.values, done.pins) == (3, 1)
+    assert [item.id for item in done.left_out] == ["taken"]
+    assert target.meta.list_values() == source.meta.list_values() | {"taken": "of the target"}
+    assert target.state.read_user_state("app", "user") == {"likes": [1, "Ä"]}
+    assert target.state.read_app_state("app") == {"limit": 2}
+    with Ledger.open(target) as ledger:
+        assert ledger.pins.list_pinned() == {"parts"}
+    again = copy_home(source, target)
+    assert (again.values, again.pins, again.copied) == (0, 0, 0)
 
 
 def test_equal_session_of_target_is_recognised(homes: Homes, tmp_path: Path) -> None:

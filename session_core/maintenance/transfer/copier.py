@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal
 
 from session_core.errors import InvalidInput, NotFound, Unsupported
-from session_core.maintenance.transfer import digests
+from session_core.maintenance.transfer import digests, home_values
 from session_core.maintenance.transfer.digests import MESSAGES
 from session_core.maintenance.types import CountFn, SkippedItem, StopFn
 from session_core.state.protocol import StateDatabase
@@ -53,8 +53,16 @@ class CopyPreview:
     left_out: tuple[SkippedItem, ...]
     dropped_columns: Mapping[str, tuple[str, ...]]
     """The columns that the target lacks, by table, or all columns if it lacks the table."""
+    removed: int
+    """Sessions that an earlier copy has brought and that were removed from the target since."""
+    values: int
+    """Values of applications in the source. The target gets those whose keys it lacks."""
+    pins: int
+    """Pinned sessions of the source, which are pinned in the target too."""
     routes: int
     """Routes of the source, which are not copied."""
+    batches: int
+    """Batches whose trash stays in the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,12 @@ class CopyResult:
     unchanged: int = 0
     messages: int = 0
     """Messages that were added to the target."""
+    removed: int = 0
+    """Sessions that were removed from the target since an earlier copy, and not copied again."""
+    values: int = 0
+    """Values of applications that were added to the target."""
+    pins: int = 0
+    """Sessions that were pinned in the target."""
     renumbered: tuple[str, ...] = ()
     """Sessions whose messages have other ids in the target."""
     left_out: tuple[SkippedItem, ...] = ()
@@ -120,7 +134,11 @@ class _Mark:
 
 
 def preview_copy(
-    source: StateDatabase, target: StateDatabase, *, progress: CountFn | None = None
+    source: StateDatabase,
+    target: StateDatabase,
+    *,
+    copies_removed: bool = False,
+    progress: CountFn | None = None,
 ) -> CopyPreview:
     """Return the sessions that a copy would add or change, and data that the target cannot hold.
 
@@ -132,11 +150,12 @@ def preview_copy(
     """
     _check_target(source, target)
     there = {session.id: session.title for session in target.admin.list_inventory()}
+    removed = set() if copies_removed else _find_copied(source, target) - there.keys()
     titles = {title: session_id for session_id, title in there.items() if title is not None}
     left_out: list[SkippedItem] = []
     dropped: dict[str, dict[str, None]] = {}
     find_columns = _make_column_finder(source, target)
-    inventory = source.admin.list_inventory()
+    inventory = [item for item in source.admin.list_inventory() if item.id not in removed]
     for done, session in enumerate(inventory, 1):
         if titles.get(session.title or "", session.id) != session.id:
             left_out.append(SkippedItem(session.id, _TITLE_REASON))
@@ -157,25 +176,44 @@ def preview_copy(
         present=len(inventory) - len(new),
         left_out=tuple(left_out),
         dropped_columns={table: tuple(names) for table, names in dropped.items() if names},
+        removed=len(removed),
+        values=home_values.count_values(source),
+        pins=home_values.count_pins(source),
         routes=sum(source.routes.list_scopes().values()),
+        batches=home_values.count_batches(source),
     )
+
+
+def _find_copied(source: StateDatabase, target: StateDatabase) -> set[str]:
+    """Return the sessions of the source that copies have brought, also if they were removed."""
+    origin = _name_origin(source)
+    image = target.rows.read_row_images("state_meta", {})
+    marks = {str(row[0]): str(row[1]) for row in image.rows}
+    return {
+        session.id
+        for session in source.admin.list_inventory()
+        if (text := marks.get(MARK_PREFIX + session.id)) and _Mark.from_json(text).origin == origin
+    }
 
 
 def copy_home(
     source: StateDatabase,
     target: StateDatabase,
     *,
+    copies_removed: bool = False,
     progress: CountFn | None = None,
     stop: StopFn | None = None,
 ) -> CopyResult:
     """Copy all sessions of a home into another home, and verify each by a digest of both sides.
 
     A second call continues a stopped copy, and copies only the changes since a finished copy. Both
-    homes may be in use. No session is removed from the target.
+    homes may be in use. No session is removed from the target. After the sessions, values of
+    applications whose keys the target lacks, and pins, are added.
 
     Args:
         source: the database to copy from.
         target: the database to copy into.
+        copies_removed: also copy sessions that were removed from the target since an earlier copy.
         progress: called with the number of finished sessions and their total.
         stop: ends the copy if it returns True; the same call continues.
 
@@ -192,7 +230,7 @@ def copy_home(
         ...     [message["content"] for message in target.get_messages("s1")]
         ['hello']
     """
-    return _Copy(source, target, stop).run(progress)
+    return _Copy(source, target, stop, copies_removed=copies_removed).run(progress)
 
 
 def _check_target(source: StateDatabase, target: StateDatabase) -> None:
@@ -227,11 +265,19 @@ def _make_column_finder(
 class _Copy:
     """One run of a copy."""
 
-    def __init__(self, source: StateDatabase, target: StateDatabase, stop: StopFn | None) -> None:
+    def __init__(
+        self,
+        source: StateDatabase,
+        target: StateDatabase,
+        stop: StopFn | None,
+        *,
+        copies_removed: bool,
+    ) -> None:
         _check_target(source, target)
         self._source = source
         self._target = target
         self._stop = stop
+        self._copies_removed = copies_removed
         self._origin = _name_origin(source)
         self._find_columns = _make_column_finder(source, target)
         self._free_id: int | None = None
@@ -251,6 +297,7 @@ class _Copy:
                 self._copy_or_report(session_id)
                 if progress is not None:
                     progress(done, len(session_ids))
+            self._copy_values()
         except _Stopped:
             outcome = "partial"
         return CopyResult(
@@ -259,6 +306,9 @@ class _Copy:
             updated=self._counts["updated"],
             unchanged=self._counts["unchanged"],
             messages=self._counts["messages"],
+            removed=self._counts["removed"],
+            values=self._counts["values"],
+            pins=self._counts["pins"],
             renumbered=tuple(self._renumbered),
             left_out=tuple(self._left_out),
             differing=tuple(self._differing),
@@ -267,6 +317,13 @@ class _Copy:
     def _check_stop(self) -> None:
         if self._stop is not None and self._stop():
             raise _Stopped
+
+    def _copy_values(self) -> None:
+        """Copy what belongs to the home and not to a session."""
+        self._check_stop()
+        self._counts["values"], differing = home_values.copy_values(self._source, self._target)
+        self._left_out |= dict.fromkeys(differing)
+        self._counts["pins"] = home_values.copy_pins(self._source, self._target)
 
     def _copy_or_report(self, session_id: str) -> None:
         try:
@@ -281,8 +338,11 @@ class _Copy:
     def _copy_session(self, session_id: str) -> str:
         """Make a session equal on both sides, and return the name of the count for its outcome."""
         mark, is_new = self._load_mark(session_id), False
-        if mark is None:
-            is_new = self._target.get_session(session_id) is None
+        is_there = self._target.get_session(session_id) is not None
+        if mark is not None and not is_there and not self._copies_removed:
+            return "removed"
+        if mark is None or not is_there:
+            is_new = not is_there
             mark = _Mark(self._origin)
             if not is_new:
                 return self._adopt_session(session_id, mark)
@@ -305,9 +365,7 @@ class _Copy:
     def _load_mark(self, session_id: str) -> _Mark | None:
         text = self._target.get_meta(MARK_PREFIX + session_id)
         mark = None if text is None else _Mark.from_json(text)
-        # A session that was removed from the target is copied anew.
-        is_valid = mark is not None and mark.origin == self._origin
-        return mark if is_valid and self._target.get_session(session_id) is not None else None
+        return mark if mark is not None and mark.origin == self._origin else None
 
     def _adopt_session(self, session_id: str, mark: _Mark) -> str:
         """Regard a session of the target as its copy if both are equal."""
