@@ -295,9 +295,9 @@ class SessionStore:
         return self.router.reset_session(session_key, display_name)
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
-        """Move a chat to an existing session and reopen that session.
+        """Move a chat to an existing session, end its current session, and return the entry.
 
-        Return None if the chat has no route. The session that the chat leaves is ended.
+        The target session is reopened. Return None if the chat has no route.
 
         Raises:
             InvalidInput: the session id is not safe.

@@ -67,13 +67,25 @@ class SqliteLists(SqliteOperations):
     ) -> Page[SessionSummary]:
         """List the tips of conversations, one line each, without continuations and delegates.
 
-        Archived conversations are left out unless the filter has a status. `recent` orders by the
-        last message, newest first, `size` by live messages, `cost` and `tokens` by the whole
-        conversation. `below` begins after a position that no cursor of this list has: the value of
-        the order and the id (`started`: of the root).
+        Args:
+            where: a filter. Without a status, archived conversations are left out.
+            order: `recent` (the last message) and `started`, newest first; `size` by live messages;
+                `cost` and `tokens` by the whole conversation.
+            limit: the largest number of lines.
+            cursor: the `next_cursor` of the previous page, with the same other arguments.
+            below: a position after which the list begins, to merge lists of several homes: the
+                value of the order and the id (with `started`, the id of the root).
 
         Raises:
             InvalidInput: the cursor belongs to another list, or an argument is invalid.
+
+        Example:
+            >>> from session_core import SessionDB, SessionFilter
+            >>> db = SessionDB(":memory:")
+            >>> _ = db.append_message("s1", "user", "hello", create={"source": "cli"})
+            >>> page = db.list_sessions(SessionFilter(source=("cli",)))
+            >>> [(line.id, line.messages) for line in page.items]
+            [('s1', 1)]
         """
         where = SessionFilter() if where is None else check_filter(where)
         if order not in tuple(_BLOCKS_BY_ORDER):
