@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -76,7 +77,7 @@ def _bind_tool(
     spec: ToolSpec, located: Mapping[str, Any], served: ServedStores
 ) -> Callable[..., Any]:
     """Return a function that runs a tool, with its home and arguments bound."""
-    validated, page_query = resolve_arguments(spec, located, served)
+    validated, page_query = resolve_arguments(spec, located)
     store = validated.store
     if spec.merges:
         stores = served.get_stores() if store is None else [served.get_store(store)]
@@ -100,18 +101,17 @@ def _add_store(spec: ToolSpec, answer: dict[str, Any], store: str | None) -> dic
     return answer | render.drop_empty(store=store if is_missing else None)
 
 
-def resolve_arguments(
-    spec: ToolSpec, arguments: Mapping[str, Any], served: ServedStores
-) -> tuple[Any, PagedQuery]:
+def resolve_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> tuple[Any, PagedQuery]:
     """Return the arguments of a call, including the arguments of its cursor, and its query."""
     defaults = {name: field.default for name, field in spec.arguments.model_fields.items()}
     # Null means not given: clients send both.
     given_arguments = {name: value for name, value in arguments.items() if value is not None}
     cursor = given_arguments.get("cursor")
     if cursor is None:
-        now = float(int(served.get_store(arguments.get("store")).now()))
         query = {name: value for name, value in given_arguments.items() if value != defaults[name]}
-        return spec.arguments.model_construct(**arguments), PagedQuery(spec.name, query, now)
+        return spec.arguments.model_construct(**arguments), PagedQuery(
+            spec.name, query, float(int(time.time()))
+        )
     page_query = query_cursors.parse_cursor(spec.name, cursor, spec.place)
     query_cursors.check_same_arguments(page_query, given_arguments, defaults)
     free = {

@@ -307,7 +307,7 @@ def find_differences(
     home: ServedHome, before: FeedState, after: FeedState
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return the events between two snapshots, each with its session."""
-    at = format_time(home.now())
+    at = format_time(time.time())
     events: list[tuple[str, dict[str, Any]]] = []
 
     def add_event(kind: str, session: str, **fields: Any) -> None:

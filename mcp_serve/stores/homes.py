@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -93,7 +92,6 @@ class ServedHome:
         redact: bool = True,
         trash: Path | None = None,
         load_extension: bool = False,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.place = place
         self.name = name
@@ -105,7 +103,6 @@ class ServedHome:
         self._trash = trash
         self._load_extension = load_extension and not read_only
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
-        self.now: Callable[[], float] = clock
         # Reentrant, since the value of one property may need another.
         self.lock = threading.RLock()
         self.db_path = Home(place, "").db_path
@@ -316,11 +313,9 @@ class ServedHome:
         messages = self.db.find_messages(list(set(ids.values())))
         return {session: messages[number] for session, number in ids.items() if number in messages}
 
-    @contextmanager
-    def open_search(self, query: str, **options: Any) -> Iterator[StoreSearch]:
-        """Open one search, whose reads in the block see one state."""
-        with self.db.snapshot():
-            yield self.db.admin.open_search(query, **options)
+    def open_search(self, query: str, **options: Any) -> AbstractContextManager[StoreSearch]:
+        """Open one search in the open snapshot."""
+        return nullcontext(self.db.admin.open_search(query, **options))
 
     def measure_share(self) -> float:
         """Return 1, since a search sees every message."""

@@ -87,7 +87,6 @@ class ServedStore(Protocol):
     has_long_previews: bool
     """Whether a preview may contain a secret that only its message shows as one."""
     redact: Callable[[str], str]
-    now: Callable[[], float]
 
     @property
     def feed(self) -> StoreFeed:
@@ -164,7 +163,7 @@ class ServedStore(Protocol):
         """Return the messages that previews were cut from, by session, without missing messages."""
 
     def open_search(self, query: str, **options: Any) -> AbstractContextManager[StoreSearch]:
-        """Open one search, whose reads in the block see one state."""
+        """Open one search, for the reads of a block in an open snapshot."""
 
     def measure_share(self) -> float:
         """Return the share of the messages that a search sees, which is 1 in a home."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -216,7 +215,6 @@ class ServedStores:
                     index.get_labels,
                     is_one_of_several=len(self.names) > 1,
                     redact=self.options.redact,
-                    clock=time.time,
                 )
             return self._views[store]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -114,7 +115,7 @@ class TranscriptFeed:
             title = self._store.summarize_session(session_id).title
         return {
             "type": "title_changed",
-            "at": format_time(self._store.now()),
+            "at": format_time(time.time()),
             "session_id": session_id,
             **render.drop_empty(
                 store=self._store.find_row_store(store),

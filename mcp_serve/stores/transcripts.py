@@ -72,7 +72,6 @@ class ServedTranscripts:
         *,
         is_one_of_several: bool,
         redact: bool,
-        clock: Callable[[], float],
     ) -> None:
         self.names: Sequence[str] = tuple(names)
         self.name = names[0] if len(names) == 1 else GROUP_NAME
@@ -80,7 +79,6 @@ class ServedTranscripts:
         self.redacts = redact
         self.has_long_previews = True
         self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
-        self.now = clock
         self._open_library = open_library
         self._get_labels = get_labels
         # Set once, since calls read data that is written later.

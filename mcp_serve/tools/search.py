@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -100,7 +101,7 @@ def search_messages(
             query,
             mode=matched.arguments.mode,
             order=matched.arguments.order,
-            newest_ms=int(stores[0].now() * 1000),
+            newest_ms=int(time.time() * 1000),
         )
         page = merged.read_page(position, matched.arguments.limit)
         rows = _render_hits(stores, merged, page.hits, matched.arguments)
