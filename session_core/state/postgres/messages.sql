@@ -13,9 +13,3 @@ ORDER BY id LIMIT nullif(:limit, -1) OFFSET :offset
 UPDATE sessions SET message_count = greatest(coalesce(message_count, 0), :messages),
     tool_call_count = greatest(coalesce(tool_call_count, 0), :tool_calls)
 WHERE id = :id
-
--- name: count_live
-SELECT coalesce(
-    (SELECT live_rows FROM session_rows AS s WHERE s.home_id = this_home() AND s.id = counted.id),
-    (SELECT count(*) FROM messages WHERE session_id = counted.id AND {live})
-) FROM (VALUES (?::text)) AS counted(id)

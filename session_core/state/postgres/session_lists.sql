@@ -46,8 +46,10 @@ ORDER BY amount DESC, id DESC LIMIT :rows
     FROM list_continued(s.id) AS above(id) JOIN sessions AS earlier ON earlier.id = above.id
 ) END
 
--- name: get_activity
-SELECT coalesce(active_at, started_at) FROM session_rows WHERE home_id = this_home() AND id = :id
+-- name: get_figures
+SELECT {cost}, {tokens}, coalesce(r.active_at, r.started_at), r.live_rows
+FROM sessions AS s JOIN session_rows AS r ON r.home_id = this_home() AND r.id = s.id
+WHERE s.id = ?
 
 -- name: get_preview
 SELECT early.id, content FROM (

@@ -17,9 +17,6 @@ SELECT * FROM messages WHERE session_id = :id ORDER BY id LIMIT :limit OFFSET :o
 -- name: count_all
 SELECT count(*) FROM messages WHERE session_id = :id OR :id IS NULL
 
--- name: count_live
-SELECT count(*) FROM messages WHERE session_id = ? AND {live}
-
 -- name: get_platform_message
 SELECT 1 FROM messages WHERE session_id = ? AND platform_message_id = ? LIMIT 1
 

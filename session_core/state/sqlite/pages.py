@@ -83,7 +83,7 @@ class SqliteWindows(SqliteOperations):
         role_names = validation.parse_texts("roles", roles)
 
         def read_window_rows(handle: Connection) -> MessageWindow:
-            sessions.require_session(handle, session_id)
+            sessions.check_session(handle, session_id)
             finder = _WindowFinder(handle, session_id, role_names, view)
             if around is not None:
                 return finder.read_around(around, limit)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from session_core.errors import InvalidInput
 from session_core.state import content, cursors, sql_blocks, validation
-from session_core.state.sqlite import fts, lineage, messages, sessions
+from session_core.state.sqlite import fts, lineage, sessions
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.session_filters import check_filter, compose_condition
 from session_core.state.sqlite.store import SqliteOperations
@@ -159,7 +159,7 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
     preview, preview_id = _read_preview(handle, session_id)
     origin = lineage.find_origin(handle, row)
     user_id, chat_id = lineage.find_owner(handle, row)
-    cost, tokens = _compute_amounts(handle, row)
+    cost, tokens, active_at, count = handle.fetch_tuples(_compose_figures(handle), (session_id,))[0]
     return SessionSummary(
         id=session_id,
         root_id=root_id,
@@ -168,18 +168,18 @@ def _summarize_cached(handle: Connection, session_id: str) -> SessionSummary:
         source=origin.source,
         status="archived" if archived else "open" if ended_at is None else "ended",
         started_at=_to_seconds(root["started_at"]),
-        last_active_at=handle.fetch_value(SQL["get_activity"], {"id": session_id}),
+        last_active_at=active_at,
         ended_at=None if ended_at is None else _to_seconds(ended_at),
         end_reason=row["end_reason"],
-        messages=_count_live_messages(handle, session_id),
+        messages=count,
         project=origin.folder,
         pinned=bool(row.get("pinned")),
         preview_id=preview_id,
         chat=row.get("display_name") or root.get("display_name"),
         branch=row.get("git_branch"),
         model=row.get("model"),
-        tokens=tokens,
-        cost=cost,
+        tokens=int(tokens),
+        cost=float(cost),
         user_id=user_id,
         chat_id=chat_id,
     )
@@ -196,24 +196,19 @@ def _prefetch_lines(handle: Connection, session_ids: Sequence[str], count: int) 
     handle.prefetch_rows((sessions.SQL["get_session"],), list(dict.fromkeys((*tips, *roots))))
     handle.prefetch_rows(
         (
-            SQL["get_activity"],
             handle.expand_sql(SQL["get_preview"]),
-            handle.expand_sql(messages.SQL["count_live"]),
-            _compose_amounts(handle),
+            _compose_figures(handle),
         ),
         tips,
     )
 
 
-def _compute_amounts(handle: Connection, row: Mapping[str, Any]) -> tuple[float, int]:
-    """Return the cost and the tokens of a conversation, as the lists order them."""
-    (values,) = handle.fetch_tuples(_compose_amounts(handle), (row["id"],))
-    return float(values[0]), int(values[1])
-
-
-def _compose_amounts(handle: Connection) -> str:
-    amounts = ((name, _compose_amount(handle, name)) for name in _AMOUNTS)
-    return handle.resolve_block(SQL["get_amounts"]).format(**dict(amounts))
+def _compose_figures(handle: Connection) -> str:
+    """Return the statement of the figures of a line, as the lists order them."""
+    amounts = {name: _compose_amount(handle, name) for name in _AMOUNTS}
+    return handle.expand_sql(
+        handle.resolve_block(SQL["get_figures"]).format(**amounts, live="{live}")
+    )
 
 
 def _compose_amount(handle: Connection, name: str) -> str:
@@ -390,11 +385,6 @@ def _is_tool(handle: Connection, session_id: str) -> bool:
 def _is_archived(handle: Connection, session_id: str) -> bool:
     row = sessions.find_session(handle, session_id)
     return row is None or bool(row.get("archived"))
-
-
-def _count_live_messages(handle: Connection, session_id: str) -> int:
-    count: int = handle.fetch_value(handle.expand_sql(messages.SQL["count_live"]), (session_id,))
-    return count
 
 
 def _read_preview(handle: Connection, session_id: str) -> tuple[str, int | None]:

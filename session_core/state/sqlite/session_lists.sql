@@ -42,8 +42,12 @@ SELECT id, amount FROM (SELECT s.id AS id, /*amount*/ 0 AS amount FROM sessions 
 WHERE amount < :edge OR (amount = :edge AND id < :edge_id)
 ORDER BY amount DESC, id DESC LIMIT :rows
 
--- name: get_amounts
-SELECT {cost}, {tokens} FROM sessions s WHERE s.id = ?
+-- name: get_figures
+SELECT {cost}, {tokens}, coalesce(
+    (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id AND timestamp < ''),
+    s.started_at + 0.0
+), (SELECT count(*) FROM messages WHERE session_id = s.id AND {live})
+FROM sessions s WHERE s.id = ?
 
 -- name: amount_of_conversation
 -- The amount of a session `s` and of all that it continues; few sessions continue another one.

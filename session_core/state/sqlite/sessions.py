@@ -258,6 +258,12 @@ def require_session(handle: Connection, session_id: str) -> SessionRow:
     return row
 
 
+def check_session(handle: Connection, session_id: str) -> None:
+    """Raise `NotFound` with similar ids if the session does not exist."""
+    if not has_session(handle, session_id):
+        raise make_not_found(handle, session_id)
+
+
 def make_not_found(handle: Connection, session_id: str) -> NotFound:
     """Return the error for an unknown id, with ids that have the longest common prefix."""
     rows: list[Any] = []

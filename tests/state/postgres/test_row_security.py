@@ -34,6 +34,8 @@ _BLANKS = {
     "actual": "actual_cost_usd",
     "estimated": "estimated_cost_usd",
     "columns": "id",
+    "cost": "0.0",
+    "tokens": "0",
     "folders": "SELECT cwd AS folder FROM sessions",
     "child_lacks": "child.cwd IS NULL",
     "continues": "true",

@@ -68,7 +68,7 @@ class SearchRequest:
 def build_condition(handle: Connection, request: SearchRequest) -> tuple[str, dict[str, Any]]:
     """Build the condition of the filters on `messages m` and `sessions s`, and its values."""
     if request.session is not None:
-        sessions.require_session(handle, request.session)
+        sessions.check_session(handle, request.session)
     # The status of a continued conversation is the status of its tip, which SQL cannot see: all
     # continued sessions pass here, and `MatchConversations.has_wanted_status` decides.
     is_tip_status = request.status in tuple(_TIP_STATUS_SQL)
