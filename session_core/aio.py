@@ -19,8 +19,6 @@ from functools import partial, wraps
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
-import anyio
-
 from session_core.event_loops import copy_context_for_thread, get_running_loop, set_waiting_loop
 
 P = ParamSpec("P")
@@ -245,14 +243,14 @@ async def wait_until_finished(future: Future[Any]) -> None:
     loop = get_running_loop()
     if loop is None:
         raise RuntimeError("no event loop of asyncio or trio runs in this thread")
-    ended = anyio.Event()
+    waiting, wake = loop.make_waiter()
 
-    def wake(_: Future[Any]) -> None:
+    def wake_on_loop(_: Future[Any]) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon(ended.set)
+            loop.call_soon(wake)
 
-    future.add_done_callback(wake)
-    await ended.wait()
+    future.add_done_callback(wake_on_loop)
+    await waiting
 
 
 def get_worker_threads(owner: object, kind: ThreadKind) -> WorkerThreads:

@@ -9,7 +9,7 @@ import contextvars
 import importlib
 import sys
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -40,6 +40,9 @@ class EventLoop(Protocol):
             RuntimeError: the loop is closed.
         """
 
+    def make_waiter(self) -> tuple[Awaitable[object], Callable[[], object]]:
+        """Return what the current task awaits, and a function that wakes it, called on the loop."""
+
     def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a task of the loop.
 
@@ -68,6 +71,16 @@ class AsyncioLoop:
         """Call a function on the loop soon."""
         self._loop.call_soon_threadsafe(function)
 
+    def make_waiter(self) -> tuple[Awaitable[object], Callable[[], object]]:
+        """Return a future of the loop, and a function that ends it."""
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def wake() -> None:
+            if not future.done():  # the task was cancelled
+                future.set_result(None)
+
+        return future, wake
+
     def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a task of the loop."""
         import asyncio  # noqa: PLC0415 -- it is loaded already
@@ -95,6 +108,11 @@ class TrioLoop:
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop soon."""
         self._token.run_sync_soon(function)
+
+    def make_waiter(self) -> tuple[Awaitable[object], Callable[[], object]]:
+        """Return the wait for an event of trio, and a function that sets the event."""
+        event = importlib.import_module("trio").Event()
+        return event.wait(), event.set
 
     def start_task(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a system task whose failure does not end the whole run."""
