@@ -203,18 +203,22 @@ class PostgresConnection(Connection):
         return [row[0] for row in self.fetch_tuples(_LIST_RELATIVES, (list(session_ids),))]
 
     def prefetch_rows(self, statements: Iterable[str], keys: Sequence[str]) -> None:
-        """Run statements with one key for many keys, each in one round trip."""
+        """Run statements with one key for many keys, all in one round trip."""
         if not self.reads_one_moment or not keys:
             return
-        for sql in statements:
-            statement = _compose_bulk(self.resolve_block(sql))
-            cursor = self.driver.execute(cast("Any", statement), (list(keys),))
+        blocks = list(statements)
+        cursor = cast("psycopg.ClientCursor[Any]", self.driver.cursor())
+        bulks = (_compose_bulk(self.resolve_block(sql)) for sql in blocks)
+        texts = [cursor.mogrify(cast("Any", bulk), (list(keys),)) for bulk in bulks]
+        cursor.execute(cast("Any", "; ".join(texts)))
+        for sql in blocks:
             names = [column.name for column in cursor.description or ()][2:]
             rows: dict[str, list[tuple[Any, ...]]] = {key: [] for key in keys}
             for key, is_found, *row in cursor:
                 if is_found:
                     rows[key].append(tuple(row))
             self._fetched |= {(sql, key): (names, fetched) for key, fetched in rows.items()}
+            cursor.nextset()
 
     def execute_update(self, sql: str, params: Params = ()) -> int:
         """Run a statement that changes rows and return the number of affected rows."""

@@ -52,9 +52,8 @@ FROM sessions AS s JOIN session_rows AS r ON r.home_id = this_home() AND r.id = 
 WHERE s.id = ?
 
 -- name: get_preview
-SELECT early.id, content FROM (
-    SELECT id FROM (
-        SELECT id FROM messages WHERE session_id = ? ORDER BY timestamp, id LIMIT 1000
-    ) AS oldest ORDER BY id LIMIT 200
-) AS early JOIN messages ON messages.id = early.id
-WHERE role = 'user' AND {visible} AND content IS NOT NULL ORDER BY early.id LIMIT 1
+SELECT id, content FROM (
+    SELECT id, role, content, active, compacted FROM messages
+    WHERE session_id = ? ORDER BY id LIMIT 200
+) AS early
+WHERE role = 'user' AND {visible} AND content IS NOT NULL ORDER BY id LIMIT 1
