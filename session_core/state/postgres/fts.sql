@@ -1,10 +1,3 @@
--- name: get_mark
--- Every message is in the index or in the queue.
-SELECT '9223372036854775807'
-
--- name: count_triggers
-SELECT 2
-
 -- name: get_change_number
 SELECT 0
 

@@ -226,6 +226,8 @@ def get_change_number(handle: Connection) -> int:
 
 
 def _read_mark(handle: Connection) -> int:
+    if handle.queues_texts:
+        return MAX_ID  # every message is in the index or in the queue
     mark = handle.cache.get(_MARK_KEY)
     if mark is None:
         mark = handle.cache[_MARK_KEY] = int(handle.fetch_value(SQL["get_mark"]) or EMPTY_MARK)
@@ -233,6 +235,8 @@ def _read_mark(handle: Connection) -> int:
 
 
 def _has_triggers(handle: Connection) -> bool:
+    if handle.queues_texts:
+        return True
     if _WATCHED_KEY not in handle.cache:
         count = handle.fetch_value(SQL["count_triggers"]) if is_own_index(handle) else 0
         handle.cache[_WATCHED_KEY] = count == _TRIGGER_COUNT
@@ -267,7 +271,8 @@ def list_unindexed(handle: Connection, above: int, count: int) -> Iterator[Index
 def is_index_behind(handle: Connection) -> bool:
     """Return True if the tail above the mark is long enough to slow down a search."""
     if handle.queues_texts:
-        return len(list_changed_messages(handle) or range(MAX_LAG)) >= MAX_QUEUED
+        changed = list_changed_messages(handle)
+        return changed is None or len(changed) >= MAX_QUEUED
     return is_own_index(handle) and find_highest_id(handle) >= _find_due_id(handle)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import psycopg
 import pytest
 
 from session_core.state import query
@@ -56,3 +59,21 @@ def test_message_with_very_many_words_is_found(db: PostgresDB) -> None:
     db._store.update_search_index()
     assert [hit.message_id for hit in db.search("begin end").hits] == [message_id]
     assert [hit.message_id for hit in db.search('"begin 0w"*').hits] == [message_id]
+
+
+def test_search_of_indexed_home_changes_nothing(
+    db: PostgresDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.append_message("s", "user", "ledger", create={"source": "cli"})
+    db.admin.optimize_step()
+    statements: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def note_statement(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+        statements.append(str(query))
+        return execute(self, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", note_statement)
+    assert len(db.search("ledger").hits) == 1
+    assert not [statement for statement in statements if "READ WRITE" in statement]
+    assert len(statements) <= 6

@@ -68,8 +68,8 @@ def load_tail_texts(task: SearchTask) -> dict[int, str] | None:
 def load_changed_texts(handle: Connection) -> dict[int, str]:
     """Return by id the folded texts of messages whose index entry is outdated."""
     if _CHANGED_CACHE_KEY not in handle.seen:
-        ids = json.dumps(fts.list_changed_messages(handle) or ())
-        rows = handle.fetch_tuples(SQL["list_apart_texts"], (ids,))
+        ids = fts.list_changed_messages(handle)
+        rows = handle.fetch_tuples(SQL["list_apart_texts"], (json.dumps(ids),)) if ids else []
         handle.seen[_CHANGED_CACHE_KEY] = {
             row[0]: search_text.fold_text(search_text.build_search_text(*row[1:]))
             for row in reversed(rows)
