@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -49,16 +49,17 @@ class SearchTerm:
 
 
 def split_terms(
-    node: Node, gram: int, is_indexed: Callable[[Leaf], bool]
+    node: Node, gram: int, find_indexed: Callable[[Sequence[Leaf]], Collection[Leaf]]
 ) -> tuple[SearchTerm, ...]:
     """Split a question into its words, without stop words unless only these are left.
 
-    Text in scripts without spaces is cut into pieces of `gram` characters.
+    Text in scripts without spaces is cut into pieces of `gram` characters. `find_indexed` returns
+    the words that an index has.
     """
     pieces_by_leaf = (queries.split_pieces(leaf.text, gram) for leaf in queries.iter_leaves(node))
     pieces = list(dict.fromkeys(chain.from_iterable(pieces_by_leaf)))
     significant = [piece for piece in pieces if not queries.is_stop_word(piece)]
-    return tuple(_make_term(piece, is_indexed) for piece in (significant or pieces)[:_MAX_TERMS])
+    return tuple(_make_term(piece, find_indexed) for piece in (significant or pieces)[:_MAX_TERMS])
 
 
 def weigh_term(count: int, looked_at: int) -> float:
@@ -67,12 +68,16 @@ def weigh_term(count: int, looked_at: int) -> float:
     return 1 - 0.5 * math.log((count + 0.5) / (max(looked_at, count) + 1))
 
 
-def _make_term(piece: str, is_indexed: Callable[[Leaf], bool]) -> SearchTerm:
+def _make_term(
+    piece: str, find_indexed: Callable[[Sequence[Leaf]], Collection[Leaf]]
+) -> SearchTerm:
     forms = queries.list_word_forms(piece)
     word = compile_leaf(Leaf(piece))
     if len(forms) == 1:
         return SearchTerm(word.leaf, word, word.longest_piece, None)
-    leaves = (Leaf(piece), *(Leaf(form) for form in forms[1:] if is_indexed(Leaf(form))))
+    others = [Leaf(form) for form in forms[1:]]
+    indexed = find_indexed(others)
+    leaves = (Leaf(piece), *(leaf for leaf in others if leaf in indexed))
     pattern = re.compile(f"(?<!{_WORD_CHAR})(?:{'|'.join(forms)})(?!{_WORD_CHAR})")
     shortest = min(forms, key=len)
     stem = next(

@@ -5,6 +5,7 @@ Rare words weigh most.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ _LIST_ROWS = 4000
 _MAX_TITLES = 500
 _EXCLUDED_SQL = "SELECT rowid FROM words WHERE words MATCH ?"
 _COUNT_SQL = "SELECT count(*) FROM messages WHERE id >= ?"
-_EXISTS_SQL = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+_FOUND_SQL = (
+    "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM words WHERE words MATCH value)"
+)
 _LIST_SQL = "SELECT rowid FROM words WHERE words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
 
 
@@ -44,14 +47,16 @@ def read_postings(
     `weights` has weights of words that were computed over several stores.
     """
 
-    def is_indexed(leaf: Leaf) -> bool:
-        expression = build_expression(leaf)
-        return expression is not None and bool(index.read(_EXISTS_SQL, (expression,)))
+    def find_indexed(leaves: Sequence[Leaf]) -> set[Leaf]:
+        expressions = [build_expression(leaf) for leaf in leaves]
+        listed = json.dumps([one for one in expressions if one is not None])
+        found = {expression for (expression,) in index.read(_FOUND_SQL, (listed,))}
+        return {leaf for leaf, one in zip(leaves, expressions, strict=True) if one in found}
 
     total = index.read(_COUNT_SQL, (-(2**62),))[0][0]
     return [
         _read_term(index, term, top, total, (weights or {}).get(term.text))
-        for term in split_terms(node, _GRAM, is_indexed)
+        for term in split_terms(node, _GRAM, find_indexed)
     ]
 
 

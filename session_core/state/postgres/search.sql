@@ -9,6 +9,13 @@ SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 1
 SELECT coalesce(json_agg(message_id ORDER BY message_id DESC), '[]')::text
 FROM find_words(:match, :low, :high, :count) AS newest(message_id)
 
+-- name: find_own_matches
+SELECT value FROM json_each(?) AS listed WHERE EXISTS (
+    SELECT FROM find_words(
+        value, '-9223372036854775808'::bigint, '9223372036854775807'::bigint, 1
+    )
+)
+
 -- name: list_passing
 SELECT m.id, m.session_id FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id IN (SELECT id FROM list_ids(:ids)) AND {visible} AND /*filter*/ 1

@@ -30,6 +30,14 @@ SELECT json_group_array(rowid) FROM (
   WHERE messages_fts MATCH :match AND rowid BETWEEN :low AND :high
   ORDER BY rowid DESC LIMIT :count)
 
+-- name: find_own_matches
+SELECT value FROM json_each(?)
+WHERE EXISTS (SELECT 1 FROM ms_index WHERE ms_index MATCH value)
+
+-- name: find_word_matches
+SELECT value FROM json_each(?)
+WHERE EXISTS (SELECT 1 FROM messages_fts WHERE messages_fts MATCH value)
+
 -- name: list_trigram_ids
 SELECT json_group_array(rowid) FROM (
   SELECT rowid FROM messages_fts_trigram

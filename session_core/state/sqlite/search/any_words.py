@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import nlargest
 from itertools import combinations, islice
 
@@ -103,7 +104,7 @@ def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
     if key not in handle.seen:
         gram = index_plan.get_gram_length(handle)
         handle.seen[key] = search_terms.split_terms(
-            node, gram, lambda leaf: index_plan.is_indexed(handle, leaf)
+            node, gram, partial(index_plan.find_indexed, handle)
         )
     terms: tuple[SearchTerm, ...] = handle.seen[key]
     return terms

@@ -122,10 +122,11 @@ class Lookup:
     block: str
     match: str
 
-    def has_match(self, handle: Connection) -> bool:
-        """Return True if the lookup finds at least one message."""
-        bounds = {"match": self.match, "low": fts.MIN_ID, "high": fts.MAX_ID, "count": 1}
-        return bool(handle.fetch_value(SQL[self.block], bounds) != "[]")
+
+def find_word_matches(handle: Connection, matches: Sequence[str]) -> set[str]:
+    """Return the expressions for which the word index has a message."""
+    rows = handle.fetch_tuples(SQL["find_word_matches"], (json.dumps(matches),))
+    return {match for (match,) in rows}
 
 
 def build_word_match(leaf: Leaf) -> str | None:
@@ -208,11 +209,12 @@ def _build_hidden_match(handle: Connection, node: Node) -> str | None:
     """
     hidden: dict[Leaf, str] = {}
     glue = _list_escape_prefixes(handle)
-    for leaf in set(queries.iter_leaves(node)):
-        plain = build_word_match(leaf)
-        probe = Lookup(WORDS, _build_glued_match(_take_first_word(leaf), glue))
-        if plain is not None and probe.has_match(handle):
-            hidden[leaf] = f"({plain} OR {_build_glued_match(leaf, glue)})"
+    leaves = [leaf for leaf in set(queries.iter_leaves(node)) if build_word_match(leaf) is not None]
+    probes = [_build_glued_match(_take_first_word(leaf), glue) for leaf in leaves]
+    found = find_word_matches(handle, probes)
+    for leaf, probe in zip(leaves, probes, strict=True):
+        if probe in found:
+            hidden[leaf] = f"({build_word_match(leaf)} OR {_build_glued_match(leaf, glue)})"
     if not hidden:
         return None
     match = queries.build_match_expression(

@@ -7,17 +7,21 @@ decoded text. Our own index holds decoded text.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from session_core.state import query as queries
-from session_core.state import search_text
+from session_core.state import search_text, sql_blocks
 from session_core.state.query import Leaf, Node
 from session_core.state.sqlite import fts
 from session_core.state.sqlite.connection import Connection
 from session_core.state.sqlite.search import hermes_indexes
 from session_core.state.sqlite.search.hermes_indexes import TRIGRAMS, WORDS, Lookup
+
+SQL = sql_blocks.load_blocks("search")
 
 _OWN_BLOCK = "list_own_ids"
 _SHORT_LENGTH = 3
@@ -89,14 +93,19 @@ def has_loose_lookup(handle: Connection, node: Node) -> bool:
     return handle.queues_texts and any(len(leaf.words) > 1 for leaf in queries.iter_leaves(node))
 
 
-def is_indexed(handle: Connection, leaf: Leaf) -> bool:
-    """Return True if the word index has a word."""
+def find_indexed(handle: Connection, leaves: Sequence[Leaf]) -> set[Leaf]:
+    """Return the words that the word index has."""
     if _has_own_index(handle):
-        return Lookup(_OWN_BLOCK, handle.compose_match(leaf) or "").has_match(handle)
-    match = hermes_indexes.build_word_match(leaf)
-    if match is None or hermes_indexes.find_index_end(handle) == fts.EMPTY_MARK:
-        return False
-    return Lookup(WORDS, match).has_match(handle)
+        matches = {leaf: handle.compose_match(leaf) or "" for leaf in leaves}
+        rows = handle.fetch_tuples(SQL["find_own_matches"], (json.dumps([*matches.values()]),))
+        found = {match for (match,) in rows}
+    elif hermes_indexes.find_index_end(handle) == fts.EMPTY_MARK:
+        return set()
+    else:
+        words = {leaf: hermes_indexes.build_word_match(leaf) for leaf in leaves}
+        matches = {leaf: match for leaf, match in words.items() if match is not None}
+        found = hermes_indexes.find_word_matches(handle, [*matches.values()])
+    return {leaf for leaf, match in matches.items() if match in found}
 
 
 def plan_substring_search(handle: Connection, needle: str) -> IndexPlan:
