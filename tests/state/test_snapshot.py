@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from session_core import InvalidInput, SessionDB, StorageError
+from session_core._sqlite3 import load_library
 from session_core.state.sqlite import fts
+from session_core.state.sqlite.transaction import ReadSnapshot
 from tests.homes import connect
 
 
@@ -119,6 +122,18 @@ def test_dropped_snapshot_refuses_nothing(path: Path) -> None:
         db.snapshot().__enter__()  # its end never comes, as after an interrupt
         db.append_message("s", "user", "second")
         assert list_texts(db) == ["first", "second"]
+
+
+def test_dropped_snapshot_closes_connection(path: Path) -> None:
+    with SessionDB(path) as db:
+        snapshot: ReadSnapshot | None = ReadSnapshot(db._store)
+        assert snapshot is not None
+        snapshot.__enter__()
+        connection = snapshot.get_handle().connection
+        snapshot = None  # its end never comes, as after an interrupt
+        gc.collect()
+        with pytest.raises(load_library().ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -115,6 +115,11 @@ class ReadSnapshot:
         if kind is None and self.is_index_behind:
             self._store.update_search_index()
 
+    def __del__(self) -> None:
+        # An interrupt may have come before the end; the pool has the connection after an end.
+        if self._handle is not None and self._caller is not None and self._pid == os.getpid():
+            self._handle.connection.close()
+
 
 class Transaction:
     """The changes of one task in one thread: a transaction, or a savepoint of an outer one."""
