@@ -266,10 +266,10 @@ def test_address_as_database_path_is_refused(
 def test_empty_databases_share_no_rows() -> None:
     with closing(open_empty().connection) as first, closing(open_empty().connection) as second:
         first.execute("INSERT INTO state_meta VALUES ('key', 'value')")
-        for other in (second, open_empty().connection):
-            assert other.execute("SELECT key FROM state_meta").fetchall() == [
-                ("mcp_sessions_schema",)
-            ]
+        with closing(open_empty().connection) as third:
+            for other in (second, third):
+                keys = other.execute("SELECT key FROM state_meta").fetchall()
+                assert keys == [("mcp_sessions_schema",)]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no such processes here")
