@@ -18,7 +18,13 @@ from typing import Any, Literal
 
 from session_core.compression import chat_messages, summary_message
 from session_core.compression.chat_messages import Message
-from session_core.compression.extractive import facts, patterns, tokenize, written_form
+from session_core.compression.extractive import (
+    alike_lines,
+    facts,
+    patterns,
+    tokenize,
+    written_form,
+)
 from session_core.compression.extractive.facts import Fact
 from session_core.compression.extractive.patterns import (
     CODE_LINE,
@@ -158,7 +164,8 @@ def _read_result(text: str, place: int, named: set[str], called: set[str]) -> li
     seen: Counter[str] = Counter()
     once: set[str] = set()
     passages: list[Passage] = []
-    for _, line in facts.split_lines(unpack_result(text)):
+    lines = (line for _, line in facts.split_lines(unpack_result(text)))
+    for line in alike_lines.collapse_lines(lines, named):
         stamp = LOG_TIMESTAMP.match(line)
         line_text = line[stamp.end() :] if stamp else line
         if line_text in once or line_text in called:
