@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -289,3 +290,33 @@ def test_small_talk_does_not_answer_question() -> None:
     messages = [user("Complaints?", 1), assistant(f"{chatter} Nothing of note.", 2), *talk]
     found = statements.read_statements(messages)
     assert not any(statement.parts for statement in found.statements)
+
+
+def test_task_before_the_last_list_stands_apart() -> None:
+    messages = [
+        user("We need to renew the fire certificate."),
+        assistant("- [x] count the crates\n- [ ] paint the gate"),
+        user("We need to order new labels."),
+    ]
+    summary = summarize(messages, 2000)
+    sections = dict(part.split(":\n", 1) for part in _split_sections(summary))
+    assert "fire certificate" in sections["Not on the last list"]
+    assert "paint the gate" in sections["Open"]
+    assert "order new labels" in sections["Open"]
+
+
+def test_unlisted_task_stays_apart() -> None:
+    earlier = "1 statements so far\nNot on the last list:\nWe need to renew the fire certificate."
+    summary = summarize(
+        [
+            make_summary(earlier),
+            user("The gate has two new hinges from Ilse."),
+        ],
+        2000,
+    )
+    assert "Not on the last list:\nWe need to renew the fire certificate." in summary
+
+
+def _split_sections(summary: str) -> list[str]:
+    """Return the sections of a summary, each with its heading."""
+    return re.split(r"\n(?=[A-Z][\w ]*:\n)", summary)[1:]

@@ -60,12 +60,12 @@ def _replace_lists(speech: Sequence[Statement]) -> None:
 
 
 def _mark_unlisted(speech: Sequence[Statement]) -> None:
-    """Mark tasks of earlier summaries that a new list of all tasks does not repeat."""
+    """Mark tasks that a later list of all tasks does not repeat."""
     new = [items for items in _group_lists(speech) if not items[0].age]
-    if any(_is_whole_list(items) for items in new):
-        for statement in speech:
-            if statement.age and statement.kind == "task" and statement.state == "current":
-                statement.is_unlisted = True
+    whole = [items[0].passage.place for items in new if _is_whole_list(items)]
+    for statement in speech:
+        if statement.kind == "task" and statement.passage.place < max(whole, default=-1):
+            statement.is_unlisted = statement.state == "current"
 
 
 def _group_lists(speech: Sequence[Statement]) -> Iterator[list[Statement]]:

@@ -92,7 +92,7 @@ def select_items(
 def _is_open(statement: Statement) -> bool:
     """Return whether a statement is a task that is certainly open."""
     instructed = statement.kind == "request" and statement.traits.is_instruction
-    if statement.worth < _MIN_TASK_WORTH or statement.is_unlisted:
+    if statement.worth < _MIN_TASK_WORTH or (statement.is_unlisted and statement.age):
         return False
     return statement.kind == "task" or (instructed and not statement.age)
 
@@ -211,7 +211,7 @@ class _Selector:
         return 0 if section in self._headed else len(written_form.write_heading(section)) + 1
 
     def _get_section(self, statement: Statement) -> StatementKind:
-        return written_form.choose_section(statement.kind, brief=self.brief)
+        return written_form.choose_section(statement.section, brief=self.brief)
 
     def _add_item(self, at: int, form: _Form) -> None:
         statement = self.candidates[at]

@@ -158,6 +158,11 @@ class Statement:
         return self.scored.passage.text
 
     @property
+    def section(self) -> StatementKind:
+        """The section in which the statement is written."""
+        return "unlisted" if self.is_unlisted and self.kind == "task" else self.kind
+
+    @property
     def is_speech(self) -> bool:
         """Whether a person or the assistant said the statement or put it on a list."""
         if self.kind in ("task", "done"):
@@ -294,6 +299,9 @@ def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Stateme
     traits = classify_passage(scored.passage)
     # A line that a model has written is not filler.
     kind = line.kind or classify_title(line.heading) or traits.kind or "remark"
+    unlisted = kind == "unlisted"
+    if unlisted:
+        kind = "task"
     if kind == "detail":
         kind = written_form.get_detail_kind(traits.kind)
     text = " ".join((scored.passage.text, *(part.text for part in line.parts)))
@@ -306,6 +314,7 @@ def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Stateme
         line.message_id,
         age=1.0,
         old_parts=line.parts,
+        is_unlisted=unlisted,
     )
 
 

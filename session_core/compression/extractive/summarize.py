@@ -115,7 +115,7 @@ def _write_header(statement_set: StatementSet, budget_chars: int) -> str:
 def _render_sections(chosen: Iterable[SelectedItem], *, brief: bool) -> Iterator[str]:
     lines: dict[StatementKind, list[str]] = {kind: [] for kind in HEADINGS}
     for item in chosen:
-        section = written_form.choose_section(item.statement.kind, brief=brief)
+        section = written_form.choose_section(item.statement.section, brief=brief)
         lines[section].append(item.written)
     for kind, written in lines.items():
         if written:

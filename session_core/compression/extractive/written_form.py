@@ -18,7 +18,7 @@ from session_core.compression import summary_message
 
 StatementKind = Literal[
     "goal", "decision", "rule", "task", "done", "problem", "person", "request",
-    "command", "file", "detail", "note", "remark", "mention", "output", "changed",
+    "command", "file", "detail", "note", "remark", "mention", "output", "changed", "unlisted",
 ]  # fmt: skip
 Label = Literal["cause", "fix", "reason", "answer", "previously"]
 Author = Literal["user", "assistant", "tool"]
@@ -38,6 +38,7 @@ HEADINGS: Mapping[StatementKind, str] = {
     "request": "Asked",
     "decision": "Decided",
     "done": "Done",
+    "unlisted": "Not on the last list",
     "task": "Open",
     "changed": "Changed",
 }
