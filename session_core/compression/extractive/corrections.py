@@ -41,10 +41,16 @@ _MIN_SUBJECT_WORDS = 2
 _NEAR_MESSAGES = 6
 _STEM_CHARS = 4
 _SUBJECT_WORD = re.compile(rf"[^\W{SPACELESS_CHARS}]+|[{SPACELESS_CHARS}]")
-_NAME = re.compile(
-    rf"(?<!\w)[^\W\d_a-zа-я{SPACELESS_CHARS}][^\W\d_{SPACELESS_CHARS}]{{2,}}"  # noqa: RUF001 -- Russian
+_NAME_WORD = (
+    rf"[^\W\d_a-zа-я{SPACELESS_CHARS}][^\W\d_{SPACELESS_CHARS}]{{2,}}"  # noqa: RUF001 -- Russian
     r"|[\u4e00-\u9fff]{2}(?=さん|氏|様|部長)"
 )
+_NAME = re.compile(rf"(?<!\w)(?:{_NAME_WORD})")
+_SUBJECT_NAME = re.compile(
+    r"(?:^|[:.;,] |\n|(?i:\b(?:and|und|et|y|и|but|aber|mais|pero|mrs?\.?|ms\.?|frau|herrn?|mme"
+    rf"|sra?\.?)\s))({_NAME_WORD})"
+)
+"""A name at the beginning of a clause. In German other nouns are written like names."""
 _PREPOSITION_LIST = """
     at to of on in by for from is be auf bei in um zu für von a à au de du en le la les est al del
     el es en по на в до с за は が を に の 在 是 为 到
@@ -309,8 +315,9 @@ class CorrectionFinder:
     def _is_person_replaced(self, at: int, other: int) -> bool:
         """Return whether a statement replaces a person whom the earlier statement names."""
         new, old = self._find_names(at), self._find_names(other)
+        subjects = frozenset(_SUBJECT_NAME.findall(_get_text(self._speech[at])))
         replaced = cues.REPLACED_PERSON.search(_get_folded_text(self._speech[at]))
-        return bool(new & old and new - old and replaced)
+        return bool(subjects & new & old and new - old and replaced)
 
     def _is_role_taken(self, at: int, other: int, overlap: float) -> bool:
         """Return whether two statements name different persons for the same task."""

@@ -90,6 +90,7 @@ aus mit als auf für zur zum bis von vom vor nach bei beim an am im ins um über
 """
 _GERMAN_PREPOSITIONS = frozenset(_PREPOSITION_LIST.split())
 _JAPANESE = re.compile(r"^[^、。]{2,30}を[^、。]{1,10}(?<!ま)[るくすつむぐぶう][。.]?$")
+_CODE = re.compile(r"\w[/_=.]\w|--")
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 
 
@@ -137,7 +138,7 @@ def _is_bare(plain: str) -> bool:
 def _is_german(plain: str) -> bool:
     """Return whether the first part of a sentence ends with an infinitive and has no subject."""
     words = _WORD.findall(plain.partition(",")[0])
-    if not words or not words[-1].islower():
+    if not words or not words[-1].islower() or _CODE.search(plain):
         # A noun at the end, as in `für alle Sperren`
         return False
     words = [word.lower() for word in words]

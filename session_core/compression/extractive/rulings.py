@@ -121,7 +121,8 @@ _UNSETTLED = re.compile(
     r"|(?:decid\w*|entschieden|beschlossen) (?:nothing|nichts)\b|\bthey had\b"
 )
 _HEDGE = re.compile(
-    r"\b(?:reads? like|rule of thumb|for example|an example|it would be|i (?:could|always|never"
+    r"\b(?:reads? like|rule of thumb|for example|an example|it would be"
+    r"|i (?:could|always|never|prefer"
     r"|suppose"
     r"|guess)|they (?:never|always)|years? ago|long ago|supposedly|apparently|someone|somebody"
     r"|than (?:it|they) ha(?:s|ve) to|faustregel|angeblich|wohl|jemand|irgendwo|irgendwann"

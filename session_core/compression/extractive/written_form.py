@@ -88,6 +88,8 @@ def write_header(count: int, *, legend: bool) -> str:
 
 def choose_section(kind: StatementKind, *, brief: bool) -> StatementKind:
     """Return the kind of the section in which a statement is written."""
+    if kind == "unlisted" and brief:
+        return "task"
     return "detail" if brief and kind in _BRIEF_KINDS else kind
 
 
