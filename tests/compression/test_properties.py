@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,9 +25,30 @@ from tests.compression.conversations import (
     result_ids,
     tidy,
 )
+from tests.thorough import mark_thorough
 
-MANY = settings(max_examples=40, deadline=None)
+FEW_EXAMPLES = 40
+MANY_EXAMPLES = 200
 SHORT = "Done: the parser. Open: the tests."
+
+
+def holds_for(*strategies: Any) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """Test a property with few examples, and in the thorough step with many."""
+
+    def decorate(check: Callable[..., None]) -> Callable[[int], None]:
+        counts = (FEW_EXAMPLES, MANY_EXAMPLES)
+        runs = {
+            n: settings(max_examples=n, deadline=None)(given(*strategies)(check)) for n in counts
+        }
+
+        @pytest.mark.parametrize("examples", [FEW_EXAMPLES, mark_thorough(MANY_EXAMPLES)])
+        def run(examples: int) -> None:
+            runs[examples]()
+
+        run.__name__ = check.__name__
+        return run
+
+    return decorate
 
 
 def compress(
@@ -51,8 +74,7 @@ def find_last(messages: Messages, role: str) -> int | None:
     return said[-1] if said else None
 
 
-@MANY
-@given(conversations(), limits())
+@holds_for(conversations(), limits())
 def test_calls_and_results_stay_together(messages: Messages, within: CompressionLimits) -> None:
     message_range = choose_range(messages, within)
     if isinstance(message_range, Refusal):
@@ -63,8 +85,7 @@ def test_calls_and_results_stay_together(messages: Messages, within: Compression
         assert not (call < message_range.start and result >= message_range.end)
 
 
-@MANY
-@given(conversations(), limits())
+@holds_for(conversations(), limits())
 def test_last_user_and_assistant_messages_stay(
     messages: Messages, within: CompressionLimits
 ) -> None:
@@ -75,8 +96,7 @@ def test_last_user_and_assistant_messages_stay(
         assert find_last(messages, role) not in range(message_range.start, message_range.end)
 
 
-@MANY
-@given(tidy(), limits())
+@holds_for(tidy(), limits())
 def test_valid_conversation_stays_valid(messages: Messages, within: CompressionLimits) -> None:
     assert find_faults(messages) == []
     outcome = compress(messages, within)
@@ -84,8 +104,7 @@ def test_valid_conversation_stays_valid(messages: Messages, within: CompressionL
         assert find_faults(outcome[1].messages) == []
 
 
-@MANY
-@given(conversations(), limits())
+@holds_for(conversations(), limits())
 def test_compression_adds_no_faults(messages: Messages, within: CompressionLimits) -> None:
     outcome = compress(messages, within)
     if outcome is None:
@@ -102,8 +121,7 @@ def test_compression_adds_no_faults(messages: Messages, within: CompressionLimit
     assert all(a is None or a != b for a, b in pairwise(sides))
 
 
-@MANY
-@given(conversations(), limits())
+@holds_for(conversations(), limits())
 def test_kept_messages_are_verbatim(messages: Messages, within: CompressionLimits) -> None:
     before = deepcopy(messages)
     outcome = compress(messages, within)
@@ -116,8 +134,7 @@ def test_kept_messages_are_verbatim(messages: Messages, within: CompressionLimit
     assert list(rebuilt.messages[behind:]) == before[message_range.end :]
 
 
-@MANY
-@given(conversations(), limits())
+@holds_for(conversations(), limits())
 def test_compression_reduces_tokens(messages: Messages, within: CompressionLimits) -> None:
     outcome = compress(messages, within)
     if outcome is None:
@@ -132,8 +149,7 @@ def test_compression_reduces_tokens(messages: Messages, within: CompressionLimit
     assert rebuilt.tokens_after < rebuilt.tokens_before
 
 
-@MANY
-@given(conversations(), limits())
+@holds_for(conversations(), limits())
 def test_repeated_compression_is_idempotent(messages: Messages, within: CompressionLimits) -> None:
     outcome = compress(messages, within)
     if outcome is not None:
@@ -142,14 +158,12 @@ def test_repeated_compression_is_idempotent(messages: Messages, within: Compress
         assert again.code == "nothing_to_win"
 
 
-@MANY
-@given(conversations(), limits())
+@holds_for(conversations(), limits())
 def test_compression_is_deterministic(messages: Messages, within: CompressionLimits) -> None:
     assert compress(messages, within) == compress(deepcopy(messages), within)
 
 
-@MANY
-@given(tidy(shape="openai"), tidy(shape="openai"), limits(), TEXTS)
+@holds_for(tidy(shape="openai"), tidy(shape="openai"), limits(), TEXTS)
 def test_later_compression_updates_summary(
     messages: Messages, more: Messages, within: CompressionLimits, text: str
 ) -> None:
@@ -170,8 +184,7 @@ def test_later_compression_updates_summary(
         assert not any(fault.startswith("two of") for fault in find_faults(rebuilt.messages))
 
 
-@MANY
-@given(conversations())
+@holds_for(conversations())
 def test_condensed_messages_are_shorter_copies(messages: Messages) -> None:
     before = deepcopy(messages)
     read = condense_messages(messages)
@@ -182,8 +195,7 @@ def test_condensed_messages_are_shorter_copies(messages: Messages) -> None:
         assert chat_messages.estimate_tokens(short) <= chat_messages.estimate_tokens(whole)
 
 
-@MANY
-@given(st.text(max_size=200), st.sampled_from((None, "user", "assistant", "tool")))
+@holds_for(st.text(max_size=200), st.sampled_from((None, "user", "assistant", "tool")))
 def test_summary_round_trips_through_message(text: str, beside: Any) -> None:
     if summary_message.find_fault(text):
         return
