@@ -16,7 +16,7 @@ from session_core.compression.extractive.facts import Fact, FactKind
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.patterns import LOG_TIMESTAMP
 from session_core.compression.extractive.statements import Statement
-from session_core.compression.extractive.written_form import StatementKind, WrittenLine
+from session_core.compression.extractive.written_form import Section, WrittenLine
 
 _TASK_SHARE = 0.6
 """The share of a summary that open tasks may take."""
@@ -111,7 +111,7 @@ class _Selector:
     used: int = 0
     chosen: dict[int, str] = field(default_factory=dict)
     _said: set[str] = field(default_factory=set)
-    _headed: set[StatementKind] = field(default_factory=set)
+    _headed: set[Section] = field(default_factory=set)
 
     def choose_from(self, places: Iterable[int], limit: int, least: float = 0.0) -> None:
         """Add statements at `places` until the summary has `limit` characters.
@@ -210,7 +210,7 @@ class _Selector:
         section = self._get_section(statement)
         return 0 if section in self._headed else len(written_form.write_heading(section)) + 1
 
-    def _get_section(self, statement: Statement) -> StatementKind:
+    def _get_section(self, statement: Statement) -> Section:
         return written_form.choose_section(statement.section, brief=self.brief)
 
     def _add_item(self, at: int, form: _Form) -> None:

@@ -28,6 +28,7 @@ from session_core.compression.extractive.scoring import ScoredPassage
 from session_core.compression.extractive.written_form import (
     Author,
     Label,
+    Section,
     StatementKind,
     WrittenLine,
 )
@@ -158,7 +159,7 @@ class Statement:
         return self.scored.passage.text
 
     @property
-    def section(self) -> StatementKind:
+    def section(self) -> Section:
         """The section in which the statement is written."""
         return "unlisted" if self.is_unlisted and self.kind == "task" else self.kind
 
@@ -298,10 +299,8 @@ def _make_statement(
 def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Statement:
     traits = classify_passage(scored.passage)
     # A line that a model has written is not filler.
-    kind = line.kind or classify_title(line.heading) or traits.kind or "remark"
-    unlisted = kind == "unlisted"
-    if unlisted:
-        kind = "task"
+    written = "task" if line.kind == "unlisted" else line.kind
+    kind = written or classify_title(line.heading) or traits.kind or "remark"
     if kind == "detail":
         kind = written_form.get_detail_kind(traits.kind)
     text = " ".join((scored.passage.text, *(part.text for part in line.parts)))
@@ -314,7 +313,7 @@ def _make_earlier_statement(scored: ScoredPassage, line: WrittenLine) -> Stateme
         line.message_id,
         age=1.0,
         old_parts=line.parts,
-        is_unlisted=unlisted,
+        is_unlisted=line.kind == "unlisted",
     )
 
 

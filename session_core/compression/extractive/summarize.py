@@ -12,7 +12,7 @@ from session_core.compression.chat_messages import Message
 from session_core.compression.extractive import select, statements, written_form
 from session_core.compression.extractive.select import SelectedItem
 from session_core.compression.extractive.statements import Statement, StatementSet
-from session_core.compression.extractive.written_form import HEADINGS, StatementKind
+from session_core.compression.extractive.written_form import HEADINGS, Section
 
 EMPTY_SUMMARY = "Nothing was said."
 NO_ROOM_SUMMARY = "What was said does not fit here."
@@ -113,7 +113,7 @@ def _write_header(statement_set: StatementSet, budget_chars: int) -> str:
 
 
 def _render_sections(chosen: Iterable[SelectedItem], *, brief: bool) -> Iterator[str]:
-    lines: dict[StatementKind, list[str]] = {kind: [] for kind in HEADINGS}
+    lines: dict[Section, list[str]] = {kind: [] for kind in HEADINGS}
     for item in chosen:
         section = written_form.choose_section(item.statement.section, brief=brief)
         lines[section].append(item.written)

@@ -18,12 +18,14 @@ from session_core.compression import summary_message
 
 StatementKind = Literal[
     "goal", "decision", "rule", "task", "done", "problem", "person", "request",
-    "command", "file", "detail", "note", "remark", "mention", "output", "changed", "unlisted",
+    "command", "file", "detail", "note", "remark", "mention", "output", "changed",
 ]  # fmt: skip
+Section = StatementKind | Literal["unlisted"]
+"""A kind, or the section of tasks that the last to-do list lacks."""
 Label = Literal["cause", "fix", "reason", "answer", "previously"]
 Author = Literal["user", "assistant", "tool"]
 
-HEADINGS: Mapping[StatementKind, str] = {
+HEADINGS: Mapping[Section, str] = {
     "goal": "Goal",
     "output": "Output",
     "mention": "Mentioned",
@@ -64,7 +66,7 @@ class WrittenLine:
     """One statement in the text of a summary."""
 
     text: str
-    kind: StatementKind | None = None
+    kind: Section | None = None
     author: Author | None = None
     message_id: int | None = None
     label: Label | None = None
@@ -86,7 +88,7 @@ def write_header(count: int, *, legend: bool) -> str:
     return f"{count} statements so far{_LEGEND if legend else ''}"
 
 
-def choose_section(kind: StatementKind, *, brief: bool) -> StatementKind:
+def choose_section(kind: Section, *, brief: bool) -> Section:
     """Return the kind of the section in which a statement is written."""
     if kind == "unlisted" and brief:
         return "task"
@@ -98,7 +100,7 @@ def get_detail_kind(kind: StatementKind | None) -> StatementKind:
     return kind if kind in _BRIEF_KINDS else "detail"
 
 
-def write_heading(kind: StatementKind) -> str:
+def write_heading(kind: Section) -> str:
     """Return the heading of a section."""
     return f"{HEADINGS[kind]}:"
 
@@ -150,7 +152,7 @@ def _is_heading(line: str) -> bool:
 
 
 def _read_own_lines(lines: Iterable[str]) -> Iterator[WrittenLine]:
-    kind: StatementKind | None = None
+    kind: Section | None = None
     last: WrittenLine | None = None
     for line in lines:
         if _is_heading(line):
@@ -167,7 +169,7 @@ def _read_own_lines(lines: Iterable[str]) -> Iterator[WrittenLine]:
         yield last
 
 
-def _read_mark(text: str, kind: StatementKind | None, label: Label | None) -> WrittenLine:
+def _read_mark(text: str, kind: Section | None, label: Label | None) -> WrittenLine:
     mark = _MARK.search(text)
     if mark is None:
         return WrittenLine(text, kind, label=label)
