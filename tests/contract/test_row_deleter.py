@@ -135,3 +135,12 @@ def test_remove_rows_refuses_parent_with_child(db: StateDatabase) -> None:
         "sessions", {"id": "child"}, {"parent_session_id": None}, {"parent_session_id": "s"}
     )
     assert [child["id"] for child in db.list_children("s")] == ["child"]
+
+
+def test_append_creates_removed_session_again(db: StateDatabase) -> None:
+    ids = db.append_messages("s", [{"role": "user", "content": "a"}], create={"source": "cli"}).ids
+    db.rows.remove_messages({"s": (list(ids), db.get_revision("s"))})
+    db.rows.remove_rows(db.rows.read_session_images("s"))
+    again = db.append_messages("s", [{"role": "user", "content": "b"}], create={"source": "cli"})
+    assert again.created
+    assert db.get_revision("s").live == 1

@@ -302,13 +302,15 @@ def append_rows(
         Conflict: the session is not at the expected revision.
     """
     # Decided under the lock: of several processes one creates the session and delivers its start.
-    created = new is not None and not sessions.has_session(handle, session_id)
-    if new is not None and created:
+    before = sessions.find_revision(handle, session_id)
+    created = before is None and new is not None
+    if before is None:
         # A session without messages gets no row.
-        if not encoded:
+        if new is not None and not encoded:
             return AppendManyResult((), _EMPTY_REVISION, _EMPTY_REVISION)
-        sessions.insert_session(handle, new)
-    before = sessions.get_revision(handle, session_id)
+        if new is not None:
+            sessions.insert_session(handle, new)
+        before = sessions.get_revision(handle, session_id)
     if expect is not None and before != expect:
         raise Conflict(f"session {session_id} has changed; read it again")
     ids = insert_messages(handle, session_id, encoded)

@@ -340,13 +340,20 @@ def update_session(handle: Connection, session_id: str, values: Mapping[str, Any
 
 def get_revision(handle: Connection, session_id: str) -> Revision:
     """Return the revision of a session, cached until another connection commits."""
+    revision = find_revision(handle, session_id)
+    if revision is None:
+        raise make_not_found(handle, session_id)
+    return revision
+
+
+def find_revision(handle: Connection, session_id: str) -> Revision | None:
+    """Return the revision like `get_revision`, or None if the session does not exist."""
     revision = handle.cache.get(("revision", session_id))
     if revision is None:
         row = handle.fetch_tuples(handle.expand_sql(SQL["get_revision"]), {"id": session_id})
-        if not row:
-            raise make_not_found(handle, session_id)
-        revision = handle.cache["revision", session_id] = Revision(*row[0])
-    return cast("Revision", revision)
+        if row:
+            revision = handle.cache["revision", session_id] = Revision(*row[0])
+    return cast("Revision | None", revision)
 
 
 FIXED_COLUMNS = ("source", "user_id", "started_at")
