@@ -407,8 +407,22 @@ class LeafMatcher:
 
     def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
         """Return the bounds of the next match at or after `start`, or None."""
-        if len(self.words) == 1:
-            return self._find_single_word(folded, start)
+        if len(self.words) > 1:
+            return self._find_phrase(folded, start)
+        word, at = self._longest, start
+        while (at := folded.find(word, at)) >= 0:
+            end = at + len(word)
+            if self._lone[0]:
+                return at, end
+            if at == 0 or not search_text.is_word_char(folded[at - 1]):
+                is_open = self.leaf.prefix or end == len(folded)
+                if is_open or not search_text.is_word_char(folded[end]):
+                    return at, end
+            at += 1
+        return None
+
+    def _find_phrase(self, folded: str, start: int) -> tuple[int, int] | None:
+        """Return the bounds of the next match of a leaf of several words."""
         if self._longest not in folded:
             return None
         at, begins = start, list[int]()
@@ -429,19 +443,6 @@ class LeafMatcher:
                 del begins[: matched - self._again[matched]]
             else:
                 at += 1
-
-    def _find_single_word(self, folded: str, at: int) -> tuple[int, int] | None:
-        """Return the bounds of the next match of a leaf of one word."""
-        word, is_lone = self._longest, self._lone[0]
-        is_joinable = search_text.is_word_char
-        while (at := folded.find(word, at)) >= 0:
-            end = at + len(word)
-            if is_lone or at == 0 or not is_joinable(folded[at - 1]):
-                is_open = is_lone or self.leaf.prefix or end == len(folded)
-                if is_open or not is_joinable(folded[end]):
-                    return at, end
-            at += 1
-        return None
 
     def count_matches(self, folded: str) -> int:
         """Count the occurrences of the leaf approximately. Return 0 only if it does not occur."""
