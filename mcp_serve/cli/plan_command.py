@@ -38,7 +38,7 @@ from mcp_serve.stores import session_lookup
 from mcp_serve.stores.locate import find_session_store
 from mcp_serve.tools import read
 from mcp_serve.tools.spec import ToolSpec
-from session_core import SessionError, StorageError
+from session_core import Denied, NotFound, SessionError, StorageError
 from session_core.ledger import StoredPlan
 from session_core.maintenance import PlanPreview
 
@@ -348,8 +348,7 @@ class _ChangeRunner:
             if work.is_cancelled():
                 return self.report_interruption()
             has_begun = self._has_begun()
-            is_fault = isinstance(error, (StorageError, OSError)) and self._handle is not None
-            if not has_begun and not is_fault:
+            if not has_begun and not self._is_fault(error):
                 raise
             return self._report_failure(error, has_begun=has_begun)
         if self._outcome == "partial":
@@ -374,6 +373,14 @@ class _ChangeRunner:
         if plan.state != "applying" or plan.batch is None:
             return False
         return bool(self._tools.home.ledger.list_steps(plan.batch))
+
+    def _is_fault(self, error: SessionError | OSError) -> bool:
+        """Return True if an error is that of a disk or file and the plan can be applied again."""
+        if self._handle is None:
+            return False
+        if isinstance(error, (Denied, NotFound)):  # of the trash, once the plan was begun
+            return self._tools.home.ledger.get_plan(self._handle).state == "applying"
+        return isinstance(error, (StorageError, OSError))
 
     def _report_failure(self, error: SessionError | OSError, *, has_begun: bool) -> int:
         """Report an error and the command that continues, and return the exit code."""

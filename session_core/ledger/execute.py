@@ -18,7 +18,15 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from session_core import processes
-from session_core.errors import Busy, Changed, Conflict, InvalidInput, SessionError, StorageError
+from session_core.errors import (
+    Busy,
+    Changed,
+    Conflict,
+    Denied,
+    InvalidInput,
+    SessionError,
+    StorageError,
+)
 from session_core.hooks.foreign_calls import log_fault
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.storage import encode_json, make_step_id
@@ -114,12 +122,17 @@ def run_step(
     if ledger.shares_transactions:
         home_step = _HomeStep(db, ledger, batch, members, undoes)
         return home_step.run(lambda: _require_items(before(db)), change, within)
-    prepared = before(db)
-    step = (
-        prepared
-        if isinstance(prepared, PreparedStep)
-        else prepare_step(ledger, batch, prepared, members, undoes)
-    )
+    try:
+        prepared = before(db)
+        step = (
+            prepared
+            if isinstance(prepared, PreparedStep)
+            else prepare_step(ledger, batch, prepared, members, undoes)
+        )
+    except Exception as error:
+        describe = partial(_describe_step, ledger, "that stores its trash", batch, members)
+        _log_failure(describe, error, "failed before it changed the home")
+        raise
     step_id = step.id
     try:
         committing = False
@@ -138,7 +151,7 @@ def run_step(
             is_done = _settle_failed_step(db, ledger, step_id, error, committing=committing)
             if not is_done:
                 describe = partial(_describe_step, ledger, step_id, batch, members)
-                _log_failure(describe, error, committing=committing)
+                _log_failure(describe, error, _describe_failure(committing=committing))
             if not is_done or not isinstance(error, Exception):
                 raise
             log_fault(f"step {step_id} was done, but an error followed", error)
@@ -209,7 +222,7 @@ class _HomeStep:
                 if plan is not None:
                     self._ledger.skip_members(plan, self._members, str(error))
         describe = partial(_describe_step, self._ledger, self._id, self._batch, self._members)
-        _log_failure(describe, error, committing=committing)
+        _log_failure(describe, error, _describe_failure(committing=committing))
 
 
 def _require_items(items: Iterable[TrashItem] | PreparedStep) -> Iterable[TrashItem]:
@@ -302,13 +315,16 @@ def _settle_failed_step(
     return False
 
 
-def _log_failure(describe: Callable[[], str], error: BaseException, *, committing: bool) -> None:
+def _log_failure(describe: Callable[[], str], error: BaseException, outcome: str) -> None:
     """Log a step that failed for another reason than its data, such as an I/O error."""
-    is_refusal = isinstance(error, SessionError) and not isinstance(error, StorageError)
+    is_refusal = isinstance(error, SessionError) and not isinstance(error, (StorageError, Denied))
     if isinstance(error, Exception) and not is_refusal:
-        outcome = "failed at its commit" if committing else "failed and was rolled back"
         # Without the traceback, which the caller of `run_step` gets with the error.
         log_fault(f"{describe()} {outcome}: {type(error).__name__}: {error}", None)
+
+
+def _describe_failure(*, committing: bool) -> str:
+    return "failed at its commit" if committing else "failed and was rolled back"
 
 
 def _describe_step(ledger: Ledger, step_id: str, batch_id: str, members: Sequence[str]) -> str:

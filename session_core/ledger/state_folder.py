@@ -302,6 +302,8 @@ def _make_os_error(path: Path, error: OSError) -> SessionError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull(f"no space left for {path}; free some space, then try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if not os.path.lexists(path):
+            return Denied(f"{path} cannot be created; check the permissions of its folder")
         return Denied(f"{path} may not be read or written; check its permissions")
     next_ = "check what it is" if error.errno in _OBSTRUCTION_ERRNOS else "check the disk"
     return StorageError(f"{path} cannot be used: {error.strerror}; {next_}, then try again")

@@ -304,6 +304,24 @@ def test_trash_folder_option_supports_restore(answer, home, tmp_path):
     assert len(list_session_ids(home)) == 31
 
 
+@pytest.mark.requirement("verbs:trash-elsewhere")
+def test_missing_trash_folder_names_continuation(person, run, home, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    before = list_session_ids(home)
+    with person("prune", "--trash", str(other)) as terminal:
+        terminal.until("[y/N]")
+        other.rmdir()
+        terminal.type("y\n")
+        assert terminal.end() == 1
+    assert "is missing; mount its disk" in terminal.screen
+    assert "No step was done; the home is consistent. Continue with" in terminal.screen
+    plan = terminal.screen.split("--plan ")[-1].split()[0]
+    assert list_session_ids(home) == before
+    other.mkdir()
+    assert run("prune", "--plan", plan, "--trash", str(other), "--yes").code == 0
+
+
 # -- how it looks -----------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from session_core import GatewayConfig, SessionDB, SessionSource, SessionStore, StateDatabase
-from session_core.errors import Changed, Conflict, InvalidInput, StorageFull, Unsupported
+from session_core.errors import Changed, Conflict, Denied, InvalidInput, StorageFull, Unsupported
 from session_core.ledger.execute import MARK_PREFIX, delete_step_marks, resume_steps, run_step
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.state_folder import StateFolder
@@ -162,6 +162,28 @@ def test_failed_step_is_logged(
         record.getMessage(),
     )
     assert record.exc_info is None  # the caller gets the error with its traceback
+
+
+def test_failed_trash_is_logged(
+    db: SessionDB, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = begin_batch(ledger)
+
+    def read_rows(error: Exception) -> list[TrashItem]:
+        raise error
+
+    for error in (Denied("the trash cannot be written"), Changed("session a was written to")):
+        with pytest.raises(type(error)):
+            run_step(
+                *(db, ledger, batch),
+                before=lambda _, error=error: read_rows(error),
+                change=remove_session,
+                members=["a"],
+            )
+    (record,) = caplog.records
+    assert "failed before it changed the home: Denied: the trash" in record.getMessage()
+    assert f"batch {batch}, 1 member, first 'a'" in record.getMessage()
+    assert has_session(db)
 
 
 def test_log_line_escapes_control_characters(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -13,7 +14,12 @@ import pytest
 
 from session_core.errors import Denied, StorageError
 from session_core.home import find_state_root
-from session_core.ledger.state_folder import FolderBinding, StateFolder, list_bindings
+from session_core.ledger.state_folder import (
+    FolderBinding,
+    StateFolder,
+    list_bindings,
+    translate_os_errors,
+)
 from session_core.state.sqlite.database_file import HERMES_OWNER
 from tests.homes import make_hermes_database, make_own_database
 
@@ -307,3 +313,14 @@ def test_obstructed_folder_error_names_remedy(db_path: Path, tmp_path: Path) -> 
     root.write_text("x")
     with pytest.raises(StorageError, match=r"a-file cannot be used: .*; check what it is"):
         StateFolder(db_path, root=root).make()
+
+
+def test_denied_file_names_folder_if_missing(tmp_path: Path) -> None:
+    present = tmp_path / "present.db"
+    present.touch()
+    for path, advice in (
+        (present, "check its permissions"),
+        (tmp_path / "new.db", "of its folder"),
+    ):
+        with pytest.raises(Denied, match=advice), translate_os_errors(path):
+            raise PermissionError(errno.EACCES, "Permission denied")
