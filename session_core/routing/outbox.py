@@ -2,16 +2,17 @@
 
 Terms:
 
-- The *boundary hooks* are `on_session_finalize` (a session has ended) and `on_session_reset` (a
-  chat is in another session). To *deliver* a call means to call its hook. A call is *pending* until
-  a process has recorded that it *begins*, which it does directly before it calls the hook.
+- The hooks are `on_session_finalize` (a session has ended) and `on_session_reset` (a chat is in
+  another session). To *deliver* a call means to call its hook. A call is *pending* until a process
+  stores that the call *begins*. The process stores this directly before it calls the hook.
 - A *boundary* is the move of a chat from session A to session B by a reset, a switch or a reset
   policy. It has two calls: finalize A, then reset to B.
 - An *end without a successor* is the end of session A while its chat stays in A. It has one call:
   finalize A. The expiry watcher causes it, or a caller that ends a session.
-- A *use* of a session by a chat is identified by `updated_at` of the entry. A later message starts
-  another use, and the end of that use is delivered again.
-- A *delivery mark* is a record of ends outside the entry, for Hermes homes (see below).
+- A *use* of a session by a chat begins with a message, and ends with the next message of the chat.
+  The entry's `updated_at` names it. The end of each use is delivered.
+- A *delivery mark* states, outside the entry, which ends were delivered. Only Hermes homes have
+  marks (see below).
 
 **Boundary** (`HookOutbox`). If one of the hooks may have implementations, the commit that stores B
 also stores a `PendingBoundary` in the entry of the chat: either both are stored or neither is.
@@ -31,9 +32,8 @@ If the end of A was delivered before, the boundary is stored in the state "final
     begun            BEGUN_FIELD with the use   set_expiry_finalized or set_end_delivered
     delivered        expiry_finalized           the next message in A: open again
 
-If a message moves the chat from A to B after the claim and before the begin, the boundary of the
-chat contains the finalize call, and the claim is not used. If the message stays in A, its turn
-voids the claim.
+If a message moves the chat to B after the claim and before the begin, its boundary takes over the
+finalize call and the claim lapses. If the message begins a turn in A, the claim is void.
 
 **Ends that a plan causes** are delivered by `maintenance.apply.session_finalizer`. The step of the
 plan stores them in its result, and they are pending until `Ledger.finish_step` records the step as
