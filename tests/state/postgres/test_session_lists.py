@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
@@ -32,9 +32,8 @@ def add_chain(db: PostgresDB, length: int) -> str:
     return name
 
 
-@pytest.mark.parametrize("order", ["recent", "started", "size", "cost", "tokens"])
 def test_list_of_chain_takes_few_statements(
-    db: PostgresDB, order: SessionOrder, monkeypatch: pytest.MonkeyPatch
+    db: PostgresDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tip = add_chain(db, 60)
     statements: list[Any] = []
@@ -45,10 +44,12 @@ def test_list_of_chain_takes_few_statements(
         return execute(self, query, *arguments, **options)
 
     monkeypatch.setattr(psycopg.Connection, "execute", count_statement)
-    page = db.list_sessions(SessionFilter(project=FOLDER), order=order, limit=5)
-    (line,) = page.items
-    assert (line.id, line.root_id, line.project, line.tokens) == (tip, "s0000", FOLDER, 120)
-    assert len(statements) <= 25
+    for order in get_args(SessionOrder):
+        statements.clear()
+        page = db.list_sessions(SessionFilter(project=FOLDER), order=order, limit=5)
+        (line,) = page.items
+        assert (line.id, line.root_id, line.project, line.tokens) == (tip, "s0000", FOLDER, 120)
+        assert len(statements) <= 25
 
 
 @pytest.mark.parametrize("order", ["cost", "tokens"])

@@ -35,6 +35,7 @@ _MAX_PROBED_TERMS = 5
 _PROBE_ROWS = 100
 _FILTERED, _MOST_FILTERED = 1000, 6000
 _MAX_READ_ROWS = 200
+_MAX_VERIFIED_ROWS = 1000
 _MAX_TITLES = 500
 # If a rare term leaves few sessions, longer lists are only read in these.
 _MAX_LOCATED = 1000
@@ -85,7 +86,7 @@ class _TermPostings:
 
     def _drop_unmatched(self, ids: list[int]) -> list[int]:
         """Drop messages without the term, among the newest that its words have found."""
-        newest = ids[:_MAX_READ_ROWS]
+        newest = ids[:_MAX_VERIFIED_ROWS]
         rows = self._task.handle.fetch_tuples(SQL["list_apart_texts"], (json.dumps(newest),))
         matching = {
             message_id
@@ -94,7 +95,7 @@ class _TermPostings:
                 search_text.fold_text(search_text.build_search_text(*columns))
             )
         }
-        return [one for one in newest if one in matching] + ids[_MAX_READ_ROWS:]
+        return [one for one in newest if one in matching] + ids[_MAX_VERIFIED_ROWS:]
 
 
 def split_terms(handle: Connection, node: Node) -> tuple[SearchTerm, ...]:
