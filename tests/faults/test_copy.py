@@ -9,7 +9,7 @@ from tests.faults.points import find_commit_seed
 
 pytestmark = pytest.mark.faults
 
-_COUNT = 5
+_COUNT = 3
 
 
 @pytest.mark.requirement("faults:copy")
