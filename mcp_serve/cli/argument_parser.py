@@ -154,15 +154,15 @@ class CommandParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the arguments, or exit with a usage error of this parser if any is unknown."""
         if self.takes_query:
-            args = self._move_words(sys.argv[1:] if args is None else args)
+            args = self._move_query_words_last(sys.argv[1:] if args is None else args)
         # The parser of a verb reports its own unknown options; argparse leaves that to the main
         # parser, which knows neither the usage nor the options of the verb.
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(self._explain_unknown(unknown))
+            self.error(self._explain_unknown_words(unknown))
         return options, unknown
 
-    def _move_words(self, words: Sequence[str]) -> list[str]:
+    def _move_query_words_last(self, words: Sequence[str]) -> list[str]:
         """Return the arguments with all words of the query at the end, so that none is an option.
 
         Otherwise `-secret` would be the option `-s` with the value `ecret`. So a short option has
@@ -181,7 +181,7 @@ class CommandParser(argparse.ArgumentParser):
             (options if is_value or is_option else query).append(word)
         return [*options, "--", *query]
 
-    def _explain_unknown(self, words: Sequence[str]) -> str:
+    def _explain_unknown_words(self, words: Sequence[str]) -> str:
         """Return the error about words that no option and no argument takes."""
         option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
         if option is None:

@@ -131,18 +131,18 @@ def _show_plan(out: Terminal, kind: str, answer: Answer, *, summary: str | None)
         out.write_line("Statements that the summary must keep:", "bold")
         for text in essential[:_MAX_STATEMENTS]:
             out.write_truncated(f"  {text}")
-        _show_more(out, len(essential) - _MAX_STATEMENTS)
+        _show_remaining_count(out, len(essential) - _MAX_STATEMENTS)
     lines = (summary or brief["digest"]).strip().splitlines()
     if lines:
         out.write_line()
         out.write_line("The summary:" if summary else "The summary, made without a model:", "bold")
         for line in lines[:_MAX_LINES]:
             out.write_truncated(f"  {line}")
-        _show_more(out, len(lines) - _MAX_LINES)
+        _show_remaining_count(out, len(lines) - _MAX_LINES)
     plan_output.show_space(out, kind, answer["bytes"])
 
 
-def _show_more(out: Terminal, count: int) -> None:
+def _show_remaining_count(out: Terminal, count: int) -> None:
     if count > 0:
         out.write_line(f"  and {count:,} more; --plan-only --json shows all", "dim")
 

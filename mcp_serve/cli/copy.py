@@ -13,7 +13,12 @@ from typing import Any
 from mcp_serve.cli.argument_parser import make_integer_parser, parse_text
 from mcp_serve.cli.command_errors import DECLINED, DONE, INTERRUPTED, PARTIAL
 from mcp_serve.cli.missing_home import find_missing_reason
-from mcp_serve.cli.options import add_json_option, add_quiet_option, choose_driver, hide_password
+from mcp_serve.cli.options import (
+    add_json_option,
+    add_quiet_option,
+    choose_driver,
+    get_home_without_password,
+)
 from mcp_serve.cli.output import clean_text, print_json
 from mcp_serve.cli.plan_command import ask_confirmation, format_declined
 from mcp_serve.cli.progress_bar import ProgressBar, TerminalProgress
@@ -81,10 +86,10 @@ def run(options: argparse.Namespace) -> int:
         is_silent = options.json or options.quiet
         if not (is_silent and (options.yes or options.plan_only)):
             _show_preview(out, preview, source, target, options.limit)
-        if options.plan_only or _is_empty(preview):
+        if options.plan_only or _is_empty_preview(preview):
             _print_preview(options, preview)
             return DONE
-        question = f"\nCopy {_count_sessions(preview)}?"
+        question = f"\nCopy {_describe_copied_sessions(preview)}?"
         if not ask_confirmation(question, yes=options.yes):
             Terminal(sys.stderr).write_line(format_declined())
             _print_preview(options, preview, "declined")
@@ -121,15 +126,15 @@ def _print_preview(
     """Print the preview as JSON, with the keys of the result."""
     if options.json:
         fields: dict[str, Any] = asdict(preview)
-        print_json({"outcome": "nothing" if _is_empty(preview) else outcome, **fields})
+        print_json({"outcome": "nothing" if _is_empty_preview(preview) else outcome, **fields})
 
 
-def _is_empty(preview: CopyPreview) -> bool:
+def _is_empty_preview(preview: CopyPreview) -> bool:
     """Return True if there is nothing to copy or to compare."""
     return not preview.sessions + preview.present + preview.values
 
 
-def _count_sessions(preview: CopyPreview) -> str:
+def _describe_copied_sessions(preview: CopyPreview) -> str:
     """Return what a copy brings, in words."""
     new = format_number(preview.sessions, "session")
     text = f"{new} with {format_number(preview.messages, 'message')}"
@@ -141,11 +146,11 @@ def _count_sessions(preview: CopyPreview) -> str:
 def _show_preview(
     out: Terminal, preview: CopyPreview, source: ServedHome, target: ServedHome, limit: int
 ) -> None:
-    if _is_empty(preview):
+    if _is_empty_preview(preview):
         out.write_line("There is nothing to copy.", "bold")
         _show_removed(out, preview.removed)
         return
-    out.write_line(f"Copy {_count_sessions(preview)}", "bold")
+    out.write_line(f"Copy {_describe_copied_sessions(preview)}", "bold")
     out.write_unwrapped(f"  from {source.place}")
     out.write_unwrapped(f"  to   {target.place}")
     missing = find_missing_reason(target)
@@ -191,7 +196,7 @@ def _show_result(options: argparse.Namespace, out: Terminal, done: CopyResult) -
     _show_skipped(out, "Not equal on both sides:", done.differing, options.limit)
     if not is_whole:
         out.write_line("Continue with")
-        places = [hide_password(home) for home in (options.source, options.target)]
+        places = [get_home_without_password(home) for home in (options.source, options.target)]
         out.write_unwrapped(f"  {shlex.join(['mcp-sessions', 'copy', *places])}")
 
 

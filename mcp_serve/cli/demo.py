@@ -67,13 +67,13 @@ def run(options: argparse.Namespace) -> int:
             _show_location(home, out)
     if not options.serve:
         out.write_line()
-        _show_own_sessions(out)
+        _show_agent_sessions(out)
         out.write_block("", "Next, register the server with a client; this lists your clients:")
         out.write_line("  mcp-sessions install")
     return code
 
 
-def _show_own_sessions(out: Terminal) -> None:
+def _show_agent_sessions(out: Terminal) -> None:
     """Name the sessions of other agents that the user can ask about."""
     served = ServedStores(ServerOptions())
     if served.transcript_names:
@@ -155,7 +155,7 @@ def _stop_process(process: subprocess.Popen[str]) -> Iterator[None]:
 def _show_connection(out: Terminal, address: str, token: str) -> None:
     out.write_block("", "A sample home is served until Ctrl-C. To connect a client, for example:")
     out.write_unwrapped(f"  claude mcp add --transport http demo {address} \\")
-    out.write_secret(f'    --header "Authorization: Bearer {token}"')
+    out.write_unredacted(f'    --header "Authorization: Bearer {token}"')
     out.write_block("", "Or let a client start it:")
     out.write_line("  mcp-sessions demo --serve")
 

@@ -32,7 +32,7 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeCommandArguments)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, plan_answers.list_what_values("finalize"))
+    plan_command.add_what_and_session_options(parser, plan_answers.list_what_values("finalize"))
     parser.add_argument("--reason", type=parse_text, help="end reason to record")
     parser.add_argument("--start-new", action="store_true", help="start a new session in the chats")
     plan_command.add_plan_arguments(parser, limit=True)

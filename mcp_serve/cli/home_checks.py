@@ -79,7 +79,7 @@ def check_homes(served: ServedStores) -> Iterator[Check]:
     """Yield the checks of every chosen home."""
     choose_driver()
     yield _check_location(served)
-    is_wrong = _has_wrong_name(served)
+    is_wrong = _is_named_home_missing(served)
     for name in served.home_names:
         label = f" {name}" if len(served.home_names) > 1 else ""
         is_needless = bool(served.transcript_names) and name == "own"
@@ -90,7 +90,7 @@ def check_homes(served: ServedStores) -> Iterator[Check]:
         yield from _check_transcripts(served)
 
 
-def _has_wrong_name(served: ServedStores) -> bool:
+def _is_named_home_missing(served: ServedStores) -> bool:
     """Return True if the named home is missing.
 
     A home that cannot be read is reported later.

@@ -139,7 +139,7 @@ def _show_preview(out: Terminal, preview: ImportPreview, limit: int, home: Serve
                 for session in sessions
             ],
         )
-        _show_more(out, len(preview.sessions) - len(sessions))
+        _show_remaining_count(out, len(preview.sessions) - len(sessions))
     _show_left_out(out, preview, limit)
     if preview.sessions and (missing := missing_home.find_missing_reason(home)):
         out.write_line(f"The import creates a home in {home.place}: {missing}.")
@@ -172,7 +172,7 @@ def _show_left_out(out: Terminal, result: ImportPreview | ImportResult, limit: i
         out.write_line()
         out.write_line("Left out:", "bold")
         out.write_table(_LEFT_OUT_COLUMNS, rows[:limit], bare=True)
-        _show_more(out, len(rows) - limit)
+        _show_remaining_count(out, len(rows) - limit)
     if result.more_broken:
         out.write_line(f"and {result.more_broken:,} more lines that cannot be imported", "dim")
     for table, names in result.dropped_columns.items():
@@ -182,7 +182,7 @@ def _show_left_out(out: Terminal, result: ImportPreview | ImportResult, limit: i
         out.write_line(f"Routes, chats and hand-offs are not imported; left out: {state}.")
 
 
-def _show_more(out: Terminal, count: int) -> None:
+def _show_remaining_count(out: Terminal, count: int) -> None:
     if count > 0:
         out.write_line(f"and {count:,} more; raise --limit to show them", "dim")
 

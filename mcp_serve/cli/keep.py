@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         served.close()
 
 
-def _run_once(options: argparse.Namespace, served: ServedStores, store: ServedTranscripts) -> int:
+def _keep_once(options: argparse.Namespace, served: ServedStores, store: ServedTranscripts) -> int:
     """Keep new parts, and report them."""
     del served
     if store.keep.get_mode() is not None:
@@ -187,7 +187,7 @@ def _forget_sessions(
         else:
             _show_plan_command(out, plan)
         return DONE
-    if not ask_confirmation(f"Forget {_count(plan)} for good?", yes=options.yes):
+    if not ask_confirmation(f"Forget {_describe_plan_size(plan)} for good?", yes=options.yes):
         Terminal(sys.stderr).write_line(format_declined())
         if options.json:
             print_json(_render_plan(store, plan, "declined"))
@@ -199,7 +199,7 @@ def _forget_sessions(
     if options.json:
         print_json(answer)
     elif not options.quiet:
-        out.write_line(f"Done: {_count(plan)} forgotten.", "bold")
+        out.write_line(f"Done: {_describe_plan_size(plan)} forgotten.", "bold")
     return DONE
 
 
@@ -222,7 +222,7 @@ def _apply_forget(store: ServedTranscripts, plan: ForgetPlan) -> None:
 
 
 _RUNNERS: dict[str | None, Callable[[argparse.Namespace, ServedStores, ServedTranscripts], int]] = {
-    None: _run_once,
+    None: _keep_once,
     "on": _start_keeping,
     "off": _stop_keeping,
     "status": _show_status,
@@ -309,12 +309,12 @@ def render_status(status: KeepStatus) -> Answer:
     }
 
 
-def _count(plan: ForgetPlan) -> str:
+def _describe_plan_size(plan: ForgetPlan) -> str:
     return f"{format_number(len(plan.sessions), 'session')} of {plan.store}"
 
 
 def _show_plan(out: Terminal, store: ServedTranscripts, plan: ForgetPlan) -> None:
-    out.write_line(f"Forget {_count(plan)}", "bold")
+    out.write_line(f"Forget {_describe_plan_size(plan)}", "bold")
     rows = [
         [render.render_line(store, row.title) or render.render_preview(store, row), row.id]
         for row in plan.sessions[:_MAX_ITEMS]

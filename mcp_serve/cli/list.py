@@ -11,7 +11,13 @@ from typing import get_args
 from mcp_serve.cli import filters
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age, format_count
-from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer, show_list
+from mcp_serve.cli.tool_calls import (
+    Answer,
+    ToolCaller,
+    fetch_and_show_answer,
+    get_terminal,
+    show_list,
+)
 from mcp_serve.tools import list as tools_list
 from session_core.types import SessionOrder
 
@@ -67,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     if options.cursor is None:  # a cursor carries the query
         _hide_empty_sessions(options, arguments)
         arguments["detail"] = "concise" if options.json else "detailed"
-    return show_answer(
+    return fetch_and_show_answer(
         options, partial(_list_sessions, options, arguments), partial(_show_sessions, options.order)
     )
 

@@ -10,7 +10,7 @@ from mcp_serve import arguments, render
 from mcp_serve.arguments import format_time
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_local_time
-from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
+from mcp_serve.cli.tool_calls import Answer, fetch_and_show_answer, get_terminal, show_list
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.stores.merging import merge_newest
 from mcp_serve.stores.served_store import ServedStore
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List the entries."""
-    return show_answer(
+    return fetch_and_show_answer(
         options,
         lambda tools: tools.collect_pages(_SPEC, {}, "lines", options.limit, options.cursor),
         _show_entries,

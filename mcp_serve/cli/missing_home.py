@@ -40,7 +40,7 @@ def require_store(served: ServedStores, *, home: bool = False) -> None:
         raise NotFound(
             f"there is no home in {first.place} ({find_naming_source(served)}): {why}; "
             f"{suggest_remedy(first)}",
-            nearest=tuple(map(str, _find_similar_homes(first))),
+            nearest=tuple(map(str, _find_nearby_homes(first))),
         )
     if not served.home_names or (served.transcript_names and not home):
         return
@@ -89,14 +89,14 @@ def find_missing_reason(home: ServedHome) -> str | None:
         return f"it is a file; a home is a folder with a {_DATABASE_NAME}"
     if has_empty_database(home):
         return f"its {database.name} is empty"
-    if _is_present(database) or _is_hermes_home(database):
+    if _is_present(database) or _is_absent_hermes_database(database):
         return None
     if path == database:
         return "the file does not exist"
     return f"it has no {_DATABASE_NAME}" if path.is_dir() else "the folder does not exist"
 
 
-def _is_hermes_home(database: Path) -> bool:
+def _is_absent_hermes_database(database: Path) -> bool:
     with SessionDB(database, read_only=True, in_hermes_home=True) as db:
         return db.kind == "absent"
 
@@ -130,7 +130,7 @@ def find_naming_source(served: ServedStores) -> str:
     return home.found_by if served.get_place() == home.place else f"--store {served.names[0]}"
 
 
-def _find_similar_homes(home: ServedHome) -> Iterator[Path]:
+def _find_nearby_homes(home: ServedHome) -> Iterator[Path]:
     """Yield homes above, inside and next to a folder, which may have been meant."""
     path = home.place
     if not isinstance(path, Path):

@@ -108,14 +108,14 @@ def add_page_options(parser: argparse.ArgumentParser, limit: int, what: str = "l
 
 def format_command(options: argparse.Namespace, *words: str) -> str:
     """Return a command line for the same home, quoted for a shell."""
-    home = ["--home", hide_password(options.home)] if options.home else []
+    home = ["--home", get_home_without_password(options.home)] if options.home else []
     stores = [word for name in options.store for word in ("--store", name)]
     loads = getattr(options, "load_extension", False) and words[0] in _EXTENSION_VERBS
     extension = ["--load-extension"] if loads else []
     return shlex.join(["mcp-sessions", *home, *stores, *words, *extension])
 
 
-def hide_password(home: str) -> str:
+def get_home_without_password(home: str) -> str:
     """Return the option `--home`, without the password of an address."""
     place = find_home(home).place
     return home if isinstance(place, Path) or place.can_be_shown else str(place)

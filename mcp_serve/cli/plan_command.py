@@ -122,7 +122,7 @@ class ChangeRequest:
     """Words of the command that applies it without a plan."""
 
 
-def add_what_argument(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
+def add_what_and_session_options(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
     """Add the kind of change, the first one by default, and `--session`."""
     parser.add_argument(
         "what",
@@ -214,7 +214,7 @@ class _ChangeRunner:
         """Plan, confirm and apply the change, and return the exit code."""
         change = self._change
         if self._handle is not None:
-            self.answer = self._load_plan(self._handle)
+            self.answer = self._load_preview(self._handle)
         else:
             with ProgressBar("Looking"):
                 if change.preview is not None:
@@ -226,9 +226,9 @@ class _ChangeRunner:
         plan = None if self._handle is None else self._tools.home.ledger.get_plan(self._handle)
         if not self._options.json:
             self._add_ages(plan)
-            self._name_chats()
+            self._add_protected_chats()
         if plan is not None and getattr(self._options, "limit", None):
-            self._extend_items(plan, self._options.limit)
+            self._load_shown_items(plan, self._options.limit)
         if self.answer["outcome"] == "nothing":
             self._show_nothing_changed()
             return DONE
@@ -260,7 +260,7 @@ class _ChangeRunner:
         ages = plan_output.count_ages(moments, time.time())
         self.answer["totals"] = self.answer["totals"] | {"by_age": ages}
 
-    def _name_chats(self) -> None:
+    def _add_protected_chats(self) -> None:
         """Add the names of the chats that are routed to protected sessions, for a person."""
         protected = self.answer.get("protected", ())
         if not any(group["ids"] for group in protected):
@@ -274,7 +274,7 @@ class _ChangeRunner:
             chats = [names[session_id] for session_id in group["ids"] if session_id in names]
             group["chats"] = list(dict.fromkeys(filter(None, chats)))
 
-    def _extend_items(self, plan: StoredPlan, limit: int) -> None:
+    def _load_shown_items(self, plan: StoredPlan, limit: int) -> None:
         """Replace the items of the answer by the first `limit` items of the plan."""
         home = self._tools.home
         preview = home.maintenance.get_plan(plan, limit)
@@ -297,7 +297,7 @@ class _ChangeRunner:
         self._show_continue_command(f"Stopped; {changed}. ")
         return INTERRUPTED
 
-    def _load_plan(self, handle: str) -> Answer:
+    def _load_preview(self, handle: str) -> Answer:
         """Return the preview of a stored plan, and refuse a plan that this verb cannot apply."""
         home, change = self._tools.home, self._change
         self._tools.validate_arguments(change.spec, {**change.arguments, "plan": handle})
@@ -451,15 +451,15 @@ def resolve_references(tools: ToolCaller, spec: ToolSpec, arguments: Answer) -> 
         return arguments
     stores = tools.served.get_stores()
 
-    def find_id(reference: str) -> str:
+    def find_session_id(reference: str) -> str:
         name = find_session_store(stores, reference, read.SPEC)
         return session_lookup.find_session(tools.served.get_store(name), reference).id
 
     resolved = dict(arguments)
     if arguments.get("session") is not None:
-        resolved["session"] = find_id(arguments["session"])
+        resolved["session"] = find_session_id(arguments["session"])
     if arguments.get("sessions") is not None:
-        resolved["sessions"] = [find_id(reference) for reference in arguments["sessions"]]
+        resolved["sessions"] = [find_session_id(reference) for reference in arguments["sessions"]]
     return resolved
 
 

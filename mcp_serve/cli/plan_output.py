@@ -91,7 +91,7 @@ def show_items(out: Terminal, answer: Answer) -> None:
     """Show the first items of a plan and the number of further items."""
     titled = any(item["title"] for item in answer["items"])
     rows = [
-        [*(_format_title(item) if titled else []), item["why"], item["id"]]
+        [*(_format_item_cells(item) if titled else []), item["why"], item["id"]]
         for item in answer["items"]
     ]
     out.write_table(_ITEM_COLUMNS if titled else _UNTITLED_COLUMNS, rows)
@@ -101,7 +101,7 @@ def show_items(out: Terminal, answer: Answer) -> None:
         out.write_line(f"and {hidden_count:,} more{how}", "dim")
 
 
-def _format_title(item: Answer) -> list[str]:
+def _format_item_cells(item: Answer) -> list[str]:
     messages = f"{item['messages']:,}" if "messages" in item else ""
     return [item["title"] or "(no title)", messages]
 

@@ -30,7 +30,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    plan_command.add_what_argument(parser, plan_answers.list_what_values("prune"))
+    plan_command.add_what_and_session_options(parser, plan_answers.list_what_values("prune"))
     parser.add_argument(
         "--trash", type=parse_folder, metavar="DIR", help="folder for the removed data"
     )

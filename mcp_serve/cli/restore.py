@@ -16,7 +16,13 @@ from mcp_serve.cli.options import (
     add_page_options,
 )
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_local_time
-from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer, show_list
+from mcp_serve.cli.tool_calls import (
+    Answer,
+    ToolCaller,
+    fetch_and_show_answer,
+    get_terminal,
+    show_list,
+)
 from mcp_serve.stores import locate
 from mcp_serve.stores.homes import ServedHome
 from mcp_serve.stores.served_store import ServedStore
@@ -59,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     if options.yes and options.plan is None and options.batch is None:
         raise InvalidInput("--yes needs a BATCH")
     if options.plan is None and options.batch is None:
-        return show_answer(
+        return fetch_and_show_answer(
             options,
             lambda tools: tools.collect_pages(
                 _LIST_SPEC, {}, "batches", options.limit, options.cursor

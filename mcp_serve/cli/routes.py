@@ -7,7 +7,7 @@ import argparse
 from mcp_serve.cli.argument_parser import parse_text
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age
-from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer
+from mcp_serve.cli.tool_calls import Answer, fetch_and_show_answer, get_terminal
 from mcp_serve.tools import routes
 
 _COLUMNS = (
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         "platform": options.platform,
         "state": options.state,
     }
-    return show_answer(
+    return fetch_and_show_answer(
         options,
         lambda tools: tools.collect_pages(
             routes.SPEC, arguments, "routes", options.limit, options.cursor

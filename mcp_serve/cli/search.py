@@ -17,7 +17,7 @@ from mcp_serve.cli.argument_parser import (
 )
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import Terminal, format_age, format_local_time
-from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, fetch_and_show_answer, get_terminal
 from mcp_serve.tools import search
 from session_core import InvalidInput
 from session_core.types import SearchOrder
@@ -136,12 +136,12 @@ def run(options: argparse.Namespace) -> int:
         "per": "message" if options.every else None,
     }
 
-    def ask(tools: ToolCaller) -> Answer:
+    def fetch_answer(tools: ToolCaller) -> Answer:
         tools.index_transcripts()
         return tools.collect_pages(_SPEC, arguments, "hits", options.limit, options.cursor)
 
     marked = build_pattern(options)
-    return show_answer(options, ask, partial(_show_hits, marked))
+    return fetch_and_show_answer(options, fetch_answer, partial(_show_hits, marked))
 
 
 def build_pattern(options: argparse.Namespace) -> re.Pattern[str] | None:
@@ -166,7 +166,7 @@ def _show_hits(marked: re.Pattern[str] | None, answer: Answer) -> None:
     if not answer["hits"]:
         if "note" not in answer:
             out.write_line("Nothing found; try fewer words, or a prefix such as sched*.")
-        _show_extent(out, answer)
+        _show_searched_back_to(out, answer)
         return
     for number, hit in enumerate(answer["hits"]):
         if number:
@@ -177,7 +177,7 @@ def _show_hits(marked: re.Pattern[str] | None, answer: Answer) -> None:
         out.write_hint(
             f"Matched {_MATCH_LABELS[answer['matched']]}; no message has all of the words."
         )
-    _show_extent(out, answer)
+    _show_searched_back_to(out, answer)
     out.write_hint("Read on with: mcp-sessions show ID --around MESSAGE")
 
 
@@ -194,7 +194,7 @@ def _show_hit(out: Terminal, hit: Answer, marked: re.Pattern[str] | None) -> Non
         out.write_text(f"→ {hit['next']}", "dim")
 
 
-def _show_extent(out: Terminal, answer: Answer) -> None:
+def _show_searched_back_to(out: Terminal, answer: Answer) -> None:
     """Show the time of the oldest message that a partial search has read."""
     if answer["searched_back_to"] is not None:
         since = format_local_time(answer["searched_back_to"])

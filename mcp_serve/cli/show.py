@@ -8,7 +8,7 @@ from functools import partial
 from mcp_serve.cli.argument_parser import make_integer_parser
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import Terminal, format_local_time, format_number
-from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, fetch_and_show_answer, get_terminal
 from mcp_serve.tools import read
 from session_core import InvalidInput
 
@@ -63,14 +63,14 @@ def run(options: argparse.Namespace) -> int:
         "max_chars": 40_000,
     }
 
-    def ask(tools: ToolCaller) -> Answer:
+    def fetch_answer(tools: ToolCaller) -> Answer:
         answer = tools.collect_pages(
             read.SPEC, arguments, "messages", options.limit, options.cursor
         )
         answer["messages"].sort(key=lambda message: message["id"])
         return answer
 
-    return show_answer(options, ask, partial(_show_session, options.around))
+    return fetch_and_show_answer(options, fetch_answer, partial(_show_session, options.around))
 
 
 def _show_session(marked: int | None, answer: Answer) -> None:

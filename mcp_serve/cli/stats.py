@@ -30,7 +30,7 @@ from mcp_serve.cli.report.report import (
 )
 from mcp_serve.cli.report.usage_report import collect_usage
 from mcp_serve.cli.terminal import TableColumn, Terminal, format_bytes, format_count
-from mcp_serve.cli.tool_calls import Answer, ToolCaller, get_terminal, show_answer
+from mcp_serve.cli.tool_calls import Answer, ToolCaller, fetch_and_show_answer, get_terminal
 from mcp_serve.progress import CallContext
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.stores.homes import ServedHome
@@ -77,12 +77,12 @@ def run(options: argparse.Namespace) -> int:
     """Show the report at the terminal, or write it as a page."""
     if options.html is None:
         show = partial(_show_reports, options)
-        return show_answer(options, partial(_collect_stats, options), show)
+        return fetch_and_show_answer(options, partial(_collect_stats, options), show)
     if options.html == "-" and options.json:
         raise InvalidInput("--html - cannot be combined with --json")
     place = PageTarget.from_argument(options.html)
     # Asked first, since the report may take minutes.
-    if not place.can_be_written(yes=options.yes):
+    if not place.confirm_overwrite(yes=options.yes):
         Terminal(sys.stderr).write_line(format_declined("nothing was written"))
         return DECLINED
     now = time.time()
@@ -181,7 +181,7 @@ def _format_store(answer: Answer) -> list[str]:
 def _show_report(out: Terminal, report: HomeReport) -> None:
     out.write_line(report.home, "bold")
     out.write_table(_FIGURE_COLUMNS, report.figures, bare=True)
-    blocks = out.can_write(charts.BLOCK_CHARACTERS)
+    blocks = out.can_encode(charts.BLOCK_CHARACTERS)
     if any(week.value for week in report.weeks):
         _show_heading(out, "Growth by week", "messages")
         values = [week.value for week in report.weeks]
@@ -197,7 +197,7 @@ def _show_bars(out: Terminal, head: str, note: str, points: Sequence[ChartPoint]
         _show_heading(out, head, note)
         bars = [charts.ChartBar(point.label, point.value, point.text) for point in points]
         out.write_lines(
-            charts.draw_bars(bars, out.width, blocks=out.can_write(charts.BLOCK_CHARACTERS))
+            charts.draw_bars(bars, out.width, blocks=out.can_encode(charts.BLOCK_CHARACTERS))
         )
 
 

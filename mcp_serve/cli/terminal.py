@@ -86,7 +86,7 @@ class Terminal:
         """The width in columns."""
         return self._console.width
 
-    def can_write(self, text: str) -> bool:
+    def can_encode(self, text: str) -> bool:
         """Return True if the encoding has all of these characters."""
         try:
             text.encode(self._console.encoding)
@@ -127,7 +127,7 @@ class Terminal:
         """Write a line that the user copies, and that only the terminal wraps."""
         self._print_line(Text(clean_text(text), style))
 
-    def write_secret(self, text: str) -> None:
+    def write_unredacted(self, text: str) -> None:
         """Write a line without redaction, for a token that the user needs."""
         self._print_line(Text(text))
 
@@ -264,7 +264,9 @@ def _measure_columns(
     """
     widths = {at: _measure_column(columns[at].head, rows, at) for at in kept}
     giving = [at for at in kept if columns[at].yields or columns[at].wraps]
-    lowest = {at: least if columns[at].yields else _measure_longest_word(rows, at) for at in giving}
+    lowest = {
+        at: least if columns[at].yields else _measure_minimum_width(rows, at) for at in giving
+    }
     _narrow_columns(widths, lowest, room)
     return widths
 
@@ -278,7 +280,7 @@ def _narrow_columns(widths: dict[int, int], least: Mapping[int, int], room: int)
         widths[max(shrinkable, key=lambda at: widths[at])] -= 1
 
 
-def _measure_longest_word(rows: Sequence[Sequence[str]], at: int) -> int:
+def _measure_minimum_width(rows: Sequence[Sequence[str]], at: int) -> int:
     """Return the least width of a wrapping column, in which most ids stay on one line."""
     longest = max((measure_width(word) for row in rows for word in row[at].split()), default=0)
     return min(max(longest, _LEAST), _LONG)
@@ -384,7 +386,7 @@ def wrap_line(line: str, room: int) -> list[str]:
             lines.append(current)
             token, current, width = token.lstrip(), "", 0
         while cell_len(token) > room:
-            head = _take_beginning(token, room)
+            head = _take_word_beginning(token, room)
             lines.append(head)
             token = token[len(head) :]
         current += token
@@ -404,7 +406,7 @@ def split_first_line(text: str, room: int) -> tuple[str, str]:
     return first, text[len(first) :].lstrip()
 
 
-def _take_beginning(word: str, room: int) -> str:
+def _take_word_beginning(word: str, room: int) -> str:
     """Return the beginning of a word that fits, if possible up to a mark between its parts."""
     head: str = chop_cells(word, room)[0]
     at_mark = _BREAK_PATTERN.match(head)

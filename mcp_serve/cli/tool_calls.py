@@ -164,7 +164,7 @@ def _translate_argument_errors(spec: ToolSpec) -> Iterator[None]:
         ) from error
 
 
-def show_answer(
+def fetch_and_show_answer(
     options: argparse.Namespace,
     ask: Callable[[ToolCaller], Answer],
     show: Callable[[Answer], None],

@@ -11,7 +11,7 @@ from mcp_serve.cli import filters, plan_command
 from mcp_serve.cli.argument_parser import parse_before_option
 from mcp_serve.cli.options import add_home_options, add_json_option, add_page_options
 from mcp_serve.cli.terminal import TableColumn, format_age, format_bytes, format_time_left
-from mcp_serve.cli.tool_calls import Answer, get_terminal, show_answer, show_list
+from mcp_serve.cli.tool_calls import Answer, fetch_and_show_answer, get_terminal, show_list
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.stores.homes import ServedHome
 from mcp_serve.tools import prune
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """List the trash, or empty it."""
     if options.action == "list":
-        return show_answer(
+        return fetch_and_show_answer(
             options,
             lambda tools: tools.collect_pages(_SPEC, {}, "batches", options.limit, options.cursor),
             _show_batches,

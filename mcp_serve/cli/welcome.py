@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from mcp_serve import render
 from mcp_serve.cli import missing_home, transcript_summary
-from mcp_serve.cli.options import choose_driver, hide_password
+from mcp_serve.cli.options import choose_driver, get_home_without_password
 from mcp_serve.cli.terminal import Terminal, format_elapsed
 from mcp_serve.plain_text import to_plain_line
 from mcp_serve.stores.homes import ServedHome
@@ -89,7 +89,7 @@ def _list_next_commands(home: str | None, *, has_sessions: bool) -> Iterator[tup
 
     Commands that need a home repeat the named home.
     """
-    where = "" if home is None else f" --home {shlex.quote(hide_password(home))}"
+    where = "" if home is None else f" --home {shlex.quote(get_home_without_password(home))}"
     for verb, words, does in _READING_COMMANDS if has_sessions else ():
         yield f"mcp-sessions {verb}{where}{words}", does
     for command, does in _NEXT_COMMANDS:

@@ -197,7 +197,7 @@ def build_addition(
     if existing is not None and not is_our_entry(existing):
         raise Denied(f"{path} has another server named {name}; choose another --name")
     form = formats.choose_format(path)
-    text = _report_malformed(
+    text = _parse_or_deny(
         file, lambda: formats.add_server(form, file.text, client.table, name, entry)
     )
     return ConfigurationChange(
@@ -216,7 +216,7 @@ def build_removal(client: ClientProgram, path: Path, name: str) -> Configuration
     before = _find_original_text(client, file, name, existing)
     if before is not None:
         return ConfigurationChange(client, file, before, is_as_it_was=True)
-    without = _report_malformed(
+    without = _parse_or_deny(
         file, lambda: formats.remove_server(form, file.text, client.table, name)
     )
     return ConfigurationChange(client, file, without, is_ours=_is_blank(without))
@@ -245,7 +245,7 @@ def _has_only_our_entry(
     """Return True if a file holds nothing but our entry."""
     form = formats.choose_format(file.path)
     return entry is not None and _is_blank(
-        _report_malformed(file, lambda: formats.remove_server(form, file.text, client.table, name))
+        _parse_or_deny(file, lambda: formats.remove_server(form, file.text, client.table, name))
     )
 
 
@@ -262,20 +262,18 @@ def find_our_entries(client: ClientProgram, path: Path) -> dict[str, Any]:
     """Return the entries of a configuration that start this program, by name."""
     file = ConfigurationFile.read(path)
     form = formats.choose_format(path)
-    servers = _report_malformed(file, lambda: formats.list_servers(form, file.text, client.table))
+    servers = _parse_or_deny(file, lambda: formats.list_servers(form, file.text, client.table))
     return {name: entry for name, entry in servers.items() if is_our_entry(entry)}
 
 
 def _read_entry(client: ClientProgram, path: Path, name: str) -> tuple[ConfigurationFile, Any]:
     file = ConfigurationFile.read(path)
     form = formats.choose_format(path)
-    entry = _report_malformed(
-        file, lambda: formats.find_server(form, file.text, client.table, name)
-    )
+    entry = _parse_or_deny(file, lambda: formats.find_server(form, file.text, client.table, name))
     return file, entry
 
 
-def _report_malformed(file: ConfigurationFile, read: Any) -> Any:
+def _parse_or_deny(file: ConfigurationFile, read: Any) -> Any:
     try:
         return read()
     except MalformedConfiguration as error:

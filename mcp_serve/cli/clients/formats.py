@@ -49,7 +49,7 @@ def add_server(
     expected = deepcopy(_require_object(form.parse_text(text)))
     servers = expected[table] = _require_object(expected.get(table) or {})
     servers[name] = {**_require_object(servers.get(name) or {}), **entry}
-    return _check_change(form, [expected], lambda: form.set_server(text, table, name, entry))
+    return _check_edited_text(form, [expected], lambda: form.set_server(text, table, name, entry))
 
 
 def remove_server(form: ConfigurationFormat, text: str, table: str, name: str) -> str:
@@ -58,10 +58,10 @@ def remove_server(form: ConfigurationFormat, text: str, table: str, name: str) -
     servers = _require_object(expected.get(table, {}))
     servers.pop(name, None)
     bare = {key: value for key, value in expected.items() if key != table or servers}
-    return _check_change(form, (expected, bare), lambda: form.delete_server(text, table, name))
+    return _check_edited_text(form, (expected, bare), lambda: form.delete_server(text, table, name))
 
 
-def _check_change(
+def _check_edited_text(
     form: ConfigurationFormat, expected: Sequence[Any], change: Callable[[], str]
 ) -> str:
     """Return the edited text after checking that it parses to an expected document."""

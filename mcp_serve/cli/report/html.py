@@ -104,7 +104,7 @@ def _render_usage(usage: UsageReport, now: float) -> Iterator[Element]:
     projects = _shorten_folders(usage.projects)
     for head, amounts in (("model", usage.models), ("project", projects)):
         for what, read, form, _ in _MEASURES:
-            bars = _rank_amounts(amounts, read, form)
+            bars = _take_greatest_amounts(amounts, read, form)
             if bars:
                 chart = markup.draw_bars(bars, f"{what} by {head}")
                 yield _render_section(f"{what} by {head}", "", chart)
@@ -112,7 +112,7 @@ def _render_usage(usage: UsageReport, now: float) -> Iterator[Element]:
         yield _render_section("Top sessions", _TOP_NOTE, _render_top(usage.top))
 
 
-def _rank_amounts(
+def _take_greatest_amounts(
     amounts: Mapping[str, Amount], read: Callable[[Amount], float], form: Callable[[float], str]
 ) -> list[tuple[str, float, str]]:
     """Return the greatest amounts and the sum of the rest."""
@@ -285,7 +285,7 @@ class PageTarget:
             raise InvalidInput(f"--html needs a name ending in .html, got {name}")
         return cls(Path(name).expanduser())
 
-    def can_be_written(self, *, yes: bool) -> bool:
+    def confirm_overwrite(self, *, yes: bool) -> bool:
         """Return True if the file is new or the user agrees to replace it."""
         if self.path is None or not self.path.exists():
             return True

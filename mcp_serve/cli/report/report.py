@@ -91,8 +91,8 @@ def build_report(
         large=tuple(_list_headline_figures(answer)),
         figures=tuple(_list_figures(answer)),
         weeks=tuple(_build_weeks(answer["weeks"])),
-        sources=_build_series(sources, lambda value: f"{value:,}"),
-        tables=_build_series(answer["tables"], format_bytes),
+        sources=_build_chart_points(sources, lambda value: f"{value:,}"),
+        tables=_build_chart_points(answer["tables"], format_bytes),
         mends=tuple(_build_fix(options, finding, store) for finding in answer["findings"]),
         estimated=answer["estimated"],
     )
@@ -173,7 +173,7 @@ def _build_weeks(weeks: list[Mapping[str, Any]]) -> Iterator[ChartPoint]:
         yield ChartPoint(f"{begins:%b} {begins.day}", week["messages"], text, more)
 
 
-def _build_series(values: Mapping[str, int], format_value: Any) -> tuple[ChartPoint, ...]:
+def _build_chart_points(values: Mapping[str, int], format_value: Any) -> tuple[ChartPoint, ...]:
     """Return the largest values, and the sum of the rest."""
     ranked = sorted(((value, name) for name, value in values.items() if value), reverse=True)
     points = [

@@ -74,7 +74,7 @@ def collect_usage(
     greatest: list[tuple[tuple[float, int], int, ServedStore, Summary]] = []
     done = 0
     for store in stores:
-        for row in _list_all(store):
+        for row in _list_conversations(store):
             done += 1
             if done % _PAGE_SIZE == 0:
                 report_progress(min(done, count), count)
@@ -88,7 +88,7 @@ def collect_usage(
     return usage
 
 
-def _list_all(store: ServedStore) -> Iterator[Summary]:
+def _list_conversations(store: ServedStore) -> Iterator[Summary]:
     """Yield all conversations of a store, page by page."""
     after = None
     while True:
