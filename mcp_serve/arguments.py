@@ -117,7 +117,7 @@ class PageArguments(StoreArguments):
     cursor: Cursor | None = None
 
 
-def check_plan_alone(arguments: Any, allowed: Collection[str] = ()) -> None:
+def refuse_arguments_with_plan(arguments: Any, allowed: Collection[str] = ()) -> None:
     """Refuse arguments passed with a plan, since the plan has recorded them.
 
     Raises:

@@ -227,7 +227,9 @@ def find_sessions(home: ServedHome, sessions: list[str] | None) -> tuple[str, ..
     if sessions is None:
         return None
     return tuple(
-        dict.fromkeys(session_lookup.find_untitled_session(home, session) for session in sessions)
+        dict.fromkeys(
+            session_lookup.find_session_by_id_or_key(home, session) for session in sessions
+        )
     )
 
 

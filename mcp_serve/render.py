@@ -28,7 +28,7 @@ def drop_empty(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, False)}
 
 
-def render_note(*notes: str | None) -> dict[str, Any]:
+def join_notes(*notes: str | None) -> dict[str, Any]:
     """Join the notes of an answer that are not empty."""
     return drop_empty(note=" ".join(filter(None, dict.fromkeys(notes))) or None)
 
@@ -65,7 +65,7 @@ def render_sessions(
 ) -> list[dict[str, Any]]:
     """Return the list rows of conversations, with their opening messages read at once."""
     uncertain = [summary for summary in summaries if _has_uncertain_preview(home, summary)]
-    openings = home.find_openings(uncertain) if uncertain else {}
+    openings = home.read_preview_messages(uncertain) if uncertain else {}
     return [
         _render_row(home, summary, openings.get(summary.id), pins, detailed=detailed)
         for summary in summaries
@@ -98,7 +98,7 @@ def _render_row(
         ),
         "pinned": getattr(summary, "pinned", False) or summary.id in pins,
         **drop_empty(
-            store=home.find_row_store(summary.source),
+            store=home.find_shown_store(summary.source),
             resume=resume and render_line(home, shlex.join(resume), _MAX_ID_CHARS),
         ),
         **(_render_details(home, summary) if detailed else {}),
@@ -127,7 +127,7 @@ def _render_end(home: ServedStore, summary: Summary) -> dict[str, Any]:
 def render_preview(store: ServedStore, summary: Summary) -> str:
     """Return the preview of a conversation without secrets."""
     is_uncertain = _has_uncertain_preview(store, summary)
-    opening = store.find_openings([summary]).get(summary.id) if is_uncertain else None
+    opening = store.read_preview_messages([summary]).get(summary.id) if is_uncertain else None
     return _render_preview(store, summary, opening)
 
 
@@ -234,7 +234,7 @@ def render_hit(
         **drop_empty(next=render_line(home, reply_text, _MAX_NEXT_CHARS)),
         "title": render_line(home, hit.title),
         "source": render_line(home, hit.source) or "",
-        **drop_empty(compacted=hit.compacted, store=home.find_row_store(hit.source)),
+        **drop_empty(compacted=hit.compacted, store=home.find_shown_store(hit.source)),
     }
 
 
@@ -248,12 +248,14 @@ def list_attachments(home: ServedStore, content: Any) -> list[dict[str, Any]]:
     """Return the known kind, name and size of each part without text."""
     parts = content if isinstance(content, list) else []
     attachments = [
-        part for part in parts if isinstance(part, Mapping) and find_kind(part) is not None
+        part
+        for part in parts
+        if isinstance(part, Mapping) and find_attachment_kind(part) is not None
     ]
     return [_describe_part(home, part) for part in attachments[:_MAX_ATTACHMENTS]]
 
 
-def find_kind(part: Mapping[str, Any]) -> str | None:
+def find_attachment_kind(part: Mapping[str, Any]) -> str | None:
     """Return the kind of a part without text, or None."""
     kind = str(part.get("type") or "")
     if not kind or "text" in kind or kind in _TEXT_KINDS:
@@ -265,7 +267,7 @@ def _describe_part(home: ServedStore, part: Mapping[str, Any]) -> dict[str, Any]
     inner = [part, *(value for value in part.values() if isinstance(value, Mapping))]
     name = _find_text(inner, _NAME_KEYS)
     return {
-        "kind": render_line(home, find_kind(part), 40) or "",
+        "kind": render_line(home, find_attachment_kind(part), 40) or "",
         **drop_empty(name=render_line(home, name) or None, bytes=_measure_data(inner) or None),
     }
 

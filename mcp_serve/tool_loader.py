@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from mcp.server.mcpserver import Context, ElicitationResult, Resolve
 from mcp.server.mcpserver.tools import Tool
 
-from mcp_serve.arguments import check_plan_alone
+from mcp_serve.arguments import refuse_arguments_with_plan
 from mcp_serve.error_messages import explain_error
 from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.progress import CLIENT_NAME, CallContext
@@ -35,7 +35,7 @@ def load_tool(served: ServedStores, name: str) -> Tool:
         name=spec.name,
         arguments=spec.arguments,
         explain=explain_error,
-        check=partial(check_plan_alone, allowed=spec.allowed_with_plan),
+        check=partial(refuse_arguments_with_plan, allowed=spec.allowed_with_plan),
     )
 
 

@@ -55,20 +55,20 @@ def register_cards(server: MCPServer[Any], tools: Iterable[str]) -> None:
 @cache
 def build_page(tool: str) -> str:
     """Return the document of a tool's card."""
-    script = "\n".join(map(_read_part, _SCRIPTS))
-    style = _read_part("card.css")
+    script = "\n".join(map(_read_card_file, _SCRIPTS))
+    style = _read_card_file("card.css")
     policy = (
         f"default-src 'none'; script-src '{_hash_text(script)}'; style-src '{_hash_text(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     parts = {"tool": tool, "policy": policy, "style": style, "script": script}
-    page = _read_part("page.html")
+    page = _read_card_file("page.html")
     for name, text in parts.items():
         page = page.replace(f"{{{name}}}", text, 1)
     return page
 
 
-def _read_part(name: str) -> str:
+def _read_card_file(name: str) -> str:
     return resources.files(__name__).joinpath(name).read_text("utf-8")
 
 

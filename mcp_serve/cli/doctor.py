@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.token:
         choose_driver()
-        token = auth.load_token(served.token_folder)
+        token = auth.load_or_create_token(served.token_folder)
         served.close()
         if options.json:
             print_json({"token": token})

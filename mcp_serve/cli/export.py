@@ -171,7 +171,7 @@ def _build_filter(options: argparse.Namespace, store: ServedStore) -> SessionFil
                 explain_error(error) or "", filters.ListFilterArguments.model_fields
             )
         ) from error
-    matched = known_values.match_arguments([store], arguments)
+    matched = known_values.match_known_values([store], arguments)
     if matched.is_unknown:  # an empty export would look like a backup
         raise InvalidInput(translate_tool_text(" ".join(matched.notes)))
     where: SessionFilter = matched.arguments.build_filter(time.time())

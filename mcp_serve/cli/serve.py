@@ -150,11 +150,11 @@ def _choose_driver() -> None:
 
 def _serve_http(served: ServedStores, options: argparse.Namespace) -> None:
     from mcp_serve.http import app, auth  # noqa: PLC0415 -- not for a server on standard input
-    from mcp_serve.http.auth import load_token  # noqa: PLC0415
+    from mcp_serve.http.auth import load_or_create_token  # noqa: PLC0415
     from mcp_serve.sdk.factory import make_stream_closer  # noqa: PLC0415
 
     _choose_driver()
-    token = None if options.no_token else load_token(served.token_folder)
+    token = None if options.no_token else load_or_create_token(served.token_folder)
     host, port = options.host or _HOST, _PORT if options.port is None else options.port
     opened = auth.AccessRules.from_address(host, options.allow_host, options.allow_origin, token)
     listening = app.open_listener(host, port)

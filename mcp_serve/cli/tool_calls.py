@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from mcp_serve.arguments import check_plan_alone
+from mcp_serve.arguments import refuse_arguments_with_plan
 from mcp_serve.cli import missing_home
 from mcp_serve.cli.command_errors import DONE, translate_arguments, translate_tool_text
 from mcp_serve.cli.options import choose_driver
@@ -120,7 +120,7 @@ class ToolCaller:
         """
         with _translate_argument_errors(spec):
             read = spec.arguments.read(arguments)
-            check_plan_alone(read, spec.allowed_with_plan)
+            refuse_arguments_with_plan(read, spec.allowed_with_plan)
         return read
 
     def collect_pages(

@@ -117,7 +117,7 @@ class Resources:
     def _list_homes(self) -> Iterator[ServedHome]:
         return (self._served.get_home(name) for name in self._served.home_names)
 
-    def _is_elsewhere(self, home: ServedStore, session_id: str) -> bool:
+    def _is_id_in_other_store(self, home: ServedStore, session_id: str) -> bool:
         """Return True if another store also has a session with this id."""
         for other in self._served.get_stores():
             with suppress(SessionError):
@@ -129,10 +129,10 @@ class Resources:
         """Return the entry of a conversation, with an address that leads to its home."""
         title = render.render_line(home, row.title) or render.render_preview(home, row)
         name, address = title or row.id, make_session_address(row.id)
-        store = home.find_row_store(row.source)
+        store = home.find_shown_store(row.source)
         if store is None:
             return Resource(uri=address, name=name, mime_type=MIME_TYPE)
-        if self._is_elsewhere(home, row.id):
+        if self._is_id_in_other_store(home, row.id):
             address = _make_messages_address(address, store)
         return Resource(uri=address, name=f"{store}: {name}", mime_type=MIME_TYPE)
 
@@ -248,7 +248,7 @@ async def _read_in_thread(read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _get_sort_key(home: ServedStore, row: Summary) -> tuple[float, str, str]:
-    return -row.last_active_at, home.find_row_store(row.source) or "", row.id
+    return -row.last_active_at, home.find_shown_store(row.source) or "", row.id
 
 
 def _make_messages_address(address: str, store: str) -> str:

@@ -42,13 +42,13 @@ class TokenFolder(Protocol):
         ...
 
 
-def load_token(folder: TokenFolder) -> str:
+def load_or_create_token(folder: TokenFolder) -> str:
     """Return the token of a home, creating its file if there is none.
 
     Raises:
         Denied: the token is too short, or its file cannot be read or created.
     """
-    return find_token(folder) or _create_token(_get_folder(folder) / _TOKEN_FILE)
+    return find_token(folder) or _create_token(_make_token_folder(folder) / _TOKEN_FILE)
 
 
 def find_token(folder: TokenFolder) -> str | None:
@@ -64,7 +64,7 @@ def find_token(folder: TokenFolder) -> str | None:
     return _read_token(path / _TOKEN_FILE) if path else None
 
 
-def _get_folder(folder: TokenFolder) -> Path:
+def _make_token_folder(folder: TokenFolder) -> Path:
     try:
         return folder.make()
     except SessionError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from mcp_serve.plain_text import to_text
-from mcp_serve.redaction.redaction import find_spans
+from mcp_serve.redaction.redaction import find_secret_spans
 from session_core import extract_plain_text
 from session_core.types import MessageRow
 
@@ -25,13 +25,13 @@ _WORDS = re.compile(r"\S+")
 _MIN_PIECE_CHARS = 6
 
 
-def flatten_message(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
+def flatten_and_find_secrets(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
     """Return a message as the single line that a search sees, and the spans of its secrets."""
     values, ends = _split_values(_find_call_secrets(row))
     lines: list[str] = []
     spans: list[tuple[int, int]] = []
     length = 0
-    for piece in _list_pieces(row):
+    for piece in _list_message_texts(row):
         line = " ".join(piece.split())
         start = length + 1 if lines else 0
         lines.append(line)
@@ -44,13 +44,13 @@ def flatten_message(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
             words = _WORD.finditer(line)
             spans += [(start + it.start(), start + it.end()) for it in words if it[0] in ends]
     flat = " ".join(lines)
-    return flat, sorted([*spans, *find_spans(flat)])
+    return flat, sorted([*spans, *find_secret_spans(flat)])
 
 
 def _find_folded_spans(piece: str) -> list[tuple[int, int]]:
     """Return the spans of secrets of a text after folding it into one line."""
     # Secrets wrapped over several lines are found before folding.
-    secrets = find_spans(piece)
+    secrets = find_secret_spans(piece)
     if not secrets:
         return []
     words, places, length = [], [], 0
@@ -77,22 +77,22 @@ def _split_values(secrets: Iterable[str]) -> tuple[set[str], set[str]]:
     return values, ends
 
 
-def list_secrets(row: MessageRow) -> set[str]:
+def list_message_secrets(row: MessageRow) -> set[str]:
     """Return the secrets of a message as the message spells them."""
-    flat, spans = flatten_message(row)
+    flat, spans = flatten_and_find_secrets(row)
     return {flat[start:stop] for start, stop in spans} | _find_call_secrets(row)
 
 
-def _list_pieces(row: MessageRow) -> list[str]:
+def _list_message_texts(row: MessageRow) -> list[str]:
     pieces = [extract_plain_text(row["content"]), to_text(row.get("tool_name") or "")]
     for call in _decode_calls(row):
-        pieces += _list_values(call)
+        pieces += _list_argument_texts(call)
     return [piece for piece in pieces if piece.strip()]
 
 
 def _find_call_secrets(row: MessageRow) -> set[str]:
     calls = (json.dumps(call, ensure_ascii=False) for call in _decode_calls(row))
-    return {text[start:stop] for text in calls for start, stop in find_spans(text)}
+    return {text[start:stop] for text in calls for start, stop in find_secret_spans(text)}
 
 
 def _decode_calls(row: MessageRow) -> Iterator[Any]:
@@ -117,11 +117,11 @@ def _decode_arguments(arguments: Any) -> Any:
         return arguments
 
 
-def _list_values(value: Any, depth: int = 0) -> Iterator[str]:
+def _list_argument_texts(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, (Mapping, list)):
         if depth < _MAX_DEPTH:
             for item in value.values() if isinstance(value, Mapping) else value:
-                yield from _list_values(item, depth + 1)
+                yield from _list_argument_texts(item, depth + 1)
     elif value is not None and not isinstance(value, bool):
         yield to_text(value)
 
@@ -158,7 +158,7 @@ def make_summary_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]
 
     def mark_piece(word: re.Match[str]) -> str:
         piece = word[0].rstrip(".")
-        return _SUMMARY_MARK if _is_made_up(piece) and piece in all_values else word[0]
+        return _SUMMARY_MARK if _is_random_piece(piece) and piece in all_values else word[0]
 
     def remove_secrets(text: str) -> str:
         cleaned_text = _mark_spans(text, _find_pieces(text, pieces)) if pieces else text
@@ -168,7 +168,7 @@ def make_summary_cleaner(messages: Sequence[MessageRow]) -> Callable[[str], str]
                     rf"(?<!\w){re.escape(value)}(?!\w)", _SUMMARY_MARK, cleaned_text
                 )
         cleaned_text = _SUMMARY_WORD.sub(mark_piece, cleaned_text) if all_values else cleaned_text
-        return _mark_spans(cleaned_text, find_spans(cleaned_text))
+        return _mark_spans(cleaned_text, find_secret_spans(cleaned_text))
 
     return remove_secrets
 
@@ -198,15 +198,15 @@ def _mark_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
 def _list_summary_values(messages: Iterable[MessageRow]) -> set[str]:
     """Return the values of secrets without their names: last parts, and parts other than words."""
     values = set()
-    for secret in {secret for row in messages for secret in list_secrets(row)}:
+    for secret in {secret for row in messages for secret in list_message_secrets(row)}:
         parts = [
             part for part in _SUMMARY_SEPARATORS.split(secret) if len(part) >= _MIN_PIECE_CHARS
         ]
-        values |= {part for part in parts if part is parts[-1] or _is_made_up(part)}
+        values |= {part for part in parts if part is parts[-1] or _is_random_piece(part)}
     return values
 
 
-def _is_made_up(piece: str) -> bool:
+def _is_random_piece(piece: str) -> bool:
     """Return True if a piece of a secret is not an ordinary word."""
     return len(piece) >= _MIN_PIECE_CHARS and not (
         piece.isalpha() and (piece.islower() or piece.istitle())

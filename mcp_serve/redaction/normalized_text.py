@@ -255,7 +255,7 @@ def is_disguised(text: str) -> bool:
     )
 
 
-def has_escapes(text: str) -> bool:
+def can_view_differ(text: str) -> bool:
     """Return True if the view of a text may differ from the text."""
     return bool(
         "\\" in text

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from mcp_serve.plain_text import to_plain_line, to_plain_text
-from mcp_serve.redaction.normalized_text import NormalizedText, has_escapes, is_disguised
+from mcp_serve.redaction.normalized_text import NormalizedText, can_view_differ, is_disguised
 from mcp_serve.redaction.secret_kinds import PHRASE, SHAPES, TOKENS, SecretShape
 
 MARK = "[redacted"
@@ -77,7 +77,7 @@ def _build_token_pattern(prefix: _Prefix) -> str:
     return f"{plain}(?<![A-Za-z0-9]{plain}){prefix.body}"
 
 
-def _pick_sign(prefix: str) -> str:
+def _choose_search_character(prefix: str) -> str:
     """Return the character of a prefix to search for, which is the last one if it is a sign."""
     last = prefix[-1]
     return last if last in "_-." else next(sign for sign in _SIGNS if sign in prefix)
@@ -111,7 +111,7 @@ def _build_token_gates() -> list[tuple[str, re.Pattern[str], list[_Prefix]]]:
     """Return the prefixes grouped by a shared character, each with its gate."""
     by_sign: dict[str, list[_Prefix]] = {}
     for prefix in _PREFIXES:
-        by_sign.setdefault(_pick_sign(prefix.text), []).append(prefix)
+        by_sign.setdefault(_choose_search_character(prefix.text), []).append(prefix)
     return [
         (sign, _compile_gate(sign, {prefix.text for prefix in sharing}), sharing)
         for sign, sharing in by_sign.items()
@@ -226,13 +226,13 @@ def redact_cut(text: str) -> str:
     if not redacted.endswith(("…", "...")):
         return redacted
     end = len(redacted) - (1 if redacted.endswith("…") else 3)
-    start = _find_open_end(redacted[:end])
+    start = _find_unfinished_secret(redacted[:end])
     return redacted if start is None else f"{redacted[:start]}{MARK}]{redacted[end:]}"
 
 
 # Previews of a list come again with each call, and most of them are cut.
 @lru_cache(maxsize=1024)
-def _find_open_end(text: str) -> int | None:
+def _find_unfinished_secret(text: str) -> int | None:
     """Return the position where the beginning of a secret ends a text, or None."""
     begin = max(0, len(text) - _TAIL_CHARS)
     view = NormalizedText(text[begin:])
@@ -249,12 +249,12 @@ def _find_open_end(text: str) -> int | None:
     return min(starts, default=None)
 
 
-def keep_text(text: str) -> str:
+def skip_redaction(text: str) -> str:
     """Return a text unchanged, for servers without redaction."""
     return text
 
 
-def find_spans(text: str) -> list[tuple[int, int]]:
+def find_secret_spans(text: str) -> list[tuple[int, int]]:
     """Return the spans of the secrets in a text."""
     return [(secret.start, secret.stop) for secret in find_secrets(text)]
 
@@ -282,7 +282,7 @@ def _search_text(text: str) -> list[Secret]:
     """Return the secrets found in a text and in its normalized views in one pass."""
     hinted = _select_patterns(text)
     secrets = list(_find_matches(hinted)) if hinted else []
-    if not (has_escapes(text) if hinted else is_disguised(text)):
+    if not (can_view_differ(text) if hinted else is_disguised(text)):
         return secrets
     view = NormalizedText(text)
     if view.text is not text:
@@ -403,7 +403,7 @@ def clean_value(value: Any, passed: Any = None) -> Any:
 def _list_secrets(passed: Any) -> Iterator[str]:
     """Yield the secrets in arguments and their parts, as an error may quote them."""
     for text in {form for value in _list_texts(passed) for form in _list_forms(value)}:
-        for start, stop in find_spans(text):
+        for start, stop in find_secret_spans(text):
             parts = _SEPARATORS.split(text[start:stop])
             if stop - start >= _MIN_PART_CHARS:
                 yield text[start:stop]

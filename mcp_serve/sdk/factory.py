@@ -21,7 +21,7 @@ from mcp_serve.features.subscriptions import Subscriptions
 from mcp_serve.sdk import private
 from mcp_serve.sdk.extensions import AppsExtension, SkillsExtension
 from mcp_serve.sdk.lazy import LateFeatures, LazyFeatures
-from mcp_serve.sdk.wire_messages import clean_failures
+from mcp_serve.sdk.wire_messages import call_with_clean_errors
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver.tools import Tool
@@ -48,7 +48,7 @@ def create_lazy_server(
     @asynccontextmanager
     async def lifespan(_: MCPServer[Any]) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lazy.run_after_list)
+            tasks.start_soon(lazy.prepare_and_publish_changes)
             yield
             tasks.cancel_scope.cancel()
 
@@ -58,7 +58,7 @@ def create_lazy_server(
         version=version,
         instructions=instructions,
         lifespan=lifespan,
-        middleware=[clean_failures, lazy.__call__],
+        middleware=[call_with_clean_errors, lazy.__call__],
         log_level="WARNING",
         subscriptions=subscriptions.bus,
         extensions=[SkillsExtension(lazy.get_skills), AppsExtension()],

@@ -115,7 +115,7 @@ class LazyFeatures:
             raise RuntimeError("the features are not loaded")
         return self.features.skills
 
-    async def run_after_list(self) -> None:
+    async def prepare_and_publish_changes(self) -> None:
         """Prepare a first call, then notify listening clients of changes until cancelled."""
         async with self._running:
             await self._started.wait()

@@ -178,7 +178,7 @@ _LOG = logging.getLogger(__name__)
 _DEFECT_MESSAGE = "the request failed because of a defect of this server; see its log on stderr"
 
 
-async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
+async def call_with_clean_errors(ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
     """Call the next handler and remove secrets and terminal escapes from its error.
 
     Raises:

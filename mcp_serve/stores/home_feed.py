@@ -136,11 +136,11 @@ class HomeFeed:
         # Stored events need no snapshot. A busy client still gets one each second.
         if not events or time.monotonic() - self._looked_at > _CHECK_INTERVAL_S:
             self._update_snapshot()
-        passing, number = self._list_passing_events(position, limit - len(events))
+        passing, number = self._list_transient_events(position, limit - len(events))
         next_position = EventPosition(position.session, page.cursor, self._run, number)
         return FeedResult(events + passing, next_position, page.gap)
 
-    def _list_passing_events(
+    def _list_transient_events(
         self, position: EventPosition, room: int
     ) -> tuple[list[dict[str, Any]], int]:
         """Return the events that only this process has seen since a position.
@@ -205,7 +205,7 @@ class HomeFeed:
             self._stored = changes.cursor
             self.seen = self._take_snapshot(pins)
             if previous is not None:
-                for session, event in find_differences(self._home, previous, self.seen):
+                for session, event in find_snapshot_events(self._home, previous, self.seen):
                     self._number += 1
                     self._passing.append((self._number, session, event))
 
@@ -300,10 +300,10 @@ def find_changed_sessions(before: FeedState, after: FeedState) -> set[str]:
 
 def is_list_changed(before: FeedState, after: FeedState) -> bool:
     """Return True if the newest conversations or their names differ."""
-    return _map_names(before) != _map_names(after)
+    return _map_titles(before) != _map_titles(after)
 
 
-def find_differences(
+def find_snapshot_events(
     home: ServedHome, before: FeedState, after: FeedState
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return the events between two snapshots, each with its session."""
@@ -341,5 +341,5 @@ def _drop_message_fields(line: SessionSummary) -> SessionSummary:
     return replace(line, messages=0, last_active_at=0.0, preview="")
 
 
-def _map_names(snapshot: FeedState) -> dict[str, str]:
+def _map_titles(snapshot: FeedState) -> dict[str, str]:
     return {session: line.title or line.preview for session, line in snapshot.lines.items()}

@@ -102,7 +102,7 @@ class ServedHome:
         self.has_long_previews = False
         self._trash = trash
         self._load_extension = load_extension and not read_only
-        self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
+        self.redact: Callable[[str], str] = redaction.redact if redact else redaction.skip_redaction
         # Reentrant, since the value of one property may need another.
         self.lock = threading.RLock()
         self.db_path = Home(place, "").db_path
@@ -250,7 +250,7 @@ class ServedHome:
             return None
         return ("hermes", *(("-p", profile) if profile else ()), "--resume", summary.id)
 
-    def find_row_store(self, source: str) -> str | None:
+    def find_shown_store(self, source: str) -> str | None:
         """Return the name of this home if several stores are served."""
         del source
         return self.store_name
@@ -307,7 +307,7 @@ class ServedHome:
         del session_id
         return self.db.get_message(message_id)
 
-    def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
+    def read_preview_messages(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
         """Return the messages that previews were cut from, by session."""
         ids = {row.id: row.preview_id for row in summaries if row.preview_id is not None}
         messages = self.db.find_messages(list(set(ids.values())))

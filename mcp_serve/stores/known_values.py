@@ -46,7 +46,7 @@ class MatchedArguments(Generic[A]):
         self.arguments = self.arguments.model_copy(update={name: value})  # type: ignore[attr-defined]
 
 
-def match_arguments(stores: Sequence[ServedStore], arguments: A) -> MatchedArguments[A]:
+def match_known_values(stores: Sequence[ServedStore], arguments: A) -> MatchedArguments[A]:
     """Return the arguments with `source`, `exclude_source`, `roles` and `project` matched."""
     matched = MatchedArguments(arguments)
     for name in ("source", "exclude_source"):
@@ -55,7 +55,7 @@ def match_arguments(stores: Sequence[ServedStore], arguments: A) -> MatchedArgum
     if roles is not None:
         matched.replace("roles", [role.casefold() for role in roles])
     if getattr(arguments, "project", None):
-        _match_project(stores, matched)
+        _expand_project(stores, matched)
     return matched
 
 
@@ -67,7 +67,7 @@ def _match_sources(stores: Sequence[ServedStore], matched: MatchedArguments[A], 
     values, unknown = match_values(passed, existing)
     matched.replace(name, tuple(values))
     if unknown:
-        matched.notes.append(explain_unknown(stores[0], name, unknown, existing))
+        matched.notes.append(explain_unknown_values(stores[0], name, unknown, existing))
         matched.is_unknown |= name == "source" and not values
 
 
@@ -80,12 +80,12 @@ def match_values(values: Iterable[str], existing: Iterable[str]) -> tuple[list[s
     return matching, [text for text in values if text.casefold() not in spellings]
 
 
-def explain_unknown(
+def explain_unknown_values(
     store: ServedStore, name: str, unknown: Sequence[str], existing: Iterable[str]
 ) -> str:
     """Return a note about values that do not exist."""
     listed_values = ", ".join(repr(_render_value(store, text)) for text in unknown[:_MAX_LISTED])
-    return f"No {name} {listed_values}; existing: {_list_values(store, existing, _MAX_LISTED)}."
+    return f"No {name} {listed_values}; existing: {_format_values(store, existing, _MAX_LISTED)}."
 
 
 def collect_values(
@@ -99,20 +99,20 @@ def collect_values(
     return list(values)
 
 
-def _match_project(stores: Sequence[ServedStore], matched: MatchedArguments[A]) -> None:
+def _expand_project(stores: Sequence[ServedStore], matched: MatchedArguments[A]) -> None:
     """Replace the last part of a folder by all folders that end in it."""
     project: str = os.path.expanduser(matched.arguments.project)  # type: ignore[attr-defined]  # noqa: PTH111 -- the path may be of another system
     if _is_whole_path(project):
         matched.replace("project", project)
         return
     existing = collect_values(stores, lambda store: store.list_folders())
-    folders = find_folders(project, existing)
+    folders = find_folders_ending_in(project, existing)
     matched.replace("project", tuple(folders[:_MAX_FOLDERS]))
     if not folders:
         matched.notes.append(explain_unknown_folder(stores[0], project, existing))
         matched.is_unknown = True
     elif len(folders) > 1:
-        listed = _list_values(stores[0], folders, _MAX_FOLDERS_LISTED)
+        listed = _format_values(stores[0], folders, _MAX_FOLDERS_LISTED)
         matched.notes.append(f"project means each of {listed}; pass one of them for it alone.")
 
 
@@ -120,7 +120,7 @@ def _is_whole_path(text: str) -> bool:
     return text.startswith(("/", "\\", "~")) or re.match("[A-Za-z]:", text) is not None
 
 
-def find_folders(ending: str, folders: Iterable[str]) -> list[str]:
+def find_folders_ending_in(ending: str, folders: Iterable[str]) -> list[str]:
     """Return the folders that end in these parts, or else the folders above that do.
 
     Folders below another folder of the result are left out.
@@ -160,13 +160,13 @@ def explain_unknown_folder(store: ServedStore, project: str, folders: Iterable[s
     last_part = (_split_parts(project) or [""])[-1]
     by_part = {(_split_parts(folder) or [""])[-1]: folder for folder in existing}
     nearest = [by_part[part] for part in difflib.get_close_matches(last_part, by_part, 3)]
-    listed = _list_values(store, dict.fromkeys([*nearest, *existing]), _MAX_FOLDERS_LISTED)
+    listed = _format_values(store, dict.fromkeys([*nearest, *existing]), _MAX_FOLDERS_LISTED)
     shown_project = _render_value(store, project)
     return f"No session is in a folder {shown_project!r}; folders with sessions: {listed}."
 
 
-def _list_values(store: ServedStore, values: Iterable[str], limit: int) -> str:
-    quoted = [_quote_phrase(_render_value(store, value)) for value in values]
+def _format_values(store: ServedStore, values: Iterable[str], limit: int) -> str:
+    quoted = [_quote_unless_plain(_render_value(store, value)) for value in values]
     more = f" and {len(quoted) - limit:,} more" if len(quoted) > limit else ""
     return (", ".join(quoted[:limit]) or "none") + more
 
@@ -175,7 +175,7 @@ def _render_value(store: ServedStore, value: str) -> str:
     return render.render_line(store, value, _MAX_VALUE_CHARS) or ""
 
 
-def _quote_phrase(text: str) -> str:
+def _quote_unless_plain(text: str) -> str:
     """Return a name or a path as it is, and any other stored text as a JSON string.
 
     A note speaks for the server, so a stored sentence must not read like a part of it.
@@ -183,7 +183,7 @@ def _quote_phrase(text: str) -> str:
     return text if _PLAIN_VALUE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
 
 
-def explain_roles(home: ServedStore, roles: Sequence[str] | None) -> str | None:
+def explain_unusual_roles(home: ServedStore, roles: Sequence[str] | None) -> str | None:
     """Return a note with the usual roles if unusual roles select nothing, or None."""
     unusual = [role for role in roles or () if role.casefold() not in USUAL_ROLES]
     if not unusual:

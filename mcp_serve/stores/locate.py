@@ -164,16 +164,16 @@ def _get_only_store(
 ) -> str | None:
     """Return the name of the only store that matches, and refuse a change of a transcript."""
     if len(matches) > 1:
-        names = ", ".join(str(_get_name(*match)) for match in matches)
+        names = ", ".join(str(_get_matched_store(*match)) for match in matches)
         raise InvalidInput(f"{reference!r:.100} exists in several stores: {names}; pass store")
     ((store, match),) = matches
     is_changed = spec is not None and spec.changes and not spec.takes_transcripts
     if spec is not None and is_changed and match.transcript_of is not None:
         raise _make_refusal(spec, store, match)
-    return _get_name(store, match)
+    return _get_matched_store(store, match)
 
 
-def _get_name(store: ServedStore, match: ResolvedSession) -> str | None:
+def _get_matched_store(store: ServedStore, match: ResolvedSession) -> str | None:
     return match.transcript_of or store.store_name
 
 
@@ -207,14 +207,14 @@ def _find_common_store(
             if name not in ("store", "sessions")
         )
         calls = " and ".join(
-            f"{spec.name}(store={store!r}, sessions={_shorten_list(group)}{more})"
+            f"{spec.name}(store={store!r}, sessions={_format_references(group)}{more})"
             for store, group in known_groups.items()
         )
         raise InvalidInput(f"one call changes one store, got sessions of several; call {calls}")
     return next(iter(known_groups), None)
 
 
-def _shorten_list(references: Sequence[str]) -> str:
+def _format_references(references: Sequence[str]) -> str:
     listed = [f"{reference!r:.100}" for reference in references[:_MAX_LISTED]]
     more = [f"and {len(references) - _MAX_LISTED:,} more"] if len(references) > _MAX_LISTED else []
     return f"[{', '.join([*listed, *more])}]"

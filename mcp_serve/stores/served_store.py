@@ -121,7 +121,7 @@ class ServedStore(Protocol):
     def build_resume_command(self, summary: Summary) -> Sequence[str] | None:
         """Return the command that continues a session in its agent, or None."""
 
-    def find_row_store(self, source: str) -> str | None:
+    def find_shown_store(self, source: str) -> str | None:
         """Return the store to show with a session, or None if only one store is served."""
 
     def list_own_pins(self) -> Collection[str]:
@@ -159,7 +159,7 @@ class ServedStore(Protocol):
         In a home it may belong to another session.
         """
 
-    def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
+    def read_preview_messages(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
         """Return the messages that previews were cut from, by session, without missing messages."""
 
     def open_search(self, query: str, **options: Any) -> AbstractContextManager[StoreSearch]:

@@ -25,7 +25,7 @@ def find_session(store: ServedStore, reference: str) -> ResolvedSession:
     return match
 
 
-def find_untitled_session(store: ServedStore, reference: str) -> str:
+def find_session_by_id_or_key(store: ServedStore, reference: str) -> str:
     """Return the id of the session for an id, a prefix or a session key.
 
     Most changes take no title.

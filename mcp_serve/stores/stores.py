@@ -231,7 +231,7 @@ class ServedStores:
         if len(self.names) == 1:
             return None
         store_name = next(
-            (name for name in self._places if self._has_handle(name, plan, batch)), None
+            (name for name in self._places if self._has_plan_or_batch(name, plan, batch)), None
         )
         return (
             self._find_label_store(batch)
@@ -249,7 +249,7 @@ class ServedStores:
             return None
         return store if store in self._transcripts else None
 
-    def _has_handle(self, name: str, plan: str | None, batch: str | None) -> bool:
+    def _has_plan_or_batch(self, name: str, plan: str | None, batch: str | None) -> bool:
         try:
             ledger = self.get_home(name).ledger
             if plan is not None:

@@ -62,7 +62,7 @@ class TranscriptFeed:
         if self._noticed is None:
             self._check_for_change()
         cursor = self._store.library.read_changes(session=session).cursor
-        self._compare_titles()
+        self._record_title_changes()
         return EventPosition(session, cursor, self._run, self._number)
 
     def read_events(self, position: EventPosition, limit: int) -> FeedResult:
@@ -72,12 +72,12 @@ class TranscriptFeed:
                 position.stored, session=position.session, limit=limit
             )
             events = [self._render_event(event) for event in page.events]
-        self._compare_titles()
-        passing, number = self._list_passing_events(position, limit - len(events))
+        self._record_title_changes()
+        passing, number = self._list_transient_events(position, limit - len(events))
         following = EventPosition(position.session, page.cursor, self._run, number)
         return FeedResult(events + passing, following, page.gap)
 
-    def _list_passing_events(
+    def _list_transient_events(
         self, position: EventPosition, room: int
     ) -> tuple[list[dict[str, Any]], int]:
         """Return the changes of our titles that this process has seen since a position."""
@@ -93,7 +93,7 @@ class TranscriptFeed:
             number = max(number, event_number)
         return events, number
 
-    def _compare_titles(self) -> bool:
+    def _record_title_changes(self) -> bool:
         """Record changes of our titles, and return True if there are any."""
         with self._lock:
             try:
@@ -118,20 +118,20 @@ class TranscriptFeed:
             "at": format_time(time.time()),
             "session_id": session_id,
             **render.drop_empty(
-                store=self._store.find_row_store(store),
+                store=self._store.find_shown_store(store),
                 title=render.render_line(self._store, title),
             ),
         }
 
     def _render_event(self, event: SessionEvent) -> dict[str, Any]:
         source = self._store.summarize_session(event.session_id).source
-        return render_event(self._store, event, self._store.find_row_store(source))
+        return render_event(self._store, event, self._store.find_shown_store(source))
 
     def follow_session(self, session: str | None) -> None:
         """Do nothing, since every session is followed."""
 
     def _check_for_change(self) -> None:
         cursor = self._store.library.read_changes(self._noticed, limit=1).cursor
-        if self._compare_titles() or cursor != self._noticed:
+        if self._record_title_changes() or cursor != self._noticed:
             self._noticed = cursor
             self.commits += 1

@@ -78,7 +78,7 @@ class ServedTranscripts:
         self.store_name: str | None = self.name if is_one_of_several else None
         self.redacts = redact
         self.has_long_previews = True
-        self.redact: Callable[[str], str] = redaction.redact if redact else redaction.keep_text
+        self.redact: Callable[[str], str] = redaction.redact if redact else redaction.skip_redaction
         self._open_library = open_library
         self._get_labels = get_labels
         # Set once, since calls read data that is written later.
@@ -146,7 +146,7 @@ class ServedTranscripts:
         """Return the command of the agent that continues a session, or None."""
         return getattr(summary, "resume", None)
 
-    def find_row_store(self, source: str) -> str | None:
+    def find_shown_store(self, source: str) -> str | None:
         """Return the store of a session, which is its source, if several stores are served."""
         return None if self.store_name is None else source
 
@@ -186,7 +186,7 @@ class ServedTranscripts:
         row = self.summarize_session(session_id)
         children = self.library.list_children(session_id)
         parts = [
-            _list_relatives(name, [child.id for child in children if child.link == link])
+            _format_relatives(name, [child.id for child in children if child.link == link])
             for name, link in (("Subagents", "delegate"), ("Forks", "branch"))
         ]
         if row.parent_id:
@@ -202,7 +202,7 @@ class ServedTranscripts:
         """Return a message of a session by its id, or None."""
         return self.library.get_message(session_id, message_id)
 
-    def find_openings(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
+    def read_preview_messages(self, summaries: Iterable[Summary]) -> Mapping[str, MessageRow]:
         """Return the messages that previews were cut from, by session."""
         places = [(row.id, row.preview_id) for row in summaries if row.preview_id is not None]
         openings = {place[0]: row for place, row in self.library.find_messages(places).items()}
@@ -227,7 +227,7 @@ class ServedTranscripts:
     ) -> Iterator[StoreSearch]:
         """Open one search, with the conditions on sessions that a list has."""
         if newest_ms is None:
-            self._wait_for_index()
+            self._index_briefly()
         where = SessionFilter(
             source=None if source is None else tuple(source),
             exclude_source=None if exclude_source is None else tuple(exclude_source),
@@ -237,7 +237,7 @@ class ServedTranscripts:
         with self.library.open_search(query, where=where, newest_ms=newest_ms, **options) as search:
             yield search
 
-    def _wait_for_index(self) -> None:
+    def _index_briefly(self) -> None:
         """Index for a moment if the index is not complete, so that a first search has hits."""
         until = time.monotonic() + INDEXING_S
         with suppress(SessionError):  # the search answers from the index as it is
@@ -257,13 +257,13 @@ class ServedTranscripts:
     ) -> EditedSessions:
         """Edit our labels of sessions in one batch."""
         rows = self._require_editable(session_ids, values)
-        batch = self.labels.edit(rows, **_choose_labels(values), client=client)
+        batch = self.labels.edit(rows, **_get_label_values(values), client=client)
         return EditedSessions([self.summarize_session(row.id) for row in rows], batch)
 
     def preview_edit(self, session_ids: Sequence[str], values: EditValues) -> Sequence[ValueChange]:
         """Return the labels that an edit would change."""
         rows = {row.id: row for row in self._require_editable(session_ids, values)}
-        changes = self.labels.preview_edit(list(rows.values()), **_choose_labels(values))
+        changes = self.labels.preview_edit(list(rows.values()), **_get_label_values(values))
         return [
             part for change in changes for part in _list_values(rows[change.session_id], change)
         ]
@@ -294,14 +294,14 @@ class ServedTranscripts:
         return self.library.measure_coverage()
 
 
-def _list_relatives(name: str, ids: Sequence[str]) -> str:
+def _format_relatives(name: str, ids: Sequence[str]) -> str:
     """Return a sentence with the newest ids, or nothing."""
     more = [f"and {len(ids) - _MAX_RELATIVES:,} more"] if len(ids) > _MAX_RELATIVES else []
     listed = [*(f"{session_id:.100}" for session_id in ids[-_MAX_RELATIVES:]), *more]
     return f"{name}: {', '.join(listed)}." if ids else ""
 
 
-def _choose_labels(values: EditValues) -> dict[str, Any]:
+def _get_label_values(values: EditValues) -> dict[str, Any]:
     return {name: values.get(name) for name in ("title", "archived", "pinned")}
 
 

@@ -55,7 +55,7 @@ def compress_session(
         )
     try:
         planned = home.compressor.plan(
-            session_lookup.find_untitled_session(home, arguments.session),
+            session_lookup.find_session_by_id_or_key(home, arguments.session),
             shape=arguments.shape,
             keep_last=arguments.keep_last,
             method=arguments.method,

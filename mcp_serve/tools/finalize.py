@@ -45,10 +45,10 @@ def finalize_sessions(
         raise InvalidInput(
             "pass the sessions to finalize, or what='expired', 'orphaned' or 'abandoned'"
         )
-    matched = known_values.match_arguments([home], arguments)
+    matched = known_values.match_known_values([home], arguments)
     if matched.is_unknown:
         nothing = PlanPreview("nothing", None, None, 0, ())
-        return plan_answers.render_preview(home, nothing) | render.render_note(*matched.notes)
+        return plan_answers.render_preview(home, nothing) | render.join_notes(*matched.notes)
     request = PlanRequest(
         arguments.what,
         verb="finalize",
@@ -59,7 +59,7 @@ def finalize_sessions(
         start_new=arguments.start_new,
     )
     preview = home.maintenance.plan(request)
-    return plan_answers.render_preview(home, preview) | render.render_note(*matched.notes)
+    return plan_answers.render_preview(home, preview) | render.join_notes(*matched.notes)
 
 
 SPEC = ToolSpec(

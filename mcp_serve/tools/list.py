@@ -72,9 +72,9 @@ def list_sessions(
     """Return as many conversations of the stores as fit."""
     if arguments.query is not None and stores[0].redact(arguments.query) != arguments.query:
         return {"sessions": [], "next_cursor": None}
-    matched = known_values.match_arguments(stores, arguments)
+    matched = known_values.match_known_values(stores, arguments)
     if matched.is_unknown:
-        return {"sessions": [], "next_cursor": None, **render.render_note(*matched.notes)}
+        return {"sessions": [], "next_cursor": None, **render.join_notes(*matched.notes)}
     arguments = matched.arguments
     parts = read_stores(stores, partial(_read_rows, arguments, page_query))
     # Each store has its own order of equal values, which merging keeps.
@@ -94,7 +94,7 @@ def list_sessions(
         return {
             "sessions": [row for _, row in shown],
             "next_cursor": None if is_end else page_query.make_cursor(shown[-1][0]),
-            **render.render_note(*notes),
+            **render.join_notes(*notes),
         }
 
     return answer_size.fit_answer(fetch, "sessions", arguments.limit)
@@ -140,12 +140,12 @@ def _read_rows(
     for summary, row in zip(page.items, rendered, strict=True):
         if is_detailed:
             row["preview"] = _render_long_preview(home, row)
-        value, row_id = _get_value(summary, arguments.order)
-        rows.append(((-value, home.find_row_store(summary.source) or "", row_id), row))
+        value, row_id = _get_order_value(summary, arguments.order)
+        rows.append(((-value, home.find_shown_store(summary.source) or "", row_id), row))
     return rows, page.next_cursor is not None
 
 
-def _get_value(summary: Summary, order: str) -> tuple[float, str]:
+def _get_order_value(summary: Summary, order: str) -> tuple[float, str]:
     """Return the value by which the library orders a row, and its id in that order."""
     if order == "started":
         return summary.started_at, summary.root_id

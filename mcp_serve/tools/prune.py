@@ -63,12 +63,12 @@ def prune_sessions(
         return plan_answers.render_more_items(home, plan.handle, page_query)
     if arguments.plan is not None:
         return plan_answers.apply_and_render(home, arguments.plan, "prune", "removed", work)
-    matched = known_values.match_arguments([home], arguments)
+    matched = known_values.match_known_values([home], arguments)
     if matched.is_unknown:
         nothing = PlanPreview("nothing", None, None, 0, ())
-        return plan_answers.render_preview(home, nothing) | render.render_note(*matched.notes)
+        return plan_answers.render_preview(home, nothing) | render.join_notes(*matched.notes)
     preview = home.maintenance.plan(_build_request(home, matched.arguments, page_query.now))
-    return plan_answers.render_first_items(home, preview, page_query) | render.render_note(
+    return plan_answers.render_first_items(home, preview, page_query) | render.join_notes(
         *matched.notes
     )
 

@@ -262,11 +262,11 @@ def read_session(
     Raises:
         InvalidInput: there is no room for a message next to the session row.
     """
-    arguments = known_values.match_arguments([home], arguments).arguments
+    arguments = known_values.match_known_values([home], arguments).arguments
     answer = _read_page(home, arguments, page_query)
     if answer["messages"] or page_query.place is not None:
         return answer
-    explained = answer | render.render_note(answer.get("note"), _explain_empty(home, arguments))
+    explained = answer | render.join_notes(answer.get("note"), _explain_empty(home, arguments))
     return explained if answer_size.count_chars(explained) <= arguments.max_chars else answer
 
 

@@ -73,7 +73,7 @@ def _restore_labels(store: ServedStore, batch: str, work: CallContext) -> dict[s
         remaining=0,
         batch=batch,
         warnings=[],
-    ) | drop_empty(store=store.find_row_store(restored.store))
+    ) | drop_empty(store=store.find_shown_store(restored.store))
 
 
 def get_labels(store: ServedStore) -> Labels:
@@ -138,7 +138,7 @@ def list_batches(
         return {
             "batches": [_render_batch(store, batch) for store, batch in page.rows],
             "next_cursor": page_query.make_cursor(page.places or None),
-            **render.render_note(page.parts.explain_failures()),
+            **render.join_notes(page.parts.explain_failures()),
         }
 
     return answer_size.fit_answer(fetch, "batches", arguments.limit)
@@ -149,7 +149,7 @@ def _read_batches(store: ServedStore, limit: int, cursor: str | None) -> Page[Ba
 
 
 def _render_batch(store: ServedStore, batch: Batch) -> dict[str, Any]:
-    name = store.store_name if batch.store is None else store.find_row_store(batch.store)
+    name = store.store_name if batch.store is None else store.find_shown_store(batch.store)
     return {
         "batch": batch.id,
         "at": format_time(batch.at),

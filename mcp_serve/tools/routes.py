@@ -46,9 +46,9 @@ def list_routes(
     homes = [store for store in stores if isinstance(store, ServedHome)]
     if not homes:
         return {"routes": [], "next_cursor": None, "note": _NO_ROUTES_NOTE}
-    notes = _check_platform(homes, arguments.platform)
+    notes = _explain_unknown_platform(homes, arguments.platform)
     if notes:
-        return {"routes": [], "next_cursor": None, **render.render_note(*notes)}
+        return {"routes": [], "next_cursor": None, **render.join_notes(*notes)}
     last_key = None if page_query.place is None else tuple(page_query.place)
 
     def read(home: ServedHome) -> list[tuple[_SortKey, dict[str, Any]]]:
@@ -68,13 +68,13 @@ def list_routes(
         return {
             "routes": [row for _, row in routes[:limit]],
             "next_cursor": page_query.make_cursor(next_key),
-            **render.render_note(parts.explain_failures(), empty_note),
+            **render.join_notes(parts.explain_failures(), empty_note),
         }
 
     return answer_size.fit_answer(fetch, "routes", arguments.limit)
 
 
-def _check_platform(homes: Sequence[ServedHome], platform: str | None) -> list[str]:
+def _explain_unknown_platform(homes: Sequence[ServedHome], platform: str | None) -> list[str]:
     """Return a note about a platform that no route has."""
     if platform is None:
         return []
@@ -82,7 +82,7 @@ def _check_platform(homes: Sequence[ServedHome], platform: str | None) -> list[s
     _, unknown = known_values.match_values([platform], existing)
     if not unknown:
         return []
-    return [known_values.explain_unknown(homes[0], "platform", unknown, sorted(existing))]
+    return [known_values.explain_unknown_values(homes[0], "platform", unknown, sorted(existing))]
 
 
 def _list_platforms(store: ServedStore) -> list[str]:

@@ -14,7 +14,7 @@ from mcp_serve.arguments import format_time, parse_time_range, to_tuple
 from mcp_serve.plain_text import shorten_text, to_plain_line
 from mcp_serve.query_cursors import PagedQuery
 from mcp_serve.redaction import redaction
-from mcp_serve.redaction.message_secrets import flatten_message
+from mcp_serve.redaction.message_secrets import flatten_and_find_secrets
 from mcp_serve.stores import known_values, session_lookup
 from mcp_serve.stores.merging import read_stores, render_failures
 from mcp_serve.stores.served_store import ServedStore
@@ -78,9 +78,9 @@ def search_messages(
     # A search for a secret would confirm that it is stored.
     if stores[0].redact(query) != query:
         return _EMPTY_ANSWER
-    matched = known_values.match_arguments(stores, arguments)
+    matched = known_values.match_known_values(stores, arguments)
     if matched.is_unknown:
-        return _EMPTY_ANSWER | render.render_note(*matched.notes)
+        return _EMPTY_ANSWER | render.join_notes(*matched.notes)
     from session_core.state import MergedPosition, MergedSearch  # noqa: PLC0415 -- the list of tools does not need it
 
     moment_ms = int(page_query.now) * 1000
@@ -108,7 +108,7 @@ def search_messages(
         failures = [(stores[number], error) for number, error in merged.failures.items()]
         notes = [*matched.notes, render_failures([*opened.failures, *failures]) or None]
         if not rows:
-            notes.append(known_values.explain_roles(stores[0], matched.arguments.roles))
+            notes.append(known_values.explain_unusual_roles(stores[0], matched.arguments.roles))
     # After the snapshots, in which no thread may wait for one that writes the index.
     share = min((store.measure_share() for store in stores), default=1.0)
 
@@ -122,7 +122,7 @@ def search_messages(
             "searched_back_to": format_time(page.searched_back_to),
             **({} if share == 1.0 else {"coverage": round(share, 3)}),
             "next_cursor": page_query.make_cursor(place),
-            **render.render_note(*notes, _explain_share(share)),
+            **render.join_notes(*notes, _explain_missing_hits(share)),
         }
 
     return answer_size.fit_answer(fetch, "hits", matched.arguments.limit)
@@ -143,7 +143,7 @@ def _shorten_later_hits(rows: list[dict[str, Any]], detail: str) -> list[dict[st
     ]
 
 
-def _explain_share(share: float) -> str | None:
+def _explain_missing_hits(share: float) -> str | None:
     """Return a note with the reason why hits may be missing, or None."""
     if share == 1.0:
         return None
@@ -204,7 +204,7 @@ def _render_snippet(
 ) -> str:
     """Return a snippet with `more` characters of context and without secrets."""
     # The library cuts snippets before redaction, so this cuts again from the whole text.
-    text, secrets = flatten_message(row) if row else ("", [])
+    text, secrets = flatten_and_find_secrets(row) if row else ("", [])
     redacted = secrets if home.redacts else []
     piece = hit.snippet.strip(_ELLIPSIS)
     position = text.find(piece) if piece else -1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_serve.http.auth import TOKEN_VARIABLE, load_token
+from mcp_serve.http.auth import TOKEN_VARIABLE, load_or_create_token
 from session_core import Denied, SessionDB, StateFolder
 from tests.cli.fork_server import build_environment
 from tests.routing.chats import make_stored_entry
@@ -67,7 +67,7 @@ def test_odd_token_file_is_refused(home_path, token_path, tmp_path, kind):
     else:
         token_path.mkdir()
     with pytest.raises(Denied, match=r"broken link|not a regular file"):
-        load_token(StateFolder(home_path / "state.db"))
+        load_or_create_token(StateFolder(home_path / "state.db"))
     assert not (tmp_path / "made").exists()
 
 

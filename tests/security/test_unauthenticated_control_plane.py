@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from mcp_serve.http.auth import load_token
+from mcp_serve.http.auth import load_or_create_token
 from session_core import Denied, StateFolder
 from tests.security.raw_requests import HANDSHAKE, JSON, RIGHT, send_request
 from tests.wire.conftest import TOKEN
@@ -85,10 +85,10 @@ def test_health_returns_only_status(port):
 def test_homes_have_distinct_random_tokens(tmp_path, monkeypatch):
     monkeypatch.delenv("MCP_SESSIONS_TOKEN", raising=False)
     homes = [StateFolder(tmp_path / name / "state.db") for name in ("one", "two", "three")]
-    created = {load_token(folder) for folder in homes}
+    created = {load_or_create_token(folder) for folder in homes}
     assert len(created) == 3
     assert all(len(token) >= 43 for token in created)
-    assert load_token(homes[0]) in created
+    assert load_or_create_token(homes[0]) in created
     kept = list(tmp_path.rglob("token"))
     assert [oct(path.stat().st_mode & 0o777) for path in kept] == ["0o600"] * 3
     assert {oct(path.parent.stat().st_mode & 0o777) for path in kept} == {"0o700"}
@@ -99,4 +99,4 @@ def test_homes_have_distinct_random_tokens(tmp_path, monkeypatch):
 def test_guessable_token_is_refused(tmp_path, monkeypatch, token):
     monkeypatch.setenv("MCP_SESSIONS_TOKEN", token)
     with pytest.raises(Denied):
-        load_token(StateFolder(tmp_path / "state.db"))
+        load_or_create_token(StateFolder(tmp_path / "state.db"))

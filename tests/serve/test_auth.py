@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mcp_serve.http.auth import TOKEN_VARIABLE, load_token
+from mcp_serve.http.auth import TOKEN_VARIABLE, load_or_create_token
 from session_core import Denied, SessionError, StateFolder
 
 
@@ -23,9 +23,9 @@ def _db_path(home_path):
 
 @pytest.mark.requirement("wire:token")
 def test_token_is_created_once(db_path):
-    token = load_token(StateFolder(db_path))
+    token = load_or_create_token(StateFolder(db_path))
     assert len(token) >= 43
-    assert load_token(StateFolder(db_path)) == token
+    assert load_or_create_token(StateFolder(db_path)) == token
 
 
 @pytest.mark.requirement("wire:token")
@@ -33,20 +33,20 @@ def test_token_is_created_once(db_path):
     "content", [b"", b"\n", b"x", b"\xff\xfe" * 20, b"only-fifteen-ch", b"a\0" * 20]
 )
 def test_invalid_token_file_is_refused(db_path, content):
-    load_token(StateFolder(db_path))
+    load_or_create_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_bytes(content)
     with pytest.raises(Denied, match=r"not a valid token.*remove the file") as caught:
-        load_token(StateFolder(db_path))
+        load_or_create_token(StateFolder(db_path))
     assert str(file) in str(caught.value)
     assert file.read_bytes() == content
     file.unlink()
-    assert load_token(StateFolder(db_path)) == load_token(StateFolder(db_path))
+    assert load_or_create_token(StateFolder(db_path)) == load_or_create_token(StateFolder(db_path))
 
 
 @pytest.mark.requirement("wire:token")
 def test_server_start_fails_on_invalid_token(db_path):
-    load_token(StateFolder(db_path))
+    load_or_create_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_text("")
     command = [sys.executable, "-m", "mcp_serve.cli.main", "serve", "--http", "--port", "0"]
@@ -64,12 +64,12 @@ def test_server_start_fails_on_invalid_token(db_path):
 
 @pytest.mark.requirement("wire:token")
 def test_token_folder_is_refused(db_path):
-    load_token(StateFolder(db_path))
+    load_or_create_token(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.unlink()
     file.mkdir()
     with pytest.raises(Denied, match="cannot read"):
-        load_token(StateFolder(db_path))
+        load_or_create_token(StateFolder(db_path))
 
 
 @pytest.mark.requirement("wire:token")
@@ -77,18 +77,18 @@ def test_token_folder_is_refused(db_path):
 def test_invalid_environment_token_is_refused(db_path, monkeypatch, arguments):
     monkeypatch.setenv(TOKEN_VARIABLE, arguments)
     with pytest.raises(Denied, match=TOKEN_VARIABLE):
-        load_token(StateFolder(db_path))
+        load_or_create_token(StateFolder(db_path))
 
 
 def test_unwritable_token_error_names_variable(db_path):
     (db_path.parent / ".mcp-sessions").symlink_to(db_path.parent / "nowhere" / "at" / "all")
     folder = StateFolder(db_path)
     with pytest.raises(SessionError, match="or set MCP_SESSIONS_TOKEN"):
-        load_token(folder)
+        load_or_create_token(folder)
 
 
 @pytest.mark.requirement("wire:token")
 def test_environment_token_is_used(db_path, monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, " a-token-of-the-environment ")
-    assert load_token(StateFolder(db_path)) == "a-token-of-the-environment"
+    assert load_or_create_token(StateFolder(db_path)) == "a-token-of-the-environment"
     assert StateFolder(db_path).find() is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_serve.stores.known_values import find_folders
+from mcp_serve.stores.known_values import find_folders_ending_in
 from tests.transcripts.trees import ClaudeTree
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ async def list_ids(call, **arguments):
     ],
 )
 def test_folders_are_found_by_last_part(ending, found):
-    assert find_folders(ending, FOLDERS) == found
+    assert find_folders_ending_in(ending, FOLDERS) == found
 
 
 @pytest.mark.requirement("serving:values")

@@ -8,7 +8,7 @@ import pytest
 from mcp import MCPError
 
 from mcp_serve.redaction import redaction
-from mcp_serve.redaction.message_secrets import flatten_message
+from mcp_serve.redaction.message_secrets import flatten_and_find_secrets
 from mcp_serve.redaction.redaction import redact, redact_cut
 from tests.security.formats import FORMATS, NEEDLES
 from tests.serve.planted_secrets import HARMLESS, PLANTED, get_secret
@@ -385,7 +385,7 @@ def test_large_tool_call_is_redacted_quickly():
     many = [{"password": f"hunter2-{number:06}"} for number in range(20_000)]
     function = {"name": "put", "arguments": json.dumps([many, list(range(300_000))])}
     row = {"content": "", "tool_calls": [{"function": function}]}
-    shown, secrets = flatten_message(row)
+    shown, secrets = flatten_and_find_secrets(row)
     assert len(secrets) == len(many)
     assert all(shown[start:stop].startswith("hunter2-") for start, stop in secrets)
 

@@ -97,7 +97,7 @@ def _list_conversations(store: ServedStore) -> Iterator[Summary]:
         if page.next_cursor is None:
             return
         last = page.items[-1]
-        after = -last.last_active_at, store.find_row_store(last.source) or "", last.id
+        after = -last.last_active_at, store.find_shown_store(last.source) or "", last.id
 
 
 def _add_row(usage: UsageReport, store: ServedStore, row: Summary, now: float) -> None:
