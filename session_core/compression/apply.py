@@ -52,7 +52,7 @@ class CompressionExecutor:
         """
         plan = self.check_plan(handle, summary)
         if plan.state == "finished":
-            return self._repeat_result(plan, client)
+            return self._load_earlier_result(plan, client)
         once = partial(self._apply_once, plan, summary, client, stop)
         return self._locks.run_locked([plan.members[0].id], once, patient=True)
 
@@ -65,7 +65,7 @@ class CompressionExecutor:
             raise InvalidInput(f"plan {plan.handle} is not a compression but one to {plan.kind}")
         plan = self._settle_plan(plan)
         if plan.state != "finished":
-            _require_method(plan, summary)
+            _require_written_summary(plan, summary)
         return plan
 
     def apply_open_plan(
@@ -112,12 +112,12 @@ class CompressionExecutor:
         if plan.state == "applying" or self._ledger.get_plan_state(plan.handle) != plan.state:
             plan = self._settle_plan(self._ledger.get_plan(plan.handle))
         if plan.state == "finished":
-            return self._repeat_result(plan, client)
+            return self._load_earlier_result(plan, client)
         planned = PlannedRange(**plan.about)
         result = self._commit_plan(plan.handle, planned, summary, planned.shape, stop)
         return self._audit_result(result, plan.handle, client)
 
-    def _repeat_result(self, plan: StoredPlan, client: str) -> CompressionResult:
+    def _load_earlier_result(self, plan: StoredPlan, client: str) -> CompressionResult:
         result = CompressionResult.from_json(plan.result["compressed"])
         return self._audit_result(result, plan.handle, client)
 
@@ -164,7 +164,7 @@ class CompressionExecutor:
         return result
 
 
-def _require_method(plan: StoredPlan, summary: str | None) -> None:
+def _require_written_summary(plan: StoredPlan, summary: str | None) -> None:
     method = PlannedRange(**plan.about).method
     if method == "summary" and summary is None:
         raise InvalidInput(

@@ -58,10 +58,10 @@ class ChatRoutes:
         keys = [key for session_keys in chats.keys.values() for key in session_keys]
         return self._store.transaction(*keys) if self._store and keys else nullcontext()
 
-    def redirect_table(self, chats: RoutedChats, to_session_id: str) -> None:
+    def redirect_in_table(self, chats: RoutedChats, to_session_id: str) -> None:
         """Move the chats to a session that the open transaction creates.
 
-        The peer fields of the session are written in any case, so that a later `redirect_file`
+        The peer fields of the session are written in any case, so that a later `redirect_in_file`
         changes nothing else in it.
 
         Raises:
@@ -78,7 +78,7 @@ class ChatRoutes:
                     fields = self._store.build_peer_fields(entry)
                     self._db.record_gateway_session_peer(to_session_id, **fields)
 
-    def redirect_file(self, chats: RoutedChats) -> None:
+    def redirect_in_file(self, chats: RoutedChats) -> None:
         """Move the chats after the commit if their routes are only in a file.
 
         After an interruption, the next message of a chat moves it.

@@ -98,7 +98,7 @@ def commit_continuation(
         *db.rows.copy_messages(old, tail, child).ids,
     ]
     goal = _move_goal(db, old, child)
-    routes.redirect_table(ready.chats, child)
+    routes.redirect_in_table(ready.chats, child)
     # Hermes chooses the tip among all children; the new child must be its choice.
     if db.get_compression_tip(old) != child:
         raise NotCompressed(
@@ -122,7 +122,7 @@ def commit_continuation(
     )
 
 
-def require_unchanged(db: StateDatabase, ready: PreparedCompression) -> None:
+def require_range_unchanged(db: StateDatabase, ready: PreparedCompression) -> None:
     """Read the range and all messages before it again, and compare their digest.
 
     Raises:
@@ -150,7 +150,7 @@ def _list_following_messages(db: StateDatabase, ready: PreparedCompression) -> l
     if not is_same or not rows or rows[0]["id"] != ready.rows[planned.end - 1]["id"]:
         raise _make_changed_error(ready)
     if planned.end <= MAX_REREAD_ROWS:
-        require_unchanged(db, ready)
+        require_range_unchanged(db, ready)
     return rows[1:]
 
 
@@ -282,14 +282,14 @@ class CompressionCommitter:
     def _open_transaction(self, ready: PreparedCompression) -> Iterator[None]:
         # A long range is read before the transaction, which would hold the lock too long.
         if ready.planned.end > MAX_REREAD_ROWS:
-            require_unchanged(self._db, ready)
+            require_range_unchanged(self._db, ready)
         if ready.planned.shape == "in_place":
             yield
             return
         with self._routes.open_transaction(ready.chats):
             yield
-            # Routes in a file follow the commit; see ChatRoutes.redirect_table.
-            self._routes.redirect_file(ready.chats)
+            # Routes in a file follow the commit; see ChatRoutes.redirect_in_table.
+            self._routes.redirect_in_file(ready.chats)
 
     def _collect_trash(self, ready: PreparedCompression, db: StateDatabase) -> Iterator[TrashItem]:
         """Yield the session row, which the step changes. The messages stay in the session."""

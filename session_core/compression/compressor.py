@@ -289,7 +289,7 @@ class Compressor:
         attempt = SummaryAttempt(self._db, tip, self._clock)
         event_loop = get_waiting_loop() if loop is None else AsyncioLoop(loop)
         if summarizer is not None:
-            attempt.require_allowed(force=force)
+            attempt.require_no_cooldown(force=force)
 
         def plan_and_apply() -> CompressionResult:
             for attempts_left in reversed(range(_MAX_ATTEMPTS)):

@@ -126,7 +126,7 @@ class _LockThread(threading.Thread):
         except Exception as error:  # noqa: BLE001 -- acquire_locks raises it again
             self._error = error
         self._tried.release()
-        while not self._is_gate_open(REFRESH_S):
+        while not self._wait_for_gate(REFRESH_S):
             for session_id in acquired:
                 with suppress(SessionError):  # the next refresh or `confirm_lock` finds out
                     self._db.refresh_compression_lock(session_id, self.holder)
@@ -140,10 +140,10 @@ class _LockThread(threading.Thread):
             if holder is not None and _is_dead_holder(holder):
                 # Only if it still has this holder: another process may have taken it over.
                 self._db.release_compression_lock(session_id, holder)
-            elif time.monotonic() >= deadline or self._is_gate_open(_RETRY_PAUSE_S):
+            elif time.monotonic() >= deadline or self._wait_for_gate(_RETRY_PAUSE_S):
                 raise _make_locked_error(session_id, holder)
 
-    def _is_gate_open(self, within_s: float) -> bool:
+    def _wait_for_gate(self, within_s: float) -> bool:
         is_open = self.gate.acquire(timeout=within_s)
         if is_open:
             self.gate.release()

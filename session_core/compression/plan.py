@@ -95,7 +95,7 @@ class CompressionPlanner:
         # Before a plan is stored that could only fail at a blocked index.
         self._db.rows.check_rows_writable(WATCHED_TABLES)
         if not force:
-            self._require_effect(session.row["id"])
+            self._refuse_if_ineffective(session.row["id"])
         limits = self._limits if keep_last is None else replace(self._limits, keep_last=keep_last)
         message_range = ranges.choose_range(session.rows, limits, self._estimate)
         if isinstance(message_range, Refusal):
@@ -186,7 +186,7 @@ class CompressionPlanner:
                 session.rows,
                 part,
                 requested=requested,
-                routed=ranges.find_route(self._store, session.row) is not None,
+                routed=ranges.find_chat_key(self._store, session.row) is not None,
                 now=self._clock(),
             )
         )
@@ -203,7 +203,7 @@ class CompressionPlanner:
         tail = f"the last {limits.tail_tokens:,} tokens stay, of {total_tokens:,} here"
         return f"{hint}: without it {tail}"
 
-    def _require_effect(self, session_id: str) -> None:
+    def _refuse_if_ineffective(self, session_id: str) -> None:
         """Raise NotCompressed if the last compressions did not get below the threshold."""
         session_ids = self._db.get_compression_lineage(session_id)
         # From the stored plans, so that a restart does not forget them.
@@ -234,7 +234,7 @@ def _build_brief(
         to_id=messages[-1]["id"],
         messages=len(messages),
         tokens=message_range.tokens,
-        must_survive=tuple(summarize.list_essential(chosen, clean, statement_set.current)),
+        must_survive=tuple(summarize.list_essential_texts(chosen, clean, statement_set.current)),
         target_chars=target_chars,
         digest=clean(summarize.write_summary(statement_set, chosen, target_chars))[:target_chars],
     )

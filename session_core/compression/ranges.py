@@ -114,7 +114,7 @@ def choose_range(
         return Refusal(
             "nothing_to_win", _NOTHING_NEW_REASON if outline.summaries else _ALL_PROTECTED_REASON
         )
-    start, end = _exclude_anchors(outline, limits, start, end)
+    start, end = _exclude_last_messages(outline, limits, start, end)
     if start >= end:
         return Refusal("nothing_to_win", _ALL_PROTECTED_REASON)
     # A range before the last summary would become a second summary.
@@ -240,7 +240,7 @@ def _find_head_end(outline: _Outline, limits: CompressionLimits, end: int) -> in
     return min(lead + limits.protect_first, outline.size)
 
 
-def _exclude_anchors(
+def _exclude_last_messages(
     outline: _Outline, limits: CompressionLimits, start: int, end: int
 ) -> tuple[int, int]:
     """Exclude the last user and assistant messages from a range.
@@ -303,7 +303,7 @@ def choose_shape(
     # Hermes never counts the child of such a session as its continuation.
     if row.get("source") == "tool":
         return Refusal("tool", _NO_CONTINUATION_REASON)
-    activity_text = find_activity(db, row, get_last_timestamp(rows), routed=routed, now=now)
+    activity_text = describe_active_agent(db, row, get_last_timestamp(rows), routed=routed, now=now)
     if activity_text is None:
         return "continuation"
     if requested == "continuation" and possible:
@@ -314,7 +314,7 @@ def choose_shape(
     return Refusal("live", f"{activity_text}{size_reason}: stop it, then try again")
 
 
-def find_activity(
+def describe_active_agent(
     db: StateDatabase, row: SessionRow, active_at: Any, *, routed: bool, now: float
 ) -> str | None:
     """Return a description of the agent that may be using a session, or None."""
@@ -329,7 +329,7 @@ def get_last_timestamp(rows: list[MessageRow]) -> float | None:
     return next((time for time in times if time is not None), None)
 
 
-def find_route(store: SessionStore | None, row: SessionRow) -> str | None:
+def find_chat_key(store: SessionStore | None, row: SessionRow) -> str | None:
     """Return the key of the chat that is in a session, or None."""
     if store is None:
         return None

@@ -34,13 +34,13 @@ class SummaryAttempt:
         self._clock = clock
         self._outcome: str | SummaryFailure | None = None
 
-    def require_allowed(self, *, force: bool) -> None:
+    def require_no_cooldown(self, *, force: bool) -> None:
         """Check that the summarizer may be called now.
 
         Raises:
             NotCompressed: earlier failures forbid it.
         """
-        refusal = check_cooldown(self._read_state(), self._clock(), force)
+        refusal = find_cooldown_reason(self._read_state(), self._clock(), force)
         if refusal is not None:
             raise NotCompressed(refusal.code, refusal.reason)
 
@@ -66,7 +66,7 @@ class SummaryAttempt:
         self._outcome = call_summarizer(summarizer, request, timeout_s, loop)
         if not isinstance(self._outcome, SummaryFailure):
             return self._outcome
-        state = record_failure(self._read_state(), self._outcome, self._clock())
+        state = compute_failed_state(self._read_state(), self._outcome, self._clock())
         # Recorded before the error is raised, so that the next call finds the cool-down.
         self._write_state(self._session_id, state)
         if self._outcome.is_aborting:
@@ -211,7 +211,7 @@ def call_summarizer(
     return SummaryFailure("other", "the summarizer returned no text")
 
 
-def check_cooldown(state: FailureState, now: float, force: bool = False) -> Refusal | None:
+def find_cooldown_reason(state: FailureState, now: float, force: bool = False) -> Refusal | None:
     """Return the reason why the summarizer may not be called now, or None.
 
     With `force`, it may always be called.
@@ -230,7 +230,7 @@ def check_cooldown(state: FailureState, now: float, force: bool = False) -> Refu
     return None
 
 
-def record_failure(state: FailureState, failure: SummaryFailure, now: float) -> FailureState:
+def compute_failed_state(state: FailureState, failure: SummaryFailure, now: float) -> FailureState:
     """Return the state after a failure. Only `record_commit` changes the fallback streak."""
     count = 1
     cooldown = COOLDOWNS_S.get(failure.kind, DEFAULT_COOLDOWN_S)

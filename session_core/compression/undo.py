@@ -152,7 +152,7 @@ def reactivate_messages(past: PastCompression, db: StateDatabase) -> dict[str, A
         drop=past.change.made,
     )
     counters = {
-        name: _restore_counter(before, after, row.get(name))
+        name: _compute_restored_counter(before, after, row.get(name))
         for name, (before, after) in past.change.counted.items()
     }
     db.rows.put_session_fields(past.old_session_id, counters)
@@ -183,7 +183,7 @@ def _is_live(row: MessageRow) -> bool:
     return row.get("active") in (1, None)
 
 
-def _restore_counter(before: Any, after: Any, now: Any) -> int | None:
+def _compute_restored_counter(before: Any, after: Any, now: Any) -> int | None:
     """Return a counter before the compression plus the amount added since."""
     since = (now or 0) - (after or 0)
     return (before or 0) + since if since else before
@@ -533,7 +533,7 @@ class CompressionUndo:
             last_messages = self._db.read_window(session_id, limit=1).messages
             active_at = last_messages[-1]["timestamp"] if last_messages else row["started_at"]
             routed = bool(chats.keys.get(session_id))
-            activity_text = ranges.find_activity(
+            activity_text = ranges.describe_active_agent(
                 self._db, row, active_at, routed=routed, now=self._clock()
             )
             if activity_text is not None:

@@ -95,7 +95,7 @@ def _measure_life(life: LongLife, ratio: float, counts: dict[int, GenerationCoun
         count.report.kept += report.kept
         alone = summarize.summarize(messages, room)
         _count_facts(life, number, before, alone, count)
-        essential = "\n".join(summarize.list_essential(chosen))
+        essential = "\n".join(summarize.list_essential_texts(chosen))
         for fact in _list_current_facts(life, number):
             count.must_survive.add(facts.is_kept(fact, essential))
 

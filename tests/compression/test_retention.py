@@ -81,7 +81,7 @@ def test_essential_statements_are_those_of_the_digest() -> None:
     ]
     found = statements.read_statements(messages)
     chosen = summarize.choose_items(found, 400)
-    assert summarize.list_essential(chosen) == [
+    assert summarize.list_essential_texts(chosen) == [
         "We decided to keep the relay in Ravenna.",
         "It lives in /opt/relay/main.toml.",
     ]

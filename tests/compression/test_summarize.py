@@ -16,7 +16,7 @@ from session_core.compression.extractive.summarize import (
     EMPTY_SUMMARY,
     NO_ROOM_SUMMARY,
     choose_items,
-    list_essential,
+    list_essential_texts,
     summarize,
     write_summary,
 )
@@ -533,7 +533,7 @@ def test_alike_lines_give_a_summary(line: str) -> None:
     chosen = choose_items(found, 800)
     text = write_summary(found, chosen, 800)
     assert line.partition("{")[0].rstrip(".") in text
-    assert list_essential(chosen)
+    assert list_essential_texts(chosen)
 
 
 def test_essential_texts_are_clean() -> None:
@@ -542,7 +542,7 @@ def test_essential_texts_are_clean() -> None:
         {"role": "user", "content": "The key is 4711-secret, never print it."},
     ]
     chosen = choose_items(statements.read_statements(messages), 800)
-    texts = list_essential(chosen, lambda text: text.replace("secret", "hidden"))
+    texts = list_essential_texts(chosen, lambda text: text.replace("secret", "hidden"))
     assert texts == ["Never store card numbers."]
 
 

@@ -171,7 +171,9 @@ def test_failure_message_hides_keys() -> None:
     ],
 )
 def test_failure_kinds_have_own_cooldowns(kind: summarizers.FailureKind, seconds: float) -> None:
-    state = summarizers.record_failure(FailureState(streak=1), SummaryFailure(kind, "m"), 1000.0)
+    state = summarizers.compute_failed_state(
+        FailureState(streak=1), SummaryFailure(kind, "m"), 1000.0
+    )
     assert state.cooldown_until == 1000.0 + seconds
     assert state.streak == 1
 
@@ -181,30 +183,30 @@ def test_consecutive_timeouts_lengthen_cooldown() -> None:
     state = FailureState()
     waits = []
     for _ in range(4):
-        state = summarizers.record_failure(state, timeout, 0.0)
+        state = summarizers.compute_failed_state(state, timeout, 0.0)
         waits.append(state.cooldown_until)
     assert waits == [60.0, 300.0, 900.0, 900.0]
-    other = summarizers.record_failure(state, SummaryFailure("other", "m"), 0.0)
-    assert summarizers.record_failure(other, timeout, 0.0).cooldown_until == 60.0
+    other = summarizers.compute_failed_state(state, SummaryFailure("other", "m"), 0.0)
+    assert summarizers.compute_failed_state(other, timeout, 0.0).cooldown_until == 60.0
 
 
 def test_cooldown_refuses_until_expired() -> None:
     state = FailureState(1060.0, "stream: x")
-    assert summarizers.check_cooldown(state, 1000.0) == Refusal(
+    assert summarizers.find_cooldown_reason(state, 1000.0) == Refusal(
         "cooldown", "summaries failed (stream: x); wait 60 s, or force it"
     )
-    assert summarizers.check_cooldown(state, 1060.0) is None
+    assert summarizers.find_cooldown_reason(state, 1060.0) is None
 
 
 def test_two_consecutive_fallbacks_refuse_forever() -> None:
-    assert summarizers.check_cooldown(FailureState(streak=1), 0.0) is None
-    refused = summarizers.check_cooldown(FailureState(streak=2), 0.0)
+    assert summarizers.find_cooldown_reason(FailureState(streak=1), 0.0) is None
+    refused = summarizers.find_cooldown_reason(FailureState(streak=2), 0.0)
     assert refused is not None
     assert refused.code == "ineffective"
 
 
 def test_force_ignores_cooldown() -> None:
-    assert summarizers.check_cooldown(FailureState(2000.0, "x", 5), 0.0, force=True) is None
+    assert summarizers.find_cooldown_reason(FailureState(2000.0, "x", 5), 0.0, force=True) is None
 
 
 def test_failure_state_round_trips_through_row() -> None:

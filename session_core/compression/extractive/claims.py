@@ -95,7 +95,7 @@ def read_claims(folded: str, is_strong: bool = False) -> Claims:
             value
             for value in claimed
             if value.end <= contrast.start()
-            and any(is_alike(value, new) and value.amount != new.amount for new in after)
+            and any(can_replace_value(value, new) and value.amount != new.amount for new in after)
         ]
         claimed = [value for value in claimed if value not in denied]
     denied += [old for old, new in pairwise(claimed) if _is_change(folded, old, new)]
@@ -116,7 +116,11 @@ def read_claims(folded: str, is_strong: bool = False) -> Claims:
 def _is_change(folded: str, before: Value, after: Value) -> bool:
     """Return whether a text says that one value became another, as in `from 120 to 150 euros`."""
     between = folded[before.end : after.start]
-    if before.amount == after.amount or not is_alike(before, after) or not _TO.match(between):
+    if (
+        before.amount == after.amount
+        or not can_replace_value(before, after)
+        or not _TO.match(between)
+    ):
         return False
     if _ARROW.match(between):
         return True
@@ -124,7 +128,7 @@ def _is_change(folded: str, before: Value, after: Value) -> bool:
     return bool(begins and _CHANGE_VERB.search(folded))
 
 
-def is_alike(value: Value, other: Value) -> bool:
+def can_replace_value(value: Value, other: Value) -> bool:
     """Return whether one value can replace the other."""
     if value.kind == other.kind:
         return True
@@ -132,7 +136,7 @@ def is_alike(value: Value, other: Value) -> bool:
     return "number" in kinds and kinds.isdisjoint(_FIXED_KINDS)
 
 
-def is_amount(denied: Value, value: Value, claimed: list[Value]) -> bool:
+def is_denied_amount(denied: Value, value: Value, claimed: list[Value]) -> bool:
     """Return whether a denied bare number is the amount of an earlier value.
 
     The number counts in the unit of the earlier value or of a newly claimed value.

@@ -8,7 +8,10 @@ from typing import NamedTuple
 from session_core.compression.extractive import cues, rulings
 from session_core.compression.extractive import patterns as p
 from session_core.compression.extractive.facts import FactKind
-from session_core.compression.extractive.instructions import is_fragment, is_instruction
+from session_core.compression.extractive.instructions import (
+    has_ambiguous_first_verb,
+    is_instruction,
+)
 from session_core.compression.extractive.passages import Passage
 from session_core.compression.extractive.written_form import StatementKind
 
@@ -86,7 +89,7 @@ def _classify_speech(passage: Passage, folded: str, words: frozenset[str]) -> Tr
     instructed = (
         offer
         or kind in _INSTRUCTED_KINDS
-        or (kind == "done" and (passage.speaker == "user" or is_fragment(text)))
+        or (kind == "done" and (passage.speaker == "user" or has_ambiguous_first_verb(text)))
     )
     fix = cues.FIX.is_in(folded, words)
     # `Group bind and mode 0640 cured it` begins like an instruction.
@@ -113,10 +116,10 @@ def _find_kind(
     unsettled = rulings.is_unsettled(folded) or (not user and rulings.is_hedged(folded))
     settled = not unsettled and _SETTLED.search(folded) is not None
     reported = not user and cues.REPORT.search(folded) is not None
-    if not settled and (is_done(folded, words) or reported):
+    if not settled and (is_done_report(folded, words) or reported):
         return "done", True
     intention = not user and _begins_with(cues.INTENTION, folded)
-    standing = user and rulings.is_standing(folded)
+    standing = user and rulings.is_standing_rule(folded)
     if not (settled or intention or standing or unsettled) and _is_open(folded, words):
         return "task", True
     if settled:
@@ -192,7 +195,7 @@ def _blank_names(passage: Passage, folded: str) -> str:
     return folded
 
 
-def is_done(folded: str, words: frozenset[str]) -> bool:
+def is_done_report(folded: str, words: frozenset[str]) -> bool:
     """Return whether a text reports that something is done."""
     return cues.DONE.is_in(folded, words) and not cues.NOT_DONE.search(folded)
 
@@ -218,7 +221,7 @@ def classify_title(title: str) -> StatementKind | None:
     """Return the kind of the lines below a heading of a foreign summary."""
     folded = title.lower()
     words = frozenset(p.WORD.findall(folded))
-    if is_done(folded, words):
+    if is_done_report(folded, words):
         return "done"
     if cues.OPEN.is_in(folded, words) or "task" in folded or "next" in words:
         return "task"

@@ -97,7 +97,7 @@ class CorrectionFinder:
             return []
         folded = _get_folded_text(statement)
         rejects = claims.is_rejection(folded)
-        marked = _is_marked(statement)
+        marked = _is_marked_correction(statement)
         if not (marked or rejects or self._index.values[at] or claims.has_denial(folded)):
             return []
         refused = self._list_refused_values(at)
@@ -113,9 +113,9 @@ class CorrectionFinder:
             if self._is_rejected(at, other) or self._is_other_limit(at, other):
                 corrections.append(Correction(other, _SURE, is_whole=False))
             elif marked:
-                corrections += self._compare_marked(at, other, common)
+                corrections += self._find_marked_correction(at, other, common)
             elif common & self._index.topics[at]:
-                corrections += self._compare_unmarked(at, other, common)
+                corrections += self._find_unmarked_correction(at, other, common)
         best = max((item.certainty for item in corrections if not item.is_person), default=0.0)
         return [
             item for item in corrections if item.is_person or item.certainty >= best * _BEST_SHARE
@@ -124,13 +124,13 @@ class CorrectionFinder:
     def _add_context(self, at: int, related: Related) -> Related:
         """Return the related statements, and statements related to the preceding statement."""
         related_words = {other: set(common) for other, common in related}
-        before = self._find_context(at)
+        before = self._find_answered_statement(at)
         if before is not None:
             for other, common in self._index.find_related(before):
                 related_words.setdefault(other, set()).update(common)
         return list(related_words.items())
 
-    def _find_context(self, at: int) -> int | None:
+    def _find_answered_statement(self, at: int) -> int | None:
         """Return the last statement of the other side, if a statement replies to it.
 
         To-do lists and other statements of the same side between the two do not count.
@@ -154,7 +154,7 @@ class CorrectionFinder:
         if len(self._index.values[at]) < _MIN_REFUSED_VALUES or not self._begins_with_no(at):
             return frozenset()
         claimed = _list_amounts(self._get_claims(at).claimed)
-        context = self._find_context(at)
+        context = self._find_answered_statement(at)
         if context is None or not self._speech[context].traits.is_question:
             return frozenset()
         asked = _list_amounts(values.read_values(_get_folded_text(self._speech[context]), 1))
@@ -170,7 +170,7 @@ class CorrectionFinder:
 
     def _find_refused(self, at: int, refused: frozenset[object]) -> Iterator[Correction]:
         """Yield the question and the earlier statements with all values that a reply refuses."""
-        question = self._find_context(at)
+        question = self._find_answered_statement(at)
         if question is not None:
             yield Correction(question, _SURE, is_whole=True)
         for other, before in enumerate(self._speech[:at]):
@@ -178,7 +178,9 @@ class CorrectionFinder:
             if known and refused <= _list_amounts(self._get_claims(other).claimed):
                 yield Correction(other, _SURE, is_whole=False)
 
-    def _compare_marked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
+    def _find_marked_correction(
+        self, at: int, other: int, common: set[str]
+    ) -> Iterator[Correction]:
         """Yield the correction by a statement whose words show a correction."""
         index, new, old = self._index, self._get_claims(at), self._get_claims(other)
         topic = (common - new.value_words - old.value_words) & index.topics[other]
@@ -232,7 +234,9 @@ class CorrectionFinder:
         same_kind = conflict is not None and conflict[0].kind == conflict[1].kind
         return bool(conflict and same_kind and conflict[1].amount in new.amounts)
 
-    def _compare_unmarked(self, at: int, other: int, common: set[str]) -> Iterator[Correction]:
+    def _find_unmarked_correction(
+        self, at: int, other: int, common: set[str]
+    ) -> Iterator[Correction]:
         """Yield the correction if both statements say the same about different values."""
         index = self._index
         if {self._speech[at].kind, self._speech[other].kind} & _UNSTATED_KINDS:
@@ -263,7 +267,10 @@ class CorrectionFinder:
             _list_subject(_get_folded_text(self._speech[place]), value.start)
             for place, value in zip((at, other), values, strict=True)
         )
-        return new == old and sum(map(_is_telling, ([word] for word in new))) >= _MIN_SUBJECT_WORDS
+        return (
+            new == old
+            and sum(map(_has_content_word, ([word] for word in new))) >= _MIN_SUBJECT_WORDS
+        )
 
     def _measure_common_share(self, at: int, other: int, topic: AbstractSet[str]) -> float:
         """Return the weight of a topic divided by the weight of the shorter statement."""
@@ -299,7 +306,9 @@ class CorrectionFinder:
         for value in old.claimed:
             for denied in new.denied:
                 exact = denied.kind == value.kind and denied.amount == value.amount
-                bare = denied.kind == "number" and claims.is_amount(denied, value, new.claimed)
+                bare = denied.kind == "number" and claims.is_denied_amount(
+                    denied, value, new.claimed
+                )
                 telling = len(str(denied.amount).partition(".")[0]) >= _MIN_TELLING_DIGITS
                 rare = (telling or bare) and any(map(index.is_rare, common))
                 if (exact or bare) and (known or rare) and value.amount not in new.amounts:
@@ -340,9 +349,13 @@ class CorrectionFinder:
                 continue
             around = (*codes[max(place - 1, 0) : place], *codes[place + 1 : place + 2])
             has_equal_neighbour = any(
-                _is_telling(old[code[1] : code[2]]) for code in around if code[0] == "equal"
+                _has_content_word(old[code[1] : code[2]]) for code in around if code[0] == "equal"
             )
-            if has_equal_neighbour and _is_telling(old[begin:end]) and _is_telling(new[first:last]):
+            if (
+                has_equal_neighbour
+                and _has_content_word(old[begin:end])
+                and _has_content_word(new[first:last])
+            ):
                 return False
         return True
 
@@ -350,7 +363,7 @@ class CorrectionFinder:
         if at not in self._claims:
             statement = self._speech[at]
             self._claims[at] = claims.read_claims(
-                _get_folded_text(statement), _is_strong(statement)
+                _get_folded_text(statement), _is_strong_correction(statement)
             )
         return self._claims[at]
 
@@ -378,12 +391,12 @@ def _get_folded_text(statement: Statement) -> str:
     return _get_text(statement).lower().replace("\u2019", "'")
 
 
-def _is_marked(statement: Statement) -> bool:
+def _is_marked_correction(statement: Statement) -> bool:
     parts = (part for label, part in statement.parts if label != "previously")
     return any(item.traits.is_correction or item.kind == "changed" for item in (statement, *parts))
 
 
-def _is_strong(statement: Statement) -> bool:
+def _is_strong_correction(statement: Statement) -> bool:
     folded = _get_folded_text(statement)
     words = frozenset(WORD.findall(folded))
     return statement.kind == "changed" or cues.STRONG_CORRECTION.is_in(folded, words)
@@ -404,7 +417,9 @@ def _find_conflict(new: Claims, old: Claims) -> tuple[Value, Value] | None:
     for value in new.claimed:
         if any(denied.kind in (value.kind, "number") for denied in new.denied):
             continue
-        alike = [candidate for candidate in old.claimed if claims.is_alike(value, candidate)]
+        alike = [
+            candidate for candidate in old.claimed if claims.can_replace_value(value, candidate)
+        ]
         # A word that the next clause repeats is a reason: `on Sundays, she dances on Saturdays`.
         repeated = {
             candidate.amount for candidate in new.claimed if candidate.clause == value.clause
@@ -427,5 +442,5 @@ def _list_subject(folded: str, end: int) -> list[str]:
     return [word[:_STEM_CHARS] for word in _SUBJECT_WORD.findall(text)]
 
 
-def _is_telling(words: Collection[str]) -> bool:
+def _has_content_word(words: Collection[str]) -> bool:
     return any(word not in _PREPOSITIONS for word in words)

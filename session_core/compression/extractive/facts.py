@@ -77,7 +77,7 @@ def _find_text_facts(text: str, prose: bool) -> list[Fact]:
         inside = list(_find_line_facts(line, begin, in_shell=shell, in_code=fenced, prose=prose))
         if prose and not fenced:
             led = _find_list_kind(line, led)
-            inside += _find_list_item(line, begin, led, inside)
+            inside += _classify_list_item(line, begin, led, inside)
         facts += inside
     facts.sort(key=lambda fact: (fact.position, -len(fact.text)))
     return facts
@@ -99,7 +99,7 @@ def _find_list_kind(line: str, led: FactKind | None) -> FactKind | None:
     return "decision" if decided else None
 
 
-def _find_list_item(
+def _classify_list_item(
     line: str, begin: int, led: FactKind | None, inside: list[Fact]
 ) -> Iterator[Fact]:
     """Yield a list item, with the kind that the line before the list gives it."""

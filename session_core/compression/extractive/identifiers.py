@@ -27,7 +27,7 @@ _NAME_SIGNS = "_=@$"
 def find_names(line: str, start: int = 0) -> Iterator[FoundName]:
     """Yield the kind, start and end of each name after `start`."""
     taken = bytearray(len(line))
-    for name in chain(_find_settings(line, start), _find_addresses(line, start)):
+    for name in chain(_find_settings(line, start), _find_urls_and_paths(line, start)):
         _mark_taken(taken, name)
         yield name
     for match in p.TOKEN.finditer(line, start):
@@ -56,7 +56,7 @@ def _find_settings(line: str, start: int) -> Iterator[FoundName]:
             yield "identifier", match.start(), match.end()
 
 
-def _find_addresses(line: str, start: int) -> Iterator[FoundName]:
+def _find_urls_and_paths(line: str, start: int) -> Iterator[FoundName]:
     """Yield names that may contain spaces or the characters that end a token."""
     if "://" in line or "www." in line or "mailto:" in line:
         for match in p.URL.finditer(line, start):

@@ -105,7 +105,7 @@ def is_instruction(text: str) -> bool:
     return _is_bare(plain) or (lead is not None and _is_bare(plain[lead.end() :]))
 
 
-def is_fragment(text: str) -> bool:
+def has_ambiguous_first_verb(text: str) -> bool:
     """Return whether a text begins in lower case with a verb whose past has the same form.
 
     Of `set up the mirror`, an item of a list, only the case shows that nothing is reported.

@@ -49,7 +49,7 @@ def link_statements(statements: Sequence[Statement]) -> None:
     _link_reasons(speech)
     _link_accepted(speech)
     _link_answers(speech)
-    _link_cases(new)
+    _link_causes_and_fixes(new)
 
 
 def _link_part(head: Statement, label: Label, part: Statement) -> None:
@@ -118,13 +118,13 @@ def _link_answers(speech: Sequence[Statement]) -> None:
             _link_part(question, "answer", answer)
 
 
-def _link_cases(new: Sequence[Statement]) -> None:
+def _link_causes_and_fixes(new: Sequence[Statement]) -> None:
     cases: list[Statement] = []
     for statement in new:
         place = statement.passage.place
         cases = [case for case in cases if place - case.passage.place <= _MAX_CASE_MESSAGES]
         label = _choose_label(statement) if statement.state == "current" else None
-        case = _find_case(cases, statement) if label else None
+        case = _find_problem(cases, statement) if label else None
         if label and case and not statement.parts:
             _link_part(case, label, statement)
         elif statement.kind == "problem" and statement.state == "current":
@@ -143,7 +143,7 @@ def _choose_label(statement: Statement) -> Label | None:
     return "cause" if statement.traits.is_cause and statement.kind in _CAUSE_KINDS else None
 
 
-def _find_case(cases: Sequence[Statement], statement: Statement) -> Statement | None:
+def _find_problem(cases: Sequence[Statement], statement: Statement) -> Statement | None:
     """Return the problem to which a cause or a fix belongs.
 
     It is the last problem with common words, or else a problem of the messages just before.

@@ -68,7 +68,7 @@ def read_passages(messages: Iterable[Message], most: int = MAX_RANGE_CHARS) -> P
     for speaker in ("user", "assistant"):
         for place, text in texts[speaker]:
             reading.passages += split_speech(text, speaker, place)
-    _count_templates(reading)
+    _set_templates_and_counts(reading)
     for place, text in texts["call"]:
         reading.passages += split_arguments(text, place)
     _collect_names(reading)
@@ -142,7 +142,7 @@ def _strip_results(content: object) -> object:
     ]
 
 
-def _count_templates(reading: PassageSet) -> None:
+def _set_templates_and_counts(reading: PassageSet) -> None:
     counts: Counter[str] = Counter()
     for passage in reading.passages:
         passage.template = tokenize.make_template(passage.text)
@@ -420,7 +420,7 @@ def _list_leaves(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         yield key, str(value)
     elif isinstance(value, Mapping) and depth < _MAX_LEAF_DEPTH:
-        task = patterns.format_item(value)
+        task = patterns.format_to_do_item(value)
         if task is not None:
             yield "", task
         for name, inner in (value if task is None else patterns.get_other_fields(value)).items():

@@ -236,7 +236,7 @@ _DONE_STATES = frozenset(("completed", "complete", "done", "finished", "closed")
 _KNOWN_FIELDS = frozenset(("id", *_TEXT_FIELDS, *_STATE_FIELDS))
 
 
-def format_item(item: Mapping[Any, Any]) -> str | None:
+def format_to_do_item(item: Mapping[Any, Any]) -> str | None:
     """Return a to-do item as text with a box, or None for any other value."""
     text = next((item[key] for key in _TEXT_FIELDS if isinstance(item.get(key), str)), "")
     state = next((item[key] for key in _STATE_FIELDS if isinstance(item.get(key), str)), "")

@@ -23,7 +23,7 @@ _TASK_ENDS = ".!。 "
 
 def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
     """Set the states of statements. Later statements decide about earlier statements."""
-    _replace_lists(speech)
+    _close_dropped_items(speech)
     finder = CorrectionFinder(speech, index)
     for at, statement in enumerate(speech):
         related = [
@@ -45,7 +45,7 @@ def resolve_states(speech: Sequence[Statement], index: TopicIndex) -> None:
     _mark_unlisted(speech)
 
 
-def _replace_lists(speech: Sequence[Statement]) -> None:
+def _close_dropped_items(speech: Sequence[Statement]) -> None:
     """Close the items of a to-do list that the next list does not contain."""
     before: dict[str, Statement] = {}
     for items in _group_lists(speech):
@@ -109,9 +109,9 @@ def _find_finished(
     for other, common in related:
         if speech[other].kind in _OPEN_KINDS:
             covered = index.measure_coverage(other, at)
-            if covered >= _DONE_OVERLAP and _is_telling(common, index):
+            if covered >= _DONE_OVERLAP and _is_strong_overlap(common, index):
                 yield other
 
 
-def _is_telling(common: set[str], index: TopicIndex) -> bool:
+def _is_strong_overlap(common: set[str], index: TopicIndex) -> bool:
     return len(common) >= _MIN_COMMON_WORDS or any(index.is_rare(word) for word in common)

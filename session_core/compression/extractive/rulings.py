@@ -151,7 +151,7 @@ _PAST = re.compile(
 )
 
 
-def is_standing(folded: str) -> bool:
+def is_standing_rule(folded: str) -> bool:
     """Return whether the form of a sentence of the user shows a standing rule."""
     if _NEGATED_NOUN.match(folded) or _STANDING.search(folded):
         return True

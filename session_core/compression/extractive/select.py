@@ -167,7 +167,7 @@ class _Selector:
         yield _Form(whole, worth, len(whole) + 1)
         if _has_replaced(statement):
             lean = self._write_whole(statement, lean=True)
-            yield _Form(lean, worth - statements.measure_replaced(statement), len(lean) + 1)
+            yield _Form(lean, worth - statements.measure_replaced_worth(statement), len(lean) + 1)
         new = [pair for pair in new if not _is_bare_name(pair[0])]
         long = not statement.is_speech or len(passage.text) >= _MIN_FRAGMENT_CHARS
         whole_only = self.numbered and statement.is_speech
@@ -199,7 +199,7 @@ class _Selector:
         whole = self._write_whole(statement)
         if taken != whole:
             if taken == self._write_whole(statement, lean=True):
-                gain = statements.measure_replaced(statement)
+                gain = statements.measure_replaced_worth(statement)
                 yield _Form(whole, gain, len(whole) - len(taken))
                 return
             left = statement.worth - max(statement.scored.facts, default=0.0)

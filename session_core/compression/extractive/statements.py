@@ -212,13 +212,13 @@ def read_statements(
     speech = [statement for statement in found_statements if statement.is_speech]
     index = topics.TopicIndex(statement.words for statement in speech)
     _count_alike(speech, index)
-    _measure_novelty(speech)
+    _set_novelty(speech)
     links.link_statements(found_statements)
     resolve.resolve_states(speech, index)
     _set_ages(found_statements, listed)
     _count_unique_words(speech)
     for statement in speech:
-        statement.weight = index.count_rare_words(statement.words)
+        statement.weight = index.measure_in_rare_words(statement.words)
     for statement in found_statements:
         _set_worth(statement)
     for statement in found_statements:
@@ -245,7 +245,7 @@ def _count_unique_words(speech: Sequence[Statement]) -> None:
         statement.unique_words = (every if statement.age else new).count_unique(statement.words)
 
 
-def _measure_novelty(speech: Sequence[Statement]) -> None:
+def _set_novelty(speech: Sequence[Statement]) -> None:
     """Set the share of each statement's message that no other message repeats."""
     places = [
         -1 - at if statement.age else statement.passage.place for at, statement in enumerate(speech)
@@ -397,7 +397,7 @@ def _count_alike(speech: Sequence[Statement], index: topics.TopicIndex) -> None:
                 speech[other].later_alike += 1
 
 
-def measure_replaced(statement: Statement) -> float:
+def measure_replaced_worth(statement: Statement) -> float:
     """Return the part of a statement's worth that belongs to the values it has replaced."""
     new = sum(part.worth for label, part in statement.parts if label == "previously")
     old = sum(line.label == "previously" for line in statement.old_parts)

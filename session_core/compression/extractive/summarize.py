@@ -63,7 +63,7 @@ def write_summary(
     )
 
 
-def list_essential(
+def list_essential_texts(
     chosen: Iterable[SelectedItem],
     clean: Callable[[str], str] = str,
     others: Iterable[Statement] = (),
@@ -74,9 +74,9 @@ def list_essential(
     best other statements follow: chosen statements, or `others` if `clean` changes all chosen
     statements.
     """
-    candidates = _sort_clean((item.statement for item in chosen), clean)
+    candidates = _sort_clean_statements((item.statement for item in chosen), clean)
     essential = [statement for statement in candidates if statement.is_essential]
-    best = essential or (candidates or _sort_clean(others, clean))[:_MAX_FALLBACK_ITEMS]
+    best = essential or (candidates or _sort_clean_statements(others, clean))[:_MAX_FALLBACK_ITEMS]
     texts = [text for statement in best for text in _list_texts(statement)]
     return [text for text in texts if clean(text) == text]
 
@@ -88,7 +88,9 @@ def _list_texts(statement: Statement) -> Iterator[str]:
     yield from (part.text for label, part in statement.parts if label != "previously")
 
 
-def _sort_clean(candidates: Iterable[Statement], clean: Callable[[str], str]) -> list[Statement]:
+def _sort_clean_statements(
+    candidates: Iterable[Statement], clean: Callable[[str], str]
+) -> list[Statement]:
     unchanged = [statement for statement in candidates if clean(statement.text) == statement.text]
     return sorted(unchanged, key=lambda statement: -statement.worth)
 

@@ -30,7 +30,7 @@ def make_template(text: str) -> str:
 def make_form(text: str) -> str:
     """Return a text with each word, number and mixed token replaced by its class."""
     if not text.isascii():
-        text = _WIDE_RUN.sub(_count_run_words, text)
+        text = _WIDE_RUN.sub(_replace_run_by_marks, text)
     return _MIXED.sub("x", _DIGITS.sub("0", _LETTERS.sub("a", text)))
 
 
@@ -49,7 +49,7 @@ def count_words(text: str) -> int:
     return wide // 2 + len(_WORD.findall(_WIDE_RUN.sub(" ", text)))
 
 
-def _count_run_words(run: re.Match[str]) -> str:
+def _replace_run_by_marks(run: re.Match[str]) -> str:
     return " a" * (len(run.group()) // 2 + 1) + " "
 
 

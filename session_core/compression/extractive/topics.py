@@ -95,17 +95,17 @@ class TopicIndex:
         """
         return math.fsum(self._weights.get(word, 0.0) for word in words)
 
-    def count_rare_words(self, words: Iterable[str]) -> float:
+    def measure_in_rare_words(self, words: Iterable[str]) -> float:
         """Return the total weight of words as a number of words of maximal weight."""
         return self.sum_weights(words) / self._most_weight
 
-    def count_places(self, word: str) -> int:
+    def count_statements_with(self, word: str) -> int:
         """Return the number of statements that contain a word."""
         return len(self._postings[word])
 
     def is_rare(self, word: str) -> bool:
         """Return whether few statements contain a word, so that it names their subject."""
-        return self.count_places(word) <= self._rare
+        return self.count_statements_with(word) <= self._rare
 
     def find_related(self, at: int) -> Iterator[tuple[int, set[str]]]:
         """Yield earlier statements that share words with a statement, with the shared words.

@@ -220,12 +220,12 @@ def _read_clock_times(text: str) -> Iterator[Value]:
             key[:1]: value for key, value in match.groupdict().items() if value and key != "half"
         }
         hour = groups["h"]
-        number = int(hour) if hour.isdigit() else _read_kanji(hour)
+        number = int(hour) if hour.isdigit() else _parse_kanji_number(hour)
         number += _NOON if match["half"] == "p" and number < _NOON else 0
         yield Value("clock", (number, int(groups.get("n", 0))), *match.span())
 
 
-def _read_kanji(text: str) -> int:
+def _parse_kanji_number(text: str) -> int:
     tens, mark, ones = text.rpartition("十")
     if not mark:
         return _KANJI.get(text[-1:], 0)

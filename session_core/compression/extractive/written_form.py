@@ -160,16 +160,16 @@ def _read_own_lines(lines: Iterable[str]) -> Iterator[WrittenLine]:
             continue
         label, _, rest = line.removeprefix(_INDENT).partition(": ")
         if line.startswith(_INDENT) and last and label in _LABELS:
-            last.parts.append(_read_mark(rest, kind, label))
+            last.parts.append(_parse_marked_line(rest, kind, label))
         elif line.strip():
             if last:
                 yield last
-            last = _read_mark(line.removeprefix(_BULLET).strip(), kind, None)
+            last = _parse_marked_line(line.removeprefix(_BULLET).strip(), kind, None)
     if last:
         yield last
 
 
-def _read_mark(text: str, kind: Section | None, label: Label | None) -> WrittenLine:
+def _parse_marked_line(text: str, kind: Section | None, label: Label | None) -> WrittenLine:
     mark = _MARK.search(text)
     if mark is None:
         return WrittenLine(text, kind, label=label)
