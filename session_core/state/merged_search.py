@@ -229,7 +229,7 @@ class _Page:
     searched_to: _Edge | None = None
 
 
-def list_steps(query_text: str, mode: SearchMode) -> list[SearchStep]:
+def list_search_steps(query_text: str, mode: SearchMode) -> list[SearchStep]:
     """Return the steps of a query, from strict to loose."""
     query = queries.parse_query(query_text)
     if mode == "substring" or query.kind == "literal":
@@ -266,7 +266,7 @@ class MergedSearch:
         """The errors of the stores that were left out, by the number of the store."""
         self._order = order
         self._newest_ms = newest_ms
-        self._steps = list_steps(query_text, mode)
+        self._steps = list_search_steps(query_text, mode)
         self._matched: MatchMode | None = None
         if mode == "words" and queries.parse_query(query_text).kind in ("text", "literal"):
             self._matched = "text"
@@ -466,7 +466,7 @@ class MergedSearch:
         if len(stored) == len(terms) + 1:
             *weights, self._found_terms = stored
         else:
-            weights = self._count_terms(terms)
+            weights = self._compute_term_weights(terms)
         self._weights = (*weights, self._found_terms)
         by_term = {term: weight / _WEIGHT_UNIT for term, weight in zip(terms, weights, strict=True)}
         self._query_stores(lambda _, store: store.set_weights(by_term))
@@ -476,7 +476,7 @@ class MergedSearch:
         search = self._stores[store]
         return hits if search is None or not hits else search.add_replies(hits)
 
-    def _count_terms(self, terms: Sequence[str]) -> list[int]:
+    def _compute_term_weights(self, terms: Sequence[str]) -> list[int]:
         counted = self._query_stores(lambda _, store: store.count_terms()).values()
         weights = []
         self._found_terms = 0

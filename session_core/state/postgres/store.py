@@ -396,14 +396,14 @@ class PostgresStore:
         A connection that was lost meanwhile is replaced.
         """
         if not self._home:
-            self._find_home()
+            self._load_home()
         settings = _SETTINGS.format(schema=self.address.schema, home=self._home)
         until = time.monotonic() + self._patience_s
         while True:
             handle = self._take_connection()
             try:
                 cursor = handle.run_script(begin + settings + last)
-                self._prepare(handle, cursor, is_read=begin is _BEGIN_READ)
+                self._read_transaction_start(handle, cursor, is_read=begin is _BEGIN_READ)
             except psycopg.Error as error:
                 self.release_connection(handle)
                 if not _is_lost(error) or time.monotonic() >= until:
@@ -414,7 +414,7 @@ class PostgresStore:
             else:
                 return handle
 
-    def _prepare(
+    def _read_transaction_start(
         self, handle: PostgresConnection, cursor: psycopg.Cursor[Any], *, is_read: bool
     ) -> None:
         """Read the results of the first statements of a transaction."""
@@ -458,7 +458,7 @@ class PostgresStore:
                 connection.rollback()
         self._pool.putconn(connection)
 
-    def _find_home(self) -> None:
+    def _load_home(self) -> None:
         row = self._run_by_name("SELECT id, mark FROM {schema}.homes WHERE name = ?")
         if row is not None:
             self._home, self.mark = int(row[0]), str(row[1])
@@ -467,7 +467,7 @@ class PostgresStore:
         self._run_by_name(
             "INSERT INTO {schema}.homes (name) VALUES (?) ON CONFLICT DO NOTHING", commit=True
         )
-        self._find_home()
+        self._load_home()
 
     def _run_by_name(self, statement: str, *, commit: bool = False) -> tuple[Any, ...] | None:
         """Run a statement with the name of the home, whose id is not known yet."""

@@ -54,9 +54,9 @@ class SqliteCompaction(SqliteOperations):
         def compact_live_rows(handle: Connection) -> AppendManyResult:
             _require_compacted_column(handle)
             before = sessions.get_revision(handle, session_id)
-            with messages.flag_changes(handle, session_id):
+            with messages.keep_trigrams_valid(handle, session_id):
                 handle.execute_update(handle.expand_sql(SQL["compact_live"]), (session_id,))
-            return messages.insert_summary(handle, session_id, before, encoded)
+            return messages.insert_replacements(handle, session_id, before, encoded)
 
         return self._write(compact_live_rows)
 
@@ -402,12 +402,12 @@ def _iter_steps(rows: Iterable[tuple[int, str, Any]]) -> Iterator[tuple[int, str
         if last is not None and row[1] == last[1]:
             if row[2] < last[2]:
                 continue
-            if _is_next_row(last, row):
+            if _is_in_same_step(last, row):
                 yield row
         last = row
 
 
-def _is_next_row(last: tuple[int, str, Any], row: tuple[int, str, Any]) -> bool:
+def _is_in_same_step(last: tuple[int, str, Any], row: tuple[int, str, Any]) -> bool:
     apart = row[0] - last[0]
     return bool(abs((row[2] - last[2]) * 1e6 - apart) <= 0.4 + 0.1 * apart)
 

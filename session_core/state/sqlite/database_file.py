@@ -186,7 +186,7 @@ def create_database(path: Path, patience_s: float) -> HomeKind:
             writer = Writer(lambda: handle, own=True, patience_s=patience_s)
             # Without it, the close below could delete a log that another process writes already.
             guard = open_reader(path)
-            writer.run_in_transaction(_write_schema)
+            writer.run_in_transaction(_create_home_if_missing)
             return find_home_kind(guard, path) or "own"
         finally:
             handle.connection.close()
@@ -217,7 +217,7 @@ def _create_empty_file(path: Path) -> None:
         ) from error
 
 
-def _write_schema(handle: Connection) -> None:
+def _create_home_if_missing(handle: Connection) -> None:
     # Looked up under the lock: another process may have created the tables first.
     if handle.has_column("sessions"):
         return

@@ -55,7 +55,7 @@ class SqliteDeletion(SqliteOperations):
         compressed parent, and has a message.
         """
         before = self._clock() - _WEEK_S
-        orphans = self._read(lambda handle: list_orphans(handle, before))
+        orphans = self._read(lambda handle: list_orphaned_continuations(handle, before))
         return sum(
             self._write(partial(_finalize_orphans, ids=chunk, now=self._clock(), before=before))
             for chunk in _iter_chunks(orphans)
@@ -100,7 +100,7 @@ class SqliteDeletion(SqliteOperations):
         return len(deleted & requested)
 
 
-def list_orphans(handle: Connection, before: float) -> list[str]:
+def list_orphaned_continuations(handle: Connection, before: float) -> list[str]:
     """Return the continuations that never ran."""
     if not handle.has_column("sessions", "api_call_count"):
         return []
@@ -169,7 +169,7 @@ def delete_batch(
             batch.add_session(member)
             # Delegates go first: their parent leads to them if the delete is interrupted and
             # repeated.
-            for member in reversed(list_with_delegates(handle, session_id, unlinked))
+            for member in reversed(list_session_with_delegates(handle, session_id, unlinked))
         ):
             break
         done += 1
@@ -209,7 +209,7 @@ class _DeletionBatch:
         return True
 
 
-def list_with_delegates(
+def list_session_with_delegates(
     handle: Connection, session_id: str, unlinked: UnlinkedDelegates
 ) -> list[str]:
     """Return a session and its delegates, recursively, without its own ancestors.
@@ -257,7 +257,7 @@ def delete_session_row(handle: Connection, session_id: str) -> None:
     """Delete a session row without messages, and the rows of other tables that refer to it."""
     handle.forget_session_counts(session_id)
     for table, column in list_belonging_columns(handle):
-        handle.execute_update(_build_delete(table, column), (session_id,))
+        handle.execute_update(_build_delete_or_unlink(table, column), (session_id,))
     handle.execute_update(SQL["detach_children"], (session_id,))
     handle.execute_update(SQL["delete_session"], (session_id,))
 
@@ -276,7 +276,7 @@ def list_belonging_columns(handle: Connection) -> list[tuple[str, str]]:
     return pairs
 
 
-def _build_delete(table: str, column: str) -> str:
+def _build_delete_or_unlink(table: str, column: str) -> str:
     if table == "sessions":
         return f"UPDATE sessions SET {quote_name(column)} = NULL WHERE {quote_name(column)} = ?"  # noqa: S608 -- quoted names of the schema
     return f"DELETE FROM {quote_name(table)} WHERE {quote_name(column)} = ?"  # noqa: S608 -- quoted names of the schema

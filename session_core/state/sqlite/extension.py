@@ -127,14 +127,14 @@ def _find_blocked_index(handle: Connection, name: str, sql: str) -> BlockedIndex
 def _describe_choices(folder: Path, *, requested: bool) -> str:
     otherwise = "or make the change in Hermes"
     if requested:
-        return f"The extension is not loaded: {_find_obstacle(folder)}; fix that, {otherwise}"
+        return f"The extension is not loaded: {_find_load_obstacle(folder)}; fix that, {otherwise}"
     return (
         f"Use {EXTENSION_OPTION} (in code: SessionDB(path, load_extension=True)), which loads "
         f"{folder / EXTENSION_PATH}, {otherwise}"
     )
 
 
-def _find_obstacle(folder: Path) -> str:
+def _find_load_obstacle(folder: Path) -> str:
     with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
         try:
             load_extension(connection, folder)
@@ -153,7 +153,7 @@ def _find_library(folder: Path) -> Path:
     library = folder.resolve() / EXTENSION_PATH
     try:
         # Another user who can write a folder above it can replace the file.
-        checks = [_check_owner(path) for path in (library, *library.parents)]
+        checks = [_describe_owner_risk(path) for path in (library, *library.parents)]
     except FileNotFoundError as error:
         raise NotFound(f"{library} does not exist") from error
     except OSError as error:
@@ -166,7 +166,7 @@ def _find_library(folder: Path) -> Path:
     return library
 
 
-def _check_owner(path: Path) -> str | None:
+def _describe_owner_risk(path: Path) -> str | None:
     """Describe how another user could have changed a file or folder, or return None."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):

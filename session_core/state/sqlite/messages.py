@@ -137,7 +137,7 @@ class SqliteMessages(SqliteOperations):
         now = self._clock()
         # Before the transaction: no lock is held meanwhile, and a refused message changes nothing.
         encoded = encode_messages(messages, now)
-        new = None if create is None else sessions.check_fields(session_id, create, now)
+        new = None if create is None else sessions.encode_create_arguments(session_id, create, now)
 
         return self._write(
             lambda handle: append_rows(handle, session_id, encoded, new=new, expect=expect)
@@ -242,7 +242,7 @@ class SqliteMessages(SqliteOperations):
             sessions.require_session(handle, session_id)
             handle.forget_session_counts(session_id)
             since = {"id": session_id, "since": since_message_id}
-            with flag_changes(handle, session_id, since_message_id):
+            with keep_trigrams_valid(handle, session_id, since_message_id):
                 restored = handle.execute_update(handle.expand_sql(SQL["restore_rewound"]), since)
             if restored:
                 live, _, tool_calls = admin.count_session(handle, session_id)
@@ -271,7 +271,7 @@ class SqliteMessages(SqliteOperations):
         def replace_rows(handle: Connection) -> AppendManyResult:
             before = sessions.get_revision(handle, session_id)
             _delete_messages(handle, session_id, which)
-            return insert_summary(handle, session_id, before, encoded)
+            return insert_replacements(handle, session_id, before, encoded)
 
         return self._write(replace_rows)
 
@@ -309,7 +309,7 @@ def append_rows(
         if new is not None and not encoded:
             return AppendManyResult((), _EMPTY_REVISION, _EMPTY_REVISION)
         if new is not None:
-            sessions.insert_session(handle, new)
+            sessions.insert_or_fill_session(handle, new)
         before = sessions.get_revision(handle, session_id)
     if expect is not None and before != expect:
         raise Conflict(f"session {session_id} has changed; read it again")
@@ -327,7 +327,7 @@ def rewind_rows(handle: Connection, session_id: str, since: int) -> int:
     """Hide the live messages from an id on and return their number."""
     handle.forget_session_counts(session_id)
     bounds = {"id": session_id, "since": since}
-    with flag_changes(handle, session_id, since):
+    with keep_trigrams_valid(handle, session_id, since):
         rewound = handle.execute_update(handle.expand_sql(SQL["rewind_rows"]), bounds)
     # The rewind count is part of the revision, so a rewind always changes it.
     handle.execute_update(SQL["count_rewind"], (session_id,))
@@ -351,7 +351,7 @@ def _read_message(handle: Connection, session_id: str, message_id: int) -> Messa
 
 
 @contextmanager
-def flag_changes(handle: Connection, session_id: str, since: int = 0) -> Iterator[None]:
+def keep_trigrams_valid(handle: Connection, session_id: str, since: int = 0) -> Iterator[None]:
     """Keep trigram entries valid in a block that flips flags.
 
     The triggers of Hermes index these rows again.
@@ -361,7 +361,7 @@ def flag_changes(handle: Connection, session_id: str, since: int = 0) -> Iterato
     fts.repair_session_entries(handle, session_id, since)
 
 
-def insert_summary(
+def insert_replacements(
     handle: Connection, session_id: str, before: Revision, encoded: list[dict[str, Any]]
 ) -> AppendManyResult:
     """Insert the rows that replace live rows, and set the counters."""

@@ -168,7 +168,7 @@ class SqliteSdk(SqliteOperations):
         """
         now = self._clock()
         encoded = messages.encode_messages(new_messages, now)
-        new = None if create is None else sessions.check_fields(session_id, create, now)
+        new = None if create is None else sessions.encode_create_arguments(session_id, create, now)
 
         def append_tip_rows(handle: Connection) -> AppendManyResult:
             tip = lineage.find_tip(handle, session_id)

@@ -186,7 +186,7 @@ def _add_folder_conditions(
         matches = []
         for number, folder in enumerate(validation.parse_folders(name, getattr(where, name)) or ()):
             key = f"{name}_{number}"
-            bounds |= _clean_folder(key, folder)
+            bounds |= _make_folder_values(key, folder)
             matches += [_make_folder_prefix(column, key) for column in columns]
         if getattr(where, name) is not None:
             values |= bounds
@@ -198,7 +198,7 @@ def _add_folder_conditions(
             )
 
 
-def _clean_folder(name: str, path: str) -> dict[str, str]:
+def _make_folder_values(name: str, path: str) -> dict[str, str]:
     stem = path.rstrip("/\\")
     # A home may have folders of any system, so both separators count.
     return {name: stem or path, f"{name}_below": f"{stem}/", f"{name}_under": f"{stem}\\"}

@@ -76,7 +76,7 @@ class SqliteSessions(SqliteOperations):
             "started_at": self._clock() if started_at is None else started_at,
         }
         values = encode_new_session(session_id, columns)
-        self._write(lambda handle: insert_session(handle, values))
+        self._write(lambda handle: insert_or_fill_session(handle, values))
         return session_id
 
     def get_session(self, session_id: str) -> SessionRow | None:
@@ -278,7 +278,9 @@ def make_not_found(handle: Connection, session_id: str) -> NotFound:
     )
 
 
-def check_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict[str, Any]:
+def encode_create_arguments(
+    session_id: str, fields: Mapping[str, Any], now: float
+) -> dict[str, Any]:
     """Encode a new session from the arguments of `create_session`."""
     if not isinstance(fields, Mapping):
         raise InvalidInput("a new session must be a mapping of the fields of create_session")
@@ -296,7 +298,7 @@ def change_meta(handle: Connection, sql: str, values: tuple[str, ...]) -> bool:
     return handle.execute_update(sql, values) > 0
 
 
-def insert_session(handle: Connection, values: Mapping[str, Any]) -> None:
+def insert_or_fill_session(handle: Connection, values: Mapping[str, Any]) -> None:
     """Insert a session, or fill the empty columns of an existing session."""
     parent = values.get("parent_session_id")
     # An existing parent is kept, so only a new one is checked.
@@ -439,7 +441,7 @@ def check_reason(end_reason: Any) -> None:
 
 def _encode_value(name: str, value: Any) -> str | float | None:
     if name in _NUMBER_COLUMNS:
-        return _encode_number(name, value)
+        return _check_number(name, value)
     if name in _JSON_COLUMNS and isinstance(value, (Mapping, list)):
         return dump_json(value) if value else None
     if value is None or isinstance(value, int):  # a numeric chat id is stored as its digits
@@ -449,7 +451,7 @@ def _encode_value(name: str, value: Any) -> str | float | None:
     return clean_text(value)
 
 
-def _encode_number(name: str, value: Any) -> float | None:
+def _check_number(name: str, value: Any) -> float | None:
     if value is None or isinstance(value, int):
         return value
     if not isinstance(value, float) or not isfinite(value):
@@ -479,7 +481,7 @@ class SqliteTitles(SqliteOperations):
             if handle.fetch_row(SQL["get_title"], (session_id,)) is None:
                 return False
             if cleaned is not None:
-                _free_title(handle, session_id, cleaned)
+                _clear_ancestor_title(handle, session_id, cleaned)
             return handle.execute_update(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
 
         return self._write(update_title)
@@ -494,7 +496,7 @@ class SqliteTitles(SqliteOperations):
             # Checked in the transaction: a user may have set a title meanwhile.
             if handle.fetch_row(SQL["get_title"], (session_id,)) != {"title": None}:
                 return False
-            _free_title(handle, session_id, cleaned)
+            _clear_ancestor_title(handle, session_id, cleaned)
             return handle.execute_update(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
 
         return self._write(update_empty_title)
@@ -550,7 +552,7 @@ def _list_lineage_titles(handle: Connection, base: str) -> list[tuple[str, str]]
     )
 
 
-def _free_title(handle: Connection, session_id: str, title: str) -> None:
+def _clear_ancestor_title(handle: Connection, session_id: str, title: str) -> None:
     """Clear a title of an ancestor in the same conversation.
 
     Raise `TitleTaken` if another session has the title.

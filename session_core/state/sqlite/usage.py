@@ -62,11 +62,13 @@ class SqliteUsage(SqliteOperations):
 
         def add_usage(handle: Connection) -> None:
             new = {"source": "unknown", "model": usage["model"]}
-            sessions.insert_session(handle, sessions.check_fields(session_id, new, now))
-            if _is_accounted(usage):
-                _store_route(handle, session_id, usage)
+            sessions.insert_or_fill_session(
+                handle, sessions.encode_create_arguments(session_id, new, now)
+            )
+            if _has_usage(usage):
+                _store_answering_model(handle, session_id, usage)
             _set_totals(handle, session_id, usage, absolute=absolute)
-            if not absolute and _is_accounted(usage):
+            if not absolute and _has_usage(usage):
                 row = sessions.require_session(handle, session_id)
                 route = {name: usage[name] or row.get(name) for name in _ROUTE_COLUMNS}
                 _add_model_usage(handle, {**usage, **route, "session_id": session_id}, now)
@@ -133,11 +135,11 @@ def _is_valid_count(name: str, value: Any) -> bool:
     return name in _COST_COLUMNS or value == int(value)
 
 
-def _is_accounted(usage: UsageValues) -> bool:
+def _has_usage(usage: UsageValues) -> bool:
     return any(usage[name] for name in (*_COUNT_COLUMNS, *_COST_COLUMNS))
 
 
-def _store_route(handle: Connection, session_id: str, usage: UsageValues) -> None:
+def _store_answering_model(handle: Connection, session_id: str, usage: UsageValues) -> None:
     """Store the model that answered.
 
     The first accounted call overwrites the columns, later calls fill empty columns.

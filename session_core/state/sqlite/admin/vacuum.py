@@ -81,14 +81,14 @@ class SqliteVacuum(SqliteOperations):
         log, copy = _estimate_copy_bytes(handle)
         # With temporary files on disk, SQLite's own VACUUM needs no memory for the copy.
         if not _is_temp_in_memory(handle):
-            _require_room(self._store.path, [(folder, log), (_find_temporary_folder(), copy)])
+            _require_disk_space(self._store.path, [(folder, log), (_find_temporary_folder(), copy)])
             self._vacuum_in_place(handle, step)
         elif _is_wal(handle):
-            _require_room(self._store.path, [(folder, log), (folder, copy)])
+            _require_disk_space(self._store.path, [(folder, log), (folder, copy)])
             self._vacuum_through_file(handle, step)
         else:
             _require_memory(self._store.path, copy)
-            _require_room(self._store.path, [(folder, log)])
+            _require_disk_space(self._store.path, [(folder, log)])
             self._vacuum_in_place(handle, step)
         self._store.forget_all_content(handle)
         # The new content is in the log. Only a complete checkpoint makes the file shorter.
@@ -185,7 +185,7 @@ def _find_free_memory() -> int | None:
     return int(fields[1]) * 1024 if len(fields) > 1 and fields[1].isdigit() else None
 
 
-def _require_room(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
+def _require_disk_space(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
     # Log and copy may share a device, which must have room for both.
     bytes_by_device: dict[int, tuple[Path, int]] = {}
     for folder, count in needed:

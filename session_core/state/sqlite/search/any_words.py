@@ -199,13 +199,13 @@ def gather_conversations(
     for postings in lists:
         ids = list(postings.ids)
         if passing and len(passing[0]) <= _MAX_LOCATED < len(ids):
-            sessions = _list_whole_sessions(task, lists[: len(passing)], passing)
+            sessions = _list_sessions_with_all_terms(task, lists[: len(passing)], passing)
             if len(passing) > 1 and not sessions:
                 return MatchBlock([], floor, done=floor <= task.low)
             if 0 < len(sessions) <= _MAX_LOCATED_SESSIONS:
                 ids = _list_ids_within(task, postings, sessions)
         passing.append(candidates.filter_ids(task, ids))
-    whole = _list_whole_sessions(task, lists, passing)
+    whole = _list_sessions_with_all_terms(task, lists, passing)
     scores: dict[int, float] = {}
     counted: Counter[str] = Counter()
     for postings, sessions_by_id in zip(lists, passing, strict=True):
@@ -234,7 +234,7 @@ def _list_ids_within(
     return [message_id for (message_id,) in rows if message_id in postings.ids]
 
 
-def _list_whole_sessions(
+def _list_sessions_with_all_terms(
     task: SearchTask, lists: Sequence[_TermPostings], passing: Sequence[Mapping[int, str]]
 ) -> set[str]:
     """Return the sessions that have each term in a message or in the title."""

@@ -301,12 +301,12 @@ class SearchRun:
             candidates.score_matches(block.matches, stage.words, self._literal, newest)
         ranked = candidates.sort_matches(block.matches)
         if block.found_terms > 1:  # all matches of a single word are equal in their words
-            ranked = self._drop_far_matches(ranked)
+            ranked = self._drop_low_scored_matches(ranked)
         if self.request.order != "relevance":
             ranked.sort(key=lambda match: match.id, reverse=self.request.order == "newest")
         return self._pick_best(ranked)
 
-    def _drop_far_matches(self, ranked: list[Match]) -> list[Match]:
+    def _drop_low_scored_matches(self, ranked: list[Match]) -> list[Match]:
         scores = [match.score for match in self._pick_best(ranked)]
         self._least_score = relevance.find_least_score(scores)
         near = [match for match in ranked if match.score >= self._least_score]

@@ -198,12 +198,12 @@ def _iter_place_stages(whole: SearchStage, needle: str) -> Iterator[SearchStage]
     """Yield the stages of a home of our own: beginnings of words, then insides of words."""
     begins_word = queries.make_word_start_test(needle)
 
-    def is_inside(folded: str) -> bool:
+    def is_only_inside_word(folded: str) -> bool:
         return whole.query.test(folded) and not begins_word(folded)
 
     yield replace(whole, query=replace(whole.query, test=begins_word))
     yield replace(
-        whole, name="inside", query=replace(whole.query, plan=IndexPlan(), test=is_inside)
+        whole, name="inside", query=replace(whole.query, plan=IndexPlan(), test=is_only_inside_word)
     )
 
 
