@@ -113,7 +113,7 @@ class AnyWordScores:
             known |= dict(index.read(sql, (*part, 2**62 if newest_ms is None else newest_ms)))
         self.added = relevance.sum_near_terms(near_terms, known)
 
-    def list_whole_sessions(self, index: Index, sessions: Mapping[int, int]) -> set[int]:
+    def list_sessions_with_all_terms(self, index: Index, sessions: Mapping[int, int]) -> set[int]:
         """Return the sessions that contain each term in a message or in the title."""
         having = [
             {sessions[message_id] for message_id in posting.ids if message_id in sessions}

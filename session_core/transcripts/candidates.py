@@ -13,7 +13,7 @@ from session_core.state.query import Node
 from session_core.state.search_text import TextFinder
 from session_core.transcripts.format import Message
 from session_core.transcripts.index import Index
-from session_core.transcripts.listing import Condition, make_label
+from session_core.transcripts.listing import Condition, shorten_prompt
 from session_core.transcripts.parts import ROLE_MASK, ROLES
 from session_core.transcripts.texts import Place
 from session_core.transcripts.windows import WindowReader
@@ -142,7 +142,7 @@ class CandidateReader:
                 return int(place[0])
         return None
 
-    def _drop_copies(
+    def _drop_fork_copies(
         self,
         request: SearchRequest,
         candidates: Sequence[Candidate],
@@ -269,7 +269,7 @@ def make_hit(candidate: Candidate, snippet: str, score: float) -> SearchHit:
         role=ROLES[candidate.flags & ROLE_MASK],
         at=candidate.time,
         snippet=snippet,
-        title=candidate.title or make_label(candidate.preview),
+        title=candidate.title or shorten_prompt(candidate.preview),
         source=candidate.store,
         compacted=candidate.number < candidate.compacted_to,
         score=score,

@@ -158,9 +158,9 @@ class RootCatalog:
         gone = [entry for path, entry in entries.items() if path not in files]
         # A file below an unreadable folder may still be there, so nothing counts as gone.
         if gone and not self.sweep.unreadable:
-            self._find_moved(gone)
+            self._sort_vanished_files(gone)
 
-    def _find_moved(self, gone: Iterable[SourceEntry]) -> None:
+    def _sort_vanished_files(self, gone: Iterable[SourceEntry]) -> None:
         """Sort vanished files into moved files (same inode) and deleted files."""
         added = {
             pending.identity[:2]: path for path, pending in self.pending.items() if pending.is_new
@@ -168,13 +168,13 @@ class RootCatalog:
         for entry in gone:
             # Device and inode alone: a file that was moved may have grown since.
             path = added.get(entry.identity[:2])
-            if path is not None and self._is_same_session(entry.path, path):
+            if path is not None and self._is_path_of_same_session(entry.path, path):
                 self.moved.append(entry)
                 entry.path = path
             else:
                 self.gone.append(entry)
 
-    def _is_same_session(self, path: str, other: str) -> bool:
+    def _is_path_of_same_session(self, path: str, other: str) -> bool:
         """Return True if both paths belong to the same session in the same way."""
         first, second = self.match_file(path), self.match_file(other)
         return first is not None and first == second
@@ -231,10 +231,10 @@ class Catalog:
                 if is_excluding:
                     root.forget_matches()
 
-    def is_kept(self, source_id: int) -> bool:
+    def is_read_from_copy(self, source_id: int) -> bool:
         """Return True if a source has gone and its kept copy is read instead."""
         root, path = self._places.get(source_id, (None, ""))
-        return root is not None and self.copies.is_stand_in(f"{root.root.path}/{path}")
+        return root is not None and self.copies.is_read_from_copy(f"{root.root.path}/{path}")
 
     def iter_pending(self) -> Iterator[PendingFile]:
         """Yield the pending files of all roots, in no order."""

@@ -12,7 +12,7 @@ from typing import Any
 from session_core.state.cursors import decode_cursor, encode_cursor
 from session_core.transcripts.index import SQL, Index
 from session_core.transcripts.index_writer import FIRST_ID
-from session_core.transcripts.listing import Condition, make_label
+from session_core.transcripts.listing import Condition, shorten_prompt
 from session_core.transcripts.parts import ROLE_MASK, ROLES
 from session_core.transcripts.texts import Place
 from session_core.transcripts.windows import WindowReader
@@ -80,7 +80,7 @@ class ChangeFeed:
         if self._index.read(first, (session,))[0][0] == number:
             events.append(
                 SessionEvent(
-                    "session_started", moment, session_id, title=title or make_label(preview)
+                    "session_started", moment, session_id, title=title or shorten_prompt(preview)
                 )
             )
         role = ROLES[flags & ROLE_MASK]

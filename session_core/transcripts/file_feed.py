@@ -70,7 +70,7 @@ class FileFeed:
             part.after.identity = part.after.identity._replace(mtime_ns=-1)
         return part
 
-    def read_ends(self, entry: SourceEntry, file: SourceFile) -> SourcePart | None:
+    def read_head_and_tail(self, entry: SourceEntry, file: SourceFile) -> SourcePart | None:
         """Read the records at the head and the tail of a file, to show it in a list."""
         # A glance leaves no trace: its records are read again for the index.
         part = SourcePart(entry, replace(entry), file)
@@ -80,13 +80,13 @@ class FileFeed:
                 if file.is_document:
                     self._read_document(source, part, file)
                 else:
-                    self._read_line_ends(source, part, file)
+                    self._read_head_and_tail_lines(source, part, file)
                 self._read_sidecars(part, file)
         except OSError:
             return None
         return part
 
-    def _read_line_ends(self, source: Source, part: SourcePart, file: SourceFile) -> None:
+    def _read_head_and_tail_lines(self, source: Source, part: SourcePart, file: SourceFile) -> None:
         size = source.identity.size
         head = source.read(0, HEAD_BYTES)
         part.after.is_read = len(head) == size and not file.is_zstd

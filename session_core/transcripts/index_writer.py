@@ -164,7 +164,7 @@ def _insert_messages(
     count = sum(len(session.items) for session in pending)
     if not count:
         return
-    number = first = _take_ids(db, count, is_history=is_history)
+    number = first = _reserve_ids(db, count, is_history=is_history)
     tools = _ToolIds(db)
     rows, words, times = [], [], list[int | None]()
     for session in pending:
@@ -187,7 +187,7 @@ def _insert_messages(
         _put_block(db, first + start, part)
 
 
-def _take_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
+def _reserve_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
     """Reserve `count` ids below or above all others, and return the first."""
     key = "first_id" if is_history else "next_id"
     at = _get_number(db, key, FIRST_ID)
@@ -282,7 +282,7 @@ def _load_session(
     if part.file is not None:
         row |= {"parent_id": part.file.parent_id, "link": part.file.link}
         row["archived"] = int(part.file.archived)
-    row["session_id"] = _mark_id(native_id, entry.full_path)
+    row["session_id"] = _make_distinct_id(native_id, entry.full_path)
     for (stored,) in db.execute(SQL["find_facts"], (native_id, entry.store)).fetchall():
         _merge_session(row, SessionPart(native_id, json.loads(stored)))
     return row
@@ -316,7 +316,7 @@ def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
     rivals = db.execute(SQL["find_native_sessions"], (native_id, store)).fetchall()
     rivals.sort(key=lambda rival: (not rival[3], rival[2]))
     wanted = [
-        (native_id if position == 0 else _mark_id(native_id, path), number, session_id)
+        (native_id if position == 0 else _make_distinct_id(native_id, path), number, session_id)
         for position, (number, session_id, path, _) in enumerate(rivals)
     ]
     # Through names that no session has, since two sessions may swap their ids.
@@ -325,7 +325,7 @@ def _assign_ids(db: _sqlite3.Connection, native_id: str, store: str) -> None:
     db.executemany(SQL["rename_session"], changed)
 
 
-def _mark_id(native_id: str, path: str) -> str:
+def _make_distinct_id(native_id: str, path: str) -> str:
     """Return an id for a session whose native id another file has, from its path alone."""
     return f"{native_id}~{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
@@ -413,7 +413,7 @@ def _remove_rewound(
     if removed:
         db.execute(SQL["delete_messages_from"], (row["id"], number))
         row["messages"] -= removed
-        _count_dead(db, removed)
+        _add_dead_count(db, removed)
     if row["preview_number"] is not None and row["preview_number"] >= number:
         row["preview"] = row["preview_number"] = None
 
@@ -441,7 +441,7 @@ def _find_rewind_number(
 
 def _remove_session(db: _sqlite3.Connection, session: int) -> None:
     """Remove a session with its messages, and give its id to the next session with that id."""
-    _count_dead(db, db.execute(SQL["delete_messages_from"], (session, -1)).rowcount)
+    _add_dead_count(db, db.execute(SQL["delete_messages_from"], (session, -1)).rowcount)
     native, store = db.execute(SQL["get_session_id"], (session,)).fetchone()
     db.execute(SQL["delete_session"], (session,))
     _assign_ids(db, native, store)
@@ -450,10 +450,10 @@ def _remove_session(db: _sqlite3.Connection, session: int) -> None:
 def _remove_message(db: _sqlite3.Connection, row: Row, message_id: int) -> None:
     db.execute(SQL["delete_message"], (message_id,))
     row["messages"] -= 1
-    _count_dead(db, 1)
+    _add_dead_count(db, 1)
 
 
-def _count_dead(db: _sqlite3.Connection, count: int) -> None:
+def _add_dead_count(db: _sqlite3.Connection, count: int) -> None:
     """Count removed messages, whose words stay until the index is rebuilt."""
     if count:
         db.execute(SQL["put_meta"], ("dead", _get_number(db, "dead") + count))

@@ -166,7 +166,7 @@ class Indexer:
                     break
                 # A file that is longer than the budget is searched once, within the budget.
                 offset = 0 if pending.stored is None else pending.stored.offset
-                has_text = self._find_text(path, needle, offset, until, is_zstd=file.is_zstd)
+                has_text = self._has_text(path, needle, offset, until, is_zstd=file.is_zstd)
                 looked[path] = has_text is False
                 if has_text:
                     self._read_file(feed, pending, batch, until, is_history=not pending.is_grown)
@@ -174,7 +174,7 @@ class Indexer:
             self._refresh_outdated_roots()
             return is_left
 
-    def _find_text(
+    def _has_text(
         self, path: str, needle: bytes, offset: int, until: float, *, is_zstd: bool
     ) -> bool | None:
         """Return whether a file contains bytes from an offset on, ignoring case.

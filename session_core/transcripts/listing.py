@@ -78,12 +78,12 @@ def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
     conditions = [Condition("(s.messages > 0 OR NOT s.is_read)")]
     if any(getattr(where, name) is not None for name in _UNSUPPORTED):
         conditions.append(Condition("0"))
-    conditions += _build_sets(where)
+    conditions += _build_set_conditions(where)
     if where.titled is not None:
         conditions.append(Condition(f"coalesce(s.title, '') {'<>' if where.titled else '='} ''"))
-    conditions += _build_status(where, now)
+    conditions += _build_status_condition(where, now)
     if where.project is not None:
-        conditions.append(_match_folders(where.project))
+        conditions.append(_build_folder_condition(where.project))
     title = "coalesce(s.title, s.preview, '')"
     for word in (where.words or "").split():
         pattern = f"%{_escape_like(word)}%"
@@ -101,10 +101,10 @@ def build_conditions(where: SessionFilter, now: float) -> list[Condition]:
     if where.cwd_prefix is not None:
         prefix = _escape_like(where.cwd_prefix) + "%"
         conditions.append(Condition("s.folder LIKE ? ESCAPE '!'", (prefix,)))
-    return conditions + _build_ranges(where)
+    return conditions + _build_range_conditions(where)
 
 
-def _build_sets(where: SessionFilter) -> Iterator[Condition]:
+def _build_set_conditions(where: SessionFilter) -> Iterator[Condition]:
     if where.ids is not None:
         yield match_any("s.session_id", where.ids)
     if where.source is not None:
@@ -114,7 +114,7 @@ def _build_sets(where: SessionFilter) -> Iterator[Condition]:
         yield Condition(f"NOT {excluded.sql}", excluded.values)
 
 
-def _match_folders(project: str | Sequence[str]) -> Condition:
+def _build_folder_condition(project: str | Sequence[str]) -> Condition:
     """Return the condition that a session is in one of the folders or below."""
     values: list[str] = []
     for path in parse_folders("project", project) or ():
@@ -142,7 +142,7 @@ def build_message_conditions(
     return conditions
 
 
-def _build_status(where: SessionFilter, now: float) -> Iterator[Condition]:
+def _build_status_condition(where: SessionFilter, now: float) -> Iterator[Condition]:
     border = int((now - OPEN_S) * 1000)
     if where.status in (None, "open", "ended"):
         yield Condition("NOT s.archived")
@@ -152,7 +152,7 @@ def _build_status(where: SessionFilter, now: float) -> Iterator[Condition]:
         yield Condition(f"s.active_at {'>=' if where.status == 'open' else '<'} ?", (border,))
 
 
-def _build_ranges(where: SessionFilter) -> list[Condition]:
+def _build_range_conditions(where: SessionFilter) -> list[Condition]:
     started, tokens = _VALUES["started"], _VALUES["tokens"]
     ranges = (
         (f"{started} >= ?", where.started_after, 1000),
@@ -265,6 +265,6 @@ def make_summary(
     )
 
 
-def make_label(preview: str | None) -> str | None:
+def shorten_prompt(preview: str | None) -> str | None:
     """Return the first prompt, shortened to a label of its session."""
     return None if preview is None else cut_line(preview, _LABEL_LENGTH)

@@ -85,12 +85,12 @@ def list_seen_stores(folder: Path) -> list[str]:
 
 def remember_stores(folder: Path, stores: Iterable[str]) -> None:
     """Record in the folder of the index that these stores had sessions."""
-    _put_notes(folder / _SEEN_FOLDER, stores)
+    _touch_store_files(folder / _SEEN_FOLDER, stores)
 
 
 def remember_kept_stores(folder: Path, stores: Iterable[str]) -> None:
     """Record in the folder of the index that sessions of these stores are kept."""
-    _put_notes(folder / _KEPT_FOLDER, stores)
+    _touch_store_files(folder / _KEPT_FOLDER, stores)
 
 
 def forget_kept_store(folder: Path, store: str) -> None:
@@ -98,7 +98,7 @@ def forget_kept_store(folder: Path, store: str) -> None:
     (folder / _KEPT_FOLDER / store).unlink(missing_ok=True)
 
 
-def _put_notes(folder: Path, stores: Iterable[str]) -> None:
+def _touch_store_files(folder: Path, stores: Iterable[str]) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for store in stores:
         (folder / store).touch(mode=0o600)

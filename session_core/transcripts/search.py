@@ -144,11 +144,11 @@ class TranscriptSearch(CandidateReader):
         elif node is None or step == "inner":
             block.is_whole = True
         elif step in ("any", "conversation"):
-            self._find_best(block)
+            self._find_best_matches(block)
         elif step == "title":
-            self._find_titles(block, node)
+            self._find_title_matches(block, node)
         else:
-            self._find_words(block, self._build_rest() if step == "rest" else node, end)
+            self._find_word_matches(block, self._build_rest() if step == "rest" else node, end)
         return block
 
     def rank_block(self, block: SearchBlock, end: SearchEdge | None) -> list[RankedMatch]:
@@ -156,10 +156,10 @@ class TranscriptSearch(CandidateReader):
         request, is_ascending = self._request, self._request.order == "oldest"
         kept = block.candidates
         if end is not None and not block.is_whole:
-            kept = [item for item in kept if (self._get_place(item) < end) == is_ascending]
-        kept = self._drop_copies(request, kept, block.build_expression)
+            kept = [item for item in kept if (self._make_edge(item) < end) == is_ascending]
+        kept = self._drop_fork_copies(request, kept, block.build_expression)
         if block.step == "rest":
-            best = self._list_best()
+            best = self._list_shown_matches()
             kept = [candidate for candidate in kept if self._get_identity(candidate) not in best]
         if request.per_session and block.expression is not None and block.begin is not None:
             earlier = self._list_earlier(block.expression, block.begin, kept)
@@ -182,14 +182,14 @@ class TranscriptSearch(CandidateReader):
             ranked.sort(key=lambda item: -item[0])
         else:
             is_descending = request.order == "newest"
-            ranked.sort(key=lambda item: self._get_place(item[1]), reverse=is_descending)
+            ranked.sort(key=lambda item: self._make_edge(item[1]), reverse=is_descending)
         seen, matches = set[int](), []
         for score, candidate, hit in ranked:
             if request.per_session and candidate.session in seen:
                 continue
             seen.add(candidate.session)
             identity = f"{candidate.session_id}/{candidate.number}"
-            matches.append(RankedMatch(score, self._get_place(candidate).at_ms, identity, hit))
+            matches.append(RankedMatch(score, self._make_edge(candidate).at_ms, identity, hit))
         return matches
 
     def _score_candidate(
@@ -220,7 +220,7 @@ class TranscriptSearch(CandidateReader):
         snippet = cut_snippet(text, block.words, self._literal.rstrip("?"))
         return make_hit(candidate, snippet, score)
 
-    def _get_place(self, candidate: Candidate) -> SearchEdge:
+    def _make_edge(self, candidate: Candidate) -> SearchEdge:
         at = candidate.at
         if at is None and self._is_sorted_by_sql():
             at = candidate.started_at
@@ -232,7 +232,7 @@ class TranscriptSearch(CandidateReader):
 
     # Words: the newest blocks of ids first, until the matches are certainly the newest.
 
-    def _find_words(self, block: SearchBlock, node: Node, end: SearchEdge | None) -> None:
+    def _find_word_matches(self, block: SearchBlock, node: Node, end: SearchEdge | None) -> None:
         expression = build_step_expression(node, block.step)
         if expression is None:
             return
@@ -413,7 +413,7 @@ class TranscriptSearch(CandidateReader):
             ]
         return self._postings
 
-    def _find_best(self, block: SearchBlock) -> None:
+    def _find_best_matches(self, block: SearchBlock) -> None:
         block.is_whole = True
         request = self._request
         excluded = [build_expression(leaf) for leaf in request.query.excluded]
@@ -424,7 +424,7 @@ class TranscriptSearch(CandidateReader):
             if len(scores.postings) < _LEAST_TERMS:
                 return
             sessions = self._find_sessions(request, list(scores.own))
-            whole = scores.list_whole_sessions(self._index, sessions)
+            whole = scores.list_sessions_with_all_terms(self._index, sessions)
             listed = scores.list_best(len(scores.own))
             chosen = [number for number in listed if sessions.get(number) in whole]
         else:
@@ -441,12 +441,12 @@ class TranscriptSearch(CandidateReader):
 
         block.scorer = score_text
 
-    def _list_best(self) -> set[int]:
+    def _list_shown_matches(self) -> set[int]:
         """Return the matches that the step `any` has shown, as sessions or messages."""
         if self._best is None:
             block = SearchBlock(self, "any", [], None, None)
-            self._find_best(block)
-            kept = self._drop_copies(self._request, block.candidates, block.build_expression)
+            self._find_best_matches(block)
+            kept = self._drop_fork_copies(self._request, block.candidates, block.build_expression)
             self._best = {self._get_identity(candidate) for candidate in kept}
         return self._best
 
@@ -460,7 +460,7 @@ class TranscriptSearch(CandidateReader):
         any_term: Node = terms[0] if len(terms) == 1 else Or(terms)
         return And((any_term, *excluded)) if excluded else any_term
 
-    def _find_titles(self, block: SearchBlock, node: Node) -> None:
+    def _find_title_matches(self, block: SearchBlock, node: Node) -> None:
         """Find the first messages of the newest sessions whose title has all words."""
         block.is_whole = True
         block.words = [compile_leaf(leaf) for leaf in queries.iter_leaves(node)]
@@ -492,7 +492,7 @@ class TranscriptSearch(CandidateReader):
         until, work = time.monotonic() + _SCAN_S, 0
         is_ascending = self._request.order == "oldest"
         for rows, bound in self._iter_scan(block.begin, end, is_ascending=is_ascending):
-            can_stop = end is None and _is_after(block.begin, bound, is_ascending=is_ascending)
+            can_stop = end is None and _is_nonempty(block.begin, bound, is_ascending=is_ascending)
             for start in range(0, len(rows), _SCAN_ROWS):
                 part = rows[start : start + _SCAN_ROWS]
                 block.candidates += self._filter_by_text(part)
@@ -550,13 +550,13 @@ class TranscriptSearch(CandidateReader):
             for first, last in ranges
             for row in self._index.read(sql, (first, last, *values))
         ]
-        return sorted(rows, key=self._get_place, reverse=not is_ascending)
+        return sorted(rows, key=self._make_edge, reverse=not is_ascending)
 
     def _find_scan_end(
         self, following: Candidate, bound: int | None, *, is_ascending: bool
     ) -> SearchEdge:
         """Return the edge before the first message that was not scanned."""
-        place = self._get_place(following)
+        place = self._make_edge(following)
         if is_ascending:
             return place if bound is None else min(place, SearchEdge(bound, NO_TIES))
         after = SearchEdge(place.at_ms, place.tie + 1)
@@ -581,7 +581,7 @@ class TranscriptSearch(CandidateReader):
         return bool(self._filter_by_text([Candidate(*row) for row in rows]))
 
 
-def _is_after(begin: SearchEdge | None, bound: int | None, *, is_ascending: bool) -> bool:
+def _is_nonempty(begin: SearchEdge | None, bound: int | None, *, is_ascending: bool) -> bool:
     """Return True if a block that ends at `bound` is not empty."""
     if begin is None or bound is None:
         return True

@@ -242,7 +242,7 @@ class TranscriptStore:
                 [*conditions, *self._build_scope()], order, limit, position
             )
             until = time.monotonic() + _MAX_READ_ENDS_S
-            new = self._unindexed.list_new(self._indexer.catalog)
+            new = self._unindexed.list_new_files(self._indexer.catalog)
             while True:
                 border = self._unindexed.read_new_files(new, self._indexer.feeds, _READ_ENDS_S)
                 stored_rows = (*self._index.read(*index_sql), *self._unindexed.read(*glance_sql))
@@ -260,7 +260,7 @@ class TranscriptStore:
         """Return the working folders of all sessions, each once."""
         with self._index.writing:
             self._refresh_index(0)
-            new = self._unindexed.list_new(self._indexer.catalog)
+            new = self._unindexed.list_new_files(self._indexer.catalog)
             self._unindexed.read_new_files(new, self._indexer.feeds, _MAX_READ_ENDS_S)
             rows = [
                 *self._index.read(*listing.build_folders_sql(self._build_scope())),
@@ -474,12 +474,12 @@ class TranscriptStore:
             newest_ms=newest_ms,
             substring=query if mode == "substring" else None,
         )
-        scanned = self._read_matching_files(request) if newest_ms is None else set[str]()
+        scanned = self._index_matching_files(request) if newest_ms is None else set[str]()
         unread_at = self._indexer.find_unread_time(scanned)
         with self._index.open_snapshot():
             yield TranscriptSearch(self._index, self._windows, request, unread_at)
 
-    def _read_matching_files(self, request: SearchRequest) -> set[str]:
+    def _index_matching_files(self, request: SearchRequest) -> set[str]:
         """Index the unread files that contain the longest word of a query.
 
         Return the files that do not contain it. Bytes are searched a hundred times faster than they
@@ -586,7 +586,7 @@ class TranscriptStore:
         return [listing.make_row(row) for row in self._index.read(sql, values)]
 
     def _make_summary(self, row: SummaryRow, now: float) -> TranscriptSummary:
-        is_kept = self._indexer.catalog.is_kept(row["source_id"])
+        is_kept = self._indexer.catalog.is_read_from_copy(row["source_id"])
         reader = next(root.format for root in self._roots if root.format.store == row["store"])
         # A name with a leading dash would be an option of the agent; no agent makes such ids.
         is_option = row["resume_id"].startswith("-")

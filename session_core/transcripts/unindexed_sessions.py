@@ -37,7 +37,7 @@ class UnindexedSessions:
         """Close the database in memory."""
         self._db.close()
 
-    def list_new(self, catalog: Catalog) -> deque[PendingFile]:
+    def list_new_files(self, catalog: Catalog) -> deque[PendingFile]:
         """Return the files that the index does not have, newest first.
 
         The rows of files that are indexed by now, or have changed, are dropped.
@@ -79,7 +79,7 @@ class UnindexedSessions:
             return
         # Also if it cannot be read, so that it is not tried again before it changes.
         self._seen[id(pending.root), pending.path] = pending
-        part = feed.read_ends(pending.entry, file)
+        part = feed.read_head_and_tail(pending.entry, file)
         if part is not None:
             self._db.execute(_PUT_SQL, _make_row(part, pending))
 

@@ -152,7 +152,7 @@ class ClaudeCodeFormat:
         if kind in ("user", "assistant", "system", "attachment"):
             return _read_chain_record(line, kind, offset, length, state)
         facts = _read_title(line, kind) or _read_cost(line, kind, state)
-        _note_time(parse_time(line.get("timestamp")), state)
+        _note_copied_beginning(parse_time(line.get("timestamp")), state)
         known = kind in _WITHOUT_MESSAGES or kind in _TITLES or kind == "cost-state"
         return Record(offset, length, kind, facts=facts, is_known=known)
 
@@ -173,7 +173,7 @@ def _read_chain_record(
     messages = _add_keys(_READERS[kind](line), line, at, state)
     facts = _read_facts(line, at, state)
     if kind == "assistant":
-        usage = _count_usage(line, state)
+        usage = _compute_added_usage(line, state)
         if usage:
             facts["usage"] = usage
     return Record(
@@ -382,7 +382,7 @@ def _read_facts(line: dict[str, Any], at: float | None, state: ReaderState) -> S
     facts: SessionFacts = {}
     if at is not None and "started" not in state:
         state["started"] = facts["started_at"] = at
-    _note_time(at, state)
+    _note_copied_beginning(at, state)
     if "folder" not in state and get_name(line, "cwd"):
         # The first folder is the one whose name the file is under: resuming works there only.
         state["folder"] = facts["folder"] = line["cwd"]
@@ -400,7 +400,7 @@ def _read_facts(line: dict[str, Any], at: float | None, state: ReaderState) -> S
     return facts
 
 
-def _note_time(at: float | None, state: ReaderState) -> None:
+def _note_copied_beginning(at: float | None, state: ReaderState) -> None:
     """Record in the state that a file begins with copies.
 
     Copies are recognised because they are older than the lines before them.
@@ -430,7 +430,7 @@ def _read_lineage(line: dict[str, Any], state: ReaderState, facts: SessionFacts)
     state["linked"] = bool(origin or "link" in facts)
 
 
-def _count_usage(line: dict[str, Any], state: ReaderState) -> Usage | None:
+def _compute_added_usage(line: dict[str, Any], state: ReaderState) -> Usage | None:
     """Return the tokens that a streamed part of a message adds to the earlier parts."""
     message = get_dict(line, "message")
     usage = get_dict(message, "usage")

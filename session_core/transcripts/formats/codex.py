@@ -144,7 +144,7 @@ class CodexFormat:
     def read_record(self, data: bytes, offset: int, state: ReaderState) -> Record:
         """Return the record of one line."""
         length = len(data) + 1
-        kind, inner = _read_head(data)
+        kind, inner = _read_line_types(data)
         if kind == "event_msg" and _is_repeated(data, inner):
             return Record(offset, length, f"event_msg.{inner}")
         if kind == "compacted":
@@ -159,7 +159,7 @@ class CodexFormat:
 
     def read_cut_record(self, head: bytes, offset: int, length: int, state: ReaderState) -> Record:
         """Return a record without messages for a line above the cap."""
-        kind, inner = _read_head(head)
+        kind, inner = _read_line_types(head)
         compacted = kind == "compacted"
         known = compacted or (kind == "event_msg" and _is_repeated(head, inner))
         return Record(offset, length, kind or "cut", is_known=known, is_compaction=compacted)
@@ -247,7 +247,7 @@ def _read_thread(row: tuple[Any, ...]) -> Record:
     return Record(0, 0, "threads", facts=facts, session_id=row[0])
 
 
-def _read_head(data: bytes) -> tuple[str, str]:
+def _read_line_types(data: bytes) -> tuple[str, str]:
     """Return the types of a line and of its payload without decoding the line."""
     head_match = _HEAD.match(data)
     return (head_match[1].decode(), (head_match[2] or b"").decode()) if head_match else ("", "")
@@ -375,7 +375,7 @@ class _LineParser:
             self._begin_turn()
             return record
         if event == "token_count":
-            usage = self._count_usage()
+            usage = self._compute_added_usage()
             return record._replace(facts={"usage": usage}) if usage else record
         if event == "thread_rolled_back":
             turns = get_count(payload, "num_turns")
@@ -482,7 +482,7 @@ class _LineParser:
         # A record that is read alone has another key. The mark excludes it from comparisons.
         return f"~{state.get('origin')}:{state.get('turn', state.get('prompts', 0))}:{place}"
 
-    def _count_usage(self) -> Usage | None:
+    def _compute_added_usage(self) -> Usage | None:
         """Return the tokens used since the last total.
 
         The first total of a fork includes the tokens of its parent.

@@ -143,7 +143,7 @@ class CopilotFormat:
             message._replace(at=at, key=f"{key}:{n}" if key and n else key)
             for n, message in enumerate(messages)
         )
-        facts = _state_model(get_name(get_dict(line, "data"), "model"), state)
+        facts = _note_model_change(get_name(get_dict(line, "data"), "model"), state)
         is_compaction = kind == "session.compaction_complete" and bool(messages)
         return record._replace(messages=numbered, facts=facts or None, is_compaction=is_compaction)
 
@@ -245,17 +245,21 @@ def _read_facts(line: dict[str, Any], kind: str, state: ReaderState) -> SessionF
         title = get_str(data, "title")
         return {"title": title, "title_rank": 1} if title else {}
     if kind == "session.model_change":
-        return {} if get_name(line, "agentId") else _state_model(get_name(data, "newModel"), state)
+        return (
+            {}
+            if get_name(line, "agentId")
+            else _note_model_change(get_name(data, "newModel"), state)
+        )
     if kind == "session.usage_record":
         return _read_usage(get_dict(data, "usage"), state)
     if kind == "session.shutdown":
-        return _count_shutdown(data, state)
+        return _read_total_usage(data, state)
     return None
 
 
 def _read_start(data: dict[str, Any], state: ReaderState) -> SessionFacts:
     facts = _read_context(get_dict(data, "context"))
-    facts |= _state_model(get_name(data, "selectedModel"), state)
+    facts |= _note_model_change(get_name(data, "selectedModel"), state)
     started, release = parse_time(data.get("startTime")), get_name(data, "copilotVersion")
     if started is not None:
         facts["started_at"] = started
@@ -274,7 +278,7 @@ def _read_context(context: dict[str, Any]) -> SessionFacts:
     return facts
 
 
-def _state_model(model: str | None, state: ReaderState) -> SessionFacts:
+def _note_model_change(model: str | None, state: ReaderState) -> SessionFacts:
     if not model or model == state.get("model"):
         return {}
     state["model"] = model
@@ -295,7 +299,7 @@ def _read_usage(usage: dict[str, Any], state: ReaderState) -> SessionFacts:
     return {"usage": total} if any(total) else {}
 
 
-def _count_shutdown(data: dict[str, Any], state: ReaderState) -> SessionFacts:
+def _read_total_usage(data: dict[str, Any], state: ReaderState) -> SessionFacts:
     """Return the total usage of a run, for versions that do not state each request.
 
     The cost is in credits, not in dollars, and is left out.

@@ -192,7 +192,7 @@ class _Layout(ABC):
     @abstractmethod
     def read_row(self, query: Query, row: _Row) -> _ParsedRow: ...
 
-    def get_change(self, query: Query, row: _Row) -> list[int]:
+    def get_change_numbers(self, query: Query, row: _Row) -> list[int]:
         """Return numbers that change with an unfinished message."""
         return [row.updated]
 
@@ -203,7 +203,7 @@ class _Version1(_Layout):
     def read_row(self, query: Query, row: _Row) -> _ParsedRow:
         data = decode_object(row.data.encode())
         record = _make_record(row, get_name(data or {}, "role") or row.type)
-        if data is None or self._is_moved(query, row):
+        if data is None or self._is_session_taken_over(query, row):
             return _ParsedRow(record._replace(is_known=data is not None), is_finished=True)
         sql = "SELECT data FROM part WHERE message_id = ? ORDER BY id LIMIT ?"
         stored = query(sql, (row.id, _PARTS_READ))
@@ -215,11 +215,11 @@ class _Version1(_Layout):
             return _add_keys(row, record, data, list(_read_answer_parts(data, parts)))
         return _ParsedRow(record._replace(is_known=False), is_finished=True)
 
-    def get_change(self, query: Query, row: _Row) -> list[int]:
+    def get_change_numbers(self, query: Query, row: _Row) -> list[int]:
         sql = "SELECT count(*), coalesce(max(time_updated), 0) FROM part WHERE message_id = ?"
         return [row.updated, *query(sql, (row.id,))[0]]
 
-    def _is_moved(self, query: Query, row: _Row) -> bool:
+    def _is_session_taken_over(self, query: Query, row: _Row) -> bool:
         """Return True if version 2 has taken over the session of a row."""
         if "session_message" not in self.tables:
             return False
@@ -265,7 +265,7 @@ class _Changes:
         self._state = state.setdefault(layout.messages, {"marks": [], "open": {}})
 
     def read_records(self, limit: int) -> list[Record]:
-        records = self._read_open()
+        records = self._read_changed_unfinished()
         rows = self._layout.select_rows(
             self._query,
             "WHERE m.rowid > ? ORDER BY m.rowid LIMIT ?",
@@ -274,7 +274,7 @@ class _Changes:
         for row in rows:
             read = self._layout.read_row(self._query, row)
             if not read.is_finished:
-                self._state["open"][row.id] = self._layout.get_change(self._query, row)
+                self._state["open"][row.id] = self._layout.get_change_numbers(self._query, row)
             records.append(read.record)
         add_marks(self._state["marks"], [(row.rowid, row.id) for row in rows])
         unfinished = self._state["open"]
@@ -287,12 +287,12 @@ class _Changes:
         rows = self._layout.select_rows(self._query, "WHERE m.rowid = ?", (rowid,))
         return rows[0].id if rows else None
 
-    def _read_open(self) -> list[Record]:
+    def _read_changed_unfinished(self) -> list[Record]:
         """Return the unfinished messages that have changed."""
         records = []
         for message_id, before in list(self._state["open"].items()):
             rows = self._layout.select_rows(self._query, "WHERE m.id = ?", (message_id,))
-            change = self._layout.get_change(self._query, rows[0]) if rows else None
+            change = self._layout.get_change_numbers(self._query, rows[0]) if rows else None
             if change == before:
                 continue
             del self._state["open"][message_id]

@@ -133,7 +133,7 @@ class RowComparison:
         """Return True if the rows of a session differ from its copy and still exist."""
         digests: list[bytes] = []
         lines = read_session_lines(
-            f"{place[0]}/{place[1]}", reader, copy.session_id, self.list_known_rows(copy)
+            f"{place[0]}/{place[1]}", reader, copy.session_id, self.list_known_digests(copy)
         )
         for data, _, _ in lines:
             digests += map(compute_digest, cut_chunks(data))
@@ -141,7 +141,7 @@ class RowComparison:
         # Without rows the session has gone, and its copy is served instead.
         return bool(digests) and [piece[2] for piece in pieces] != digests
 
-    def list_known_rows(self, copy: Copy | None) -> set[bytes] | None:
+    def list_known_digests(self, copy: Copy | None) -> set[bytes] | None:
         """Return the digests of the rows that may be stored, or None for all rows.
 
         While keeping is off, a copy gets no row that it does not have.

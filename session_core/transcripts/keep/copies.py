@@ -190,12 +190,12 @@ class KeptCopies:
         """Return True if copies of a store exist."""
         return any(name == store for _, name in list(self._roots))
 
-    def list_gone(self, store: str) -> set[str]:
+    def list_gone_sessions(self, store: str) -> set[str]:
         """Return the sessions whose source has gone, as of the last scan."""
         stand_ins = list(self._stand_ins.values())
         return {copy.session_id for copy in stand_ins if copy.store == store}
 
-    def is_stand_in(self, full_path: str) -> bool:
+    def is_read_from_copy(self, full_path: str) -> bool:
         """Return True if a source has gone and its copy is read instead."""
         return full_path in self._stand_ins
 
@@ -212,7 +212,7 @@ class KeptCopies:
         find_missing = self._find_missing_rows if is_database else self._find_missing_files
         missing = find_missing(root, copies) if copies else {}
         if missing and not is_database:
-            missing = _drop_moved(missing, siblings)
+            missing = _exclude_moved_files(missing, siblings)
         prefix = f"{root.root.path}/"
         self._missing[id(root)] = {prefix + path: copy for path, copy in missing.items()}
         self._stand_ins = {
@@ -363,7 +363,9 @@ class KeptFile(io.RawIOBase):
             raise FileNotFoundError("the kept copy has become shorter")
 
 
-def _drop_moved(missing: dict[str, Copy], siblings: Iterable[RootCatalog]) -> dict[str, Copy]:
+def _exclude_moved_files(
+    missing: dict[str, Copy], siblings: Iterable[RootCatalog]
+) -> dict[str, Copy]:
     """Return the missing files that were neither renamed nor compressed by their agent."""
     inodes = {copy.identity[:2]: copy for copy in missing.values()}
     names = {get_plain_name(path): copy for path, copy in missing.items()}

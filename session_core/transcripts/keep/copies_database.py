@@ -68,12 +68,12 @@ class KeptDatabase:
         if not self.exists():
             return []
         with self._lock, translate_errors(_SUBJECT, _REMEDY):
-            return self._open_reader().execute(sql, parameters).fetchall()
+            return self._get_reader().execute(sql, parameters).fetchall()
 
     def get_data_version(self) -> int:
         """Return a number that changes with each commit of another connection."""
         with self._lock, translate_errors(_SUBJECT, _REMEDY):
-            return int(self._open_reader().execute("PRAGMA data_version").fetchone()[0])
+            return int(self._get_reader().execute("PRAGMA data_version").fetchone()[0])
 
     def get_setting(self, key: str) -> Any:
         """Return a setting, or None."""
@@ -88,7 +88,7 @@ class KeptDatabase:
             Busy: another process holds the write lock for too long.
         """
         with self._writing, translate_errors(_SUBJECT, _REMEDY):
-            writer = self._open_writer()
+            writer = self._get_writer()
             writer.execute("BEGIN IMMEDIATE")
             try:
                 yield writer
@@ -100,19 +100,19 @@ class KeptDatabase:
     def purge(self, tries: int) -> bool:
         """Return free pages to the file system, and empty the log, which may hold removed bytes."""
         with self._writing, translate_errors(_SUBJECT, _REMEDY):
-            writer = self._open_writer()
+            writer = self._get_writer()
             writer.execute("PRAGMA incremental_vacuum").fetchall()
             return truncate_log(writer, tries)
 
-    def _open_reader(self) -> _sqlite3.Connection:
+    def _get_reader(self) -> _sqlite3.Connection:
         if self._reader is None:
             with self._writing:
-                self._open_writer()
+                self._get_writer()
             self._reader = self._connect(self.path)
             self._reader.execute("PRAGMA query_only=1")
         return self._reader
 
-    def _open_writer(self) -> _sqlite3.Connection:
+    def _get_writer(self) -> _sqlite3.Connection:
         if self._writer is None:
             make_private_folder(self.path.parent)
             if not self.path.exists():

@@ -59,7 +59,7 @@ class DatabaseKeeper:
             place = (root.root.path, path, reader.store)
             try:
                 is_new = self._copies.is_on and (
-                    self._find_changes(reader, place, identity, until)
+                    self._record_changed_sessions(reader, place, identity, until)
                     | self._keep_changes(reader, place, until, store)
                 )
                 is_left |= is_new or self._replace_changed_copies(
@@ -84,7 +84,7 @@ class DatabaseKeeper:
             self._keep_session(reader, place, copy.session_id, store)
         return self._comparison.is_round_unfinished(root, path)
 
-    def _find_changes(
+    def _record_changed_sessions(
         self,
         reader: DatabaseFormat,
         place: tuple[str, str, str],
@@ -158,7 +158,7 @@ class DatabaseKeeper:
         root, path, name = place
         rows_path, offset = make_rows_path(path, session_id), 0
         before = self._copies.find_copy(root, rows_path)
-        known = self._comparison.list_known_rows(before)
+        known = self._comparison.list_known_digests(before)
         lines = read_session_lines(f"{root}/{path}", reader, session_id, known)
         needs_messages = has_message_tables(reader)
         for data, has_messages, is_end in lines:

@@ -100,7 +100,7 @@ class SessionForgetter:
         plan = self._build_plan(target, handle, expires_at)
         first = "" if target.first is None else target.first["native_id"]
         ids = [WHOLE_STORE] if target.first is None else target.native_ids
-        heirs = {} if target.first is None else self._find_heirs(target)
+        heirs = {} if target.first is None else self._find_shared_sidecars(target)
         with self._database.open_transaction() as db:
             # Another process may have kept a new session of the store since the plan was read.
             if target.first is None and not _list_kept(db, target.store) <= {*target.native_ids}:
@@ -136,13 +136,13 @@ class SessionForgetter:
         # A table of words without text cannot drop the words of one session, so all of it goes.
         if self._copies.unfinished == MUST_CLEAR:
             self._indexer.clear_index()
-            self._set_unfinished(MUST_PURGE, clearing)
+            self._record_unfinished(MUST_PURGE, clearing)
         is_done = self._index.purge(tries) and self._database.purge(tries)
         if is_done:
-            self._set_unfinished(0, clearing)
+            self._record_unfinished(0, clearing)
         return is_done
 
-    def _set_unfinished(self, state: int, clearing: Any) -> None:
+    def _record_unfinished(self, state: int, clearing: Any) -> None:
         """Record the remaining work, unless another process has forgotten more meanwhile."""
         with self._database.open_transaction() as db:
             if db.execute(SQL["get_setting"], ("clearing",)).fetchone() in (None, (clearing,)):
@@ -186,7 +186,7 @@ class SessionForgetter:
             known |= {other["id"] for other in more}
         return rows
 
-    def _find_heirs(self, target: _Target) -> dict[tuple[str, str], str]:
+    def _find_shared_sidecars(self, target: _Target) -> dict[tuple[str, str], str]:
         """Return the sidecars that other sessions use too, each with one such session.
 
         Sessions of a project may share a sidecar, and its copy names the first of them.

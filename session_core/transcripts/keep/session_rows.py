@@ -32,7 +32,7 @@ def read_session_rows(
     tables: set[str] = set()
     for selection in reader.row_selections:
         # The ids first: a page is then found without a scan, and the agent can write in between.
-        columns, row_ids = _list_rows(path, selection, session_id)
+        columns, row_ids = _list_columns_and_row_ids(path, selection, session_id)
         if columns and selection.table not in tables:
             tables.add(selection.table)
             yield _encode_json_line({"columns": columns, "table": selection.table}), False
@@ -60,13 +60,17 @@ def has_message_rows(path: str, reader: DatabaseFormat, session_id: str) -> bool
     """
     selections = [selection for selection in reader.row_selections if selection.has_messages]
     try:
-        row_ids = [_list_rows(path, selection, session_id)[1] for selection in selections]
+        row_ids = [
+            _list_columns_and_row_ids(path, selection, session_id)[1] for selection in selections
+        ]
     except get_database_errors():
         return True
     return not selections or any(row_ids)
 
 
-def _list_rows(path: str, selection: RowSelection, session_id: str) -> tuple[list[str], list[int]]:
+def _list_columns_and_row_ids(
+    path: str, selection: RowSelection, session_id: str
+) -> tuple[list[str], list[int]]:
     """Return the columns of a table and the row ids of a session.
 
     The columns are empty if the table is missing.

@@ -47,7 +47,7 @@ class TranscriptCopies:
             NotFound: a name does not belong to a forgotten session or store.
         """
         self._copies.load_changes()
-        places = [self._find_forgotten(name) for name in names]
+        places = [self._find_exclusion(name) for name in names]
         with self._copies.database.open_transaction() as db:
             db.execute(SQL["put_setting"], ("mode", "on"))
             for store, session_id in places:
@@ -94,7 +94,7 @@ class TranscriptCopies:
             self.get_mode(),
             database.path,
             {
-                store: KeptCounts(sessions, size, len(self._copies.list_gone(store)))
+                store: KeptCounts(sessions, size, len(self._copies.list_gone_sessions(store)))
                 for store, sessions, size in rows
             },
             _measure_file(str(database.path)),
@@ -142,7 +142,7 @@ class TranscriptCopies:
         """Close the file of copies."""
         self._copies.close()
 
-    def _find_forgotten(self, name: str) -> tuple[str, str]:
+    def _find_exclusion(self, name: str) -> tuple[str, str]:
         """Return the store and session of an exclusion by an id, a prefix or a store name."""
         places = sorted(self._copies.exclusions)
         matching = [place for place in places if (place[1] or place[0]) == name]
