@@ -32,8 +32,8 @@ from session_core.compression.types import (
 )
 from session_core.errors import Changed, Conflict, InvalidInput
 from session_core.ledger.execute import (
-    delete_content,
     delete_step_marks,
+    delete_undone_trash,
     resume_steps,
     run_step,
     suppress_note_errors,
@@ -514,7 +514,7 @@ class CompressionUndo:
             self._ledger.add_audit_entry(
                 client, f"{UNDO} of {undo_result.session_id}", plan, counts
             )
-        delete_content(self._ledger)
+        delete_undone_trash(self._ledger)
         return undo_result
 
     def _open_transaction(

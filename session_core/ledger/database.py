@@ -80,12 +80,16 @@ class LedgerDatabase:
             self._require_open()
             path = self._find()
             handle = (
-                self._open_handle(path, writable=False) if path and get_file_bytes(path) else None
+                self._get_handle(path, writable=False) if path and get_file_bytes(path) else None
             )
             if path is None or handle is None:
-                return self._read_empty(query)
+                return self._query_empty_database(query)
             with self._translate_errors(path), handle.open_snapshot():
-                return query(handle) if self._has_schema(handle, path) else self._read_empty(query)
+                return (
+                    query(handle)
+                    if self._has_schema(handle, path)
+                    else self._query_empty_database(query)
+                )
 
     def write(self, change: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Run `change` in a transaction and return its result.
@@ -97,7 +101,7 @@ class LedgerDatabase:
         with self._lock:
             self._require_open()
             path = self._make()
-            handle = self._open_handle(path, writable=True)
+            handle = self._get_handle(path, writable=True)
             with self._translate_errors(path):
                 result = self._run_change(handle, path, change, durable=durable)
             if get_file_bytes(Path(f"{path}-wal")) > _MAX_LOG_BYTES:
@@ -123,7 +127,7 @@ class LedgerDatabase:
             handle.connection.rollback()
         return result
 
-    def _read_empty(self, query: Callable[[Connection], T]) -> T:
+    def _query_empty_database(self, query: Callable[[Connection], T]) -> T:
         with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
             for statement in sql_blocks.split_statements(self._schema, PACKAGE):
                 connection.execute(statement)
@@ -158,7 +162,7 @@ class LedgerDatabase:
         if self._closed:
             raise InvalidInput(f"this {self._name} is closed; open it again")
 
-    def _open_handle(self, path: Path, *, writable: bool) -> Connection:
+    def _get_handle(self, path: Path, *, writable: bool) -> Connection:
         """Return the connection, and reopen it if another file has replaced the open file."""
         handle = self._handle
         if (
@@ -181,7 +185,7 @@ class LedgerDatabase:
             # No other connection can be open on a file that this call creates.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with translate_os_errors(path):
-            _require_own_file(path)
+            _check_and_make_private(path)
         handle = _connect(path, "rw")
         try:
             if handle.fetch_value("PRAGMA journal_mode") != "wal":
@@ -236,7 +240,7 @@ class LedgerDatabase:
             handle.connection.close()
 
 
-def _require_own_file(path: Path) -> None:
+def _check_and_make_private(path: Path) -> None:
     """Check that only this user owns and may write a file, and make it private."""
     if not hasattr(os, "geteuid"):
         return

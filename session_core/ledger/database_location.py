@@ -210,14 +210,14 @@ def find_memory_location(db: StateDatabase) -> MemoryLedgerLocation:
     # The finalizer of the last instance drops the folder; a ledger that is open keeps it.
     if db not in _instances.setdefault(home_id, weakref.WeakSet()):
         _instances[home_id].add(db)
-        weakref.finalize(db, _drop_folder, home_id)
+        weakref.finalize(db, _forget_memory_location, home_id)
     return folder
 
 
 _instances: dict[str, weakref.WeakSet[StateDatabase]] = {}
 
 
-def _drop_folder(home_id: str) -> None:
+def _forget_memory_location(home_id: str) -> None:
     # Listed, since the set still counts the instance whose end calls this.
     if not list(_instances.get(home_id, ())):
         _instances.pop(home_id, None)

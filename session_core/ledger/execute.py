@@ -258,7 +258,7 @@ def resume_steps(
         if mark != _ABORTED_MARK:
             finished.append(ledger.get_step(step.id))
     delete_step_marks(db, ledger)
-    delete_content(ledger)
+    delete_undone_trash(ledger)
     return finished
 
 
@@ -276,7 +276,7 @@ def delete_step_marks(db: StateDatabase, ledger: Ledger) -> None:
             ledger.forget_step_marks(cleared)
 
 
-def delete_content(ledger: Ledger) -> int:
+def delete_undone_trash(ledger: Ledger) -> int:
     """Delete the trash of undone batches and return its size in bytes.
 
     Trash that cannot be deleted now is deleted with a later step.

@@ -56,7 +56,7 @@ class Pins:
         if any(pinned.values()) or self._find_path() is not None:
             self._file.write(write_pins)
 
-    def show_pins(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
+    def apply_pins(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
         """Return session summaries with these pins applied."""
         pinned = self.list_pinned()
         return [

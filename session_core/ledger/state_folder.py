@@ -192,7 +192,7 @@ class StateFolder:
             )
 
     def _is_hermes_home(self) -> bool:
-        home = self._get_home_name()
+        home = self._get_home_id()
         if home is None and not self._has_database():
             folder = self.db_path.parent
             return is_hermes_folder(folder) and is_hermes_home(folder)
@@ -201,11 +201,11 @@ class StateFolder:
     def _has_database(self) -> bool:
         return _read_identity(self.db_path) != (None, None) and get_file_bytes(self.db_path) > 0
 
-    def _get_home_name(self) -> str | None:
+    def _get_home_id(self) -> str | None:
         """Return the id of the home, or None without a readable database."""
         identity = _read_identity(self.db_path)
         if self._home is None or identity != self._asked:
-            self._home, self._asked = _read_home_name(self.db_path), identity
+            self._home, self._asked = _read_home_id(self.db_path), identity
         return self._home
 
     def _locate_folder(self) -> tuple[FolderBinding, FolderBinding | None]:
@@ -227,7 +227,7 @@ class StateFolder:
         return real.parent / STATE_FOLDER_NAME / real.name
 
     def _make_binding(self) -> FolderBinding:
-        home = self._get_home_name()
+        home = self._get_home_id()
         device, inode = _read_identity(self.db_path)
         folder = self.root / _make_label(self.db_path, device, inode)
         return FolderBinding(folder, self.db_path, device, inode, home)
@@ -264,12 +264,12 @@ def _find_adjacent_binding(expected: FolderBinding) -> FolderBinding | None:
     for binding in list_bindings(parent):
         # A folder whose own database is still this home belongs to a copy, and is not taken from
         # it.
-        if binding.home == expected.home != _read_home_name(databases / binding.db_path.name):
+        if binding.home == expected.home != _read_home_id(databases / binding.db_path.name):
             return binding
     return None
 
 
-def _read_home_name(db_path: Path) -> str | None:
+def _read_home_id(db_path: Path) -> str | None:
     """Return the home id that a database stores, or None if it cannot be read."""
     try:
         return find_owner(db_path)

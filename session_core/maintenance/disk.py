@@ -31,17 +31,17 @@ def is_worth_freeing(freed: int, sizes: Sizes) -> bool:
     return freed > 0 and freed >= min(sizes.db * _MIN_FREED_SHARE, _MIN_FREED_BYTES)
 
 
-def estimate_freeable(sizes: Sizes, *, shrinks: bool = True) -> int:
+def estimate_freeable_bytes(sizes: Sizes, *, shrinks: bool = True) -> int:
     """Return the bytes that a merge frees, plus the free bytes of the file if it `shrinks`."""
     return sizes.index_dead + (sizes.free if shrinks else 0)
 
 
-def estimate_used(sizes: Sizes) -> int:
+def estimate_used_bytes(sizes: Sizes) -> int:
     """Return the bytes of messages and their indexes, without free and dead space."""
     return max(sizes.db - sizes.free - sizes.index_dead, 0)
 
 
-def estimate_freed(sizes: Sizes, rows: int, total: int) -> int:
+def estimate_freed_bytes(sizes: Sizes, rows: int, total: int) -> int:
     """Estimate how many bytes become free in the file if this many messages are deleted.
 
     Their entries in a search index stay until it is merged, and delete markers come on top.
@@ -78,7 +78,7 @@ def begin_plan(
     )
 
 
-def measure_change(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
+def measure_size_change(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
     """Return the bytes freed since files were measured, or an estimate of their growth.
 
     A page that is only in the log so far is counted for the file too, since it will go there.

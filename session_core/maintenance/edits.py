@@ -219,7 +219,7 @@ def _has_pin_column(home: HomeContext) -> bool:
 
 
 def _read_summaries(home: HomeContext, session_ids: Iterable[str]) -> tuple[SessionSummary, ...]:
-    return tuple(home.ledger.pins.show_pins(map(home.db.summarize_session, session_ids)))
+    return tuple(home.ledger.pins.apply_pins(map(home.db.summarize_session, session_ids)))
 
 
 def _iter_title_changes(

@@ -154,11 +154,11 @@ def check_sizes(data: HealthData) -> Iterator[HealthFinding]:
 
 def _check_free_space(data: HealthData, sizes: Sizes) -> Iterator[HealthFinding]:
     """Yield the bytes that a rewrite of the file would free, with the plan if it can run now."""
-    freed = disk.estimate_freeable(sizes)
+    freed = disk.estimate_freeable_bytes(sizes)
     if not disk.is_worth_freeing(freed, sizes):
         return
-    obstacle = space_reclaim.find_obstacle(data.snapshot.activity.company)
-    freeable = disk.estimate_freeable(sizes, shrinks=obstacle is None)
+    obstacle = space_reclaim.find_rewrite_obstacle(data.snapshot.activity.company)
+    freeable = disk.estimate_freeable_bytes(sizes, shrinks=obstacle is None)
     text = "unused space in the file"
     if obstacle is not None:
         text += f"; {obstacle}"
@@ -313,7 +313,7 @@ def examine_home(
     findings: list[HealthFinding] = []
     data = _read_home(home, findings)
     if deep:
-        data = _read_deeply(data, progress, stop, findings)
+        data = _check_pages_and_index(data, progress, stop, findings)
     for name, check in CHECKS.items():
         findings += _try_read(name, partial(_run_check, check, data), [], findings)
     plannable = partial(drop_refused_plans, home.db, tuple(findings))
@@ -355,7 +355,7 @@ def _read_home(home: HomeContext, findings: list[HealthFinding]) -> HealthData:
     return HealthData(snapshot, facts, sizes)
 
 
-def _read_deeply(
+def _check_pages_and_index(
     data: HealthData, progress: CountFn | None, stop: StopFn | None, findings: list[HealthFinding]
 ) -> HealthData:
     """Count every page, then check the file and the index.

@@ -367,9 +367,9 @@ class Maintenance:
         if batch is None:
             raise InvalidInput("batch is None, because the change has no undo")
         home = self._require_home()
-        if batch_restore.is_compression(home, batch):
+        if batch_restore.is_compression_batch(home, batch):
             return batch_restore.undo_compression(home, batch, client)
-        if import_undo.is_import(home, batch):
+        if import_undo.is_import_batch(home, batch):
             self._ledger.get_undoable_batch(batch)
             # An interrupted undo, or a prune, may have removed the imported sessions.
             import_undo.mark_undone_steps(home, batch)
@@ -388,10 +388,10 @@ class Maintenance:
         The errors are the same as for `restore`, except `Denied` and `Busy`.
         """
         home = self._require_home()
-        if batch_restore.is_compression(home, batch):
+        if batch_restore.is_compression_batch(home, batch):
             return batch_restore.preview_compression(home, batch)
-        if import_undo.is_import(home, batch):
-            return batch_restore.preview_plan(home, batch, import_undo.plan_undo(home, batch))
+        if import_undo.is_import_batch(home, batch):
+            return batch_restore.preview_undo_plan(home, batch, import_undo.plan_undo(home, batch))
         crash_recovery.recover_from_crash(home, except_plan=self._ledger.get_batch(batch).plan)
         return batch_restore.preview_batch(home, batch)
 

@@ -51,10 +51,10 @@ def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
     kept, unmatched = find_kept_sessions(home.db, titles, request.keep)
     draft = PlanDraft(replace(snapshot, kept=kept))
     add_selected(draft, kind, request)
-    return record_plan(home, kind.name, draft, request, map(_warn_unmatched, unmatched))
+    return record_plan(home, kind.name, draft, request, map(_format_unmatched_warning, unmatched))
 
 
-def _warn_unmatched(entry: str) -> str:
+def _format_unmatched_warning(entry: str) -> str:
     return f"keep {entry!r:.80} is in no message, title or id, so it protects nothing"
 
 
@@ -125,10 +125,10 @@ def estimate_bytes(draft: PlanDraft) -> Bytes:
     rows = snapshot.estimate_bytes(draft.rows, sizes)
     trash = int(rows * _TRASH_SHARE) + draft.file_bytes
     if draft.has_part("index"):
-        can_shrink = space_reclaim.find_obstacle(snapshot.activity.company) is None
+        can_shrink = space_reclaim.find_rewrite_obstacle(snapshot.activity.company) is None
         size = space_reclaim.estimate_rewrite_bytes(sizes, rows, can_shrink=can_shrink)
     else:
-        freed = disk.estimate_freed(sizes, draft.rows, snapshot.rows)
+        freed = disk.estimate_freed_bytes(sizes, draft.rows, snapshot.rows)
         size = Bytes(free_in_file=freed)
     return replace(
         size,

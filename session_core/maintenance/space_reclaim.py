@@ -79,7 +79,7 @@ def reclaim_space(
         return None
 
 
-def find_obstacle(company: HomeActivity) -> str | None:
+def find_rewrite_obstacle(company: HomeActivity) -> str | None:
     """Return advice to stop the processes that prevent a rewrite of the file, or None."""
     names = [company.gateway] if company.gateway else list(map(str, company.holders))
     if not names:
@@ -93,8 +93,8 @@ def find_obstacle(company: HomeActivity) -> str | None:
 def add_index(draft: PlanDraft, request: PlanRequest) -> None:
     """Add the index to a plan if a merge and a rewrite free enough after its other members."""
     del request
-    can_shrink = find_obstacle(draft.snapshot.activity.company) is None
-    freed = disk.estimate_freeable(draft.sizes, shrinks=can_shrink)
+    can_shrink = find_rewrite_obstacle(draft.snapshot.activity.company) is None
+    freed = disk.estimate_freeable_bytes(draft.sizes, shrinks=can_shrink)
     freed += draft.snapshot.estimate_bytes(draft.rows, draft.sizes)
     if disk.is_worth_freeing(freed, draft.sizes):
         draft.add_member(INDEX_NAME, INDEX_NAME, None, MEMBER_REASON)
@@ -103,7 +103,7 @@ def add_index(draft: PlanDraft, request: PlanRequest) -> None:
 def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
     """Plan to merge the search index and rewrite the file, if that frees enough."""
     sizes = home.db.admin.measure_sizes()
-    obstacle = find_obstacle(activity.load_home_activity(home.db, home.clock()))
+    obstacle = find_rewrite_obstacle(activity.load_home_activity(home.db, home.clock()))
     size = estimate_rewrite_bytes(sizes, can_shrink=obstacle is None)
     if not disk.is_worth_freeing(size.free_in_file + size.returned_to_disk, sizes):
         return PlanPreview("nothing", None, None, 0, (), warnings=_list_reasons(sizes, obstacle))
@@ -146,7 +146,7 @@ def _finish_plan(
 ) -> ApplyResult:
     warnings = () if outcome.in_the_way is None else (outcome.in_the_way,)
     sizes = home.db.admin.measure_sizes(tables=False)
-    size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
+    size = disk.measure_size_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
     result = ApplyResult("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
     home.ledger.finish_plan(plan.handle, result.to_json())
     counts = {"free_in_file": size.free_in_file, "returned_to_disk": size.returned_to_disk}
@@ -157,7 +157,7 @@ def _finish_plan(
 
 def estimate_rewrite_bytes(sizes: Sizes, deleted: int = 0, *, can_shrink: bool) -> Bytes:
     """Return the bytes that a merge and a rewrite need and free after `deleted` bytes of rows."""
-    freed = disk.estimate_freeable(sizes, shrinks=can_shrink) + deleted
+    freed = disk.estimate_freeable_bytes(sizes, shrinks=can_shrink) + deleted
     if not can_shrink:
         return Bytes(free_in_file=freed)
     return Bytes(needed_now=2 * max(sizes.db - freed, 0), returned_to_disk=freed)
@@ -167,7 +167,7 @@ def _list_reasons(sizes: Sizes, obstacle: str | None) -> tuple[str, ...]:
     """Return the reasons for planning nothing."""
     if not sizes.db:
         return ()
-    freed = disk.estimate_freeable(sizes)
+    freed = disk.estimate_freeable_bytes(sizes)
     if obstacle is not None and disk.is_worth_freeing(freed, sizes):
         return (obstacle,)
     share = f"about {freed / 1e6:,.1f} of {sizes.db / 1e6:,.1f} MB"
@@ -177,7 +177,7 @@ def _list_reasons(sizes: Sizes, obstacle: str | None) -> tuple[str, ...]:
 def _rewrite_file(db: StateDatabase, now: float, step: StepCallback) -> str | None:
     """Rewrite the file, or return the obstacle."""
     # Checked again, since another process may have opened the file since the plan.
-    obstacle = find_obstacle(activity.load_home_activity(db, now))
+    obstacle = find_rewrite_obstacle(activity.load_home_activity(db, now))
     if obstacle is None:
         try:
             db.admin.vacuum(step=step)

@@ -45,7 +45,7 @@ def make_plan(home: HomeContext, request: PlanRequest) -> PlanPreview:
     if batches is not None and older_than_days is not None:
         raise InvalidInput("name batches or an age, not both")
     age = None if older_than_days is None else older_than_days * _DAY_S
-    warnings = [] if batches is None else _list_refused(home.ledger, batches)
+    warnings = [] if batches is None else _list_refusal_warnings(home.ledger, batches)
     expired = home.ledger.list_expired_batches(age, batches=batches)
     if not expired:
         return PlanPreview("nothing", None, None, 0, (), warnings=tuple(warnings))
@@ -87,7 +87,7 @@ def apply_plan(home: HomeContext, plan: StoredPlan, request: ApplyRequest) -> Ap
     return result
 
 
-def _list_refused(ledger: Ledger, names: Sequence[str]) -> list[str]:
+def _list_refusal_warnings(ledger: Ledger, names: Sequence[str]) -> list[str]:
     """Return a warning for each named batch without trash to empty."""
     expired = {batch.id for batch in ledger.list_expired_batches(batches=names)}
     named = [ledger.get_batch(name) for name in dict.fromkeys(names)]

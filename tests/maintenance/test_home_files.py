@@ -36,7 +36,7 @@ def write_file(path: Path, data: bytes) -> Path:
 
 def keep_and_reload(path: Path, home: Path) -> tuple[dict[str, Any], Iterator[TrashItem]]:
     """Return the head of a file and its pieces after a round trip through the trash."""
-    rest = unpack_trash(list(pack_trash(home_files.keep_file(path, home))))
+    rest = unpack_trash(list(pack_trash(home_files.iter_file_items(path, home))))
     head = next(rest)
     assert head.what == home_files.FILE_KIND
     return head.value, rest
@@ -128,7 +128,7 @@ def test_large_file_is_kept_in_pieces(path: Path, tmp_path: Path):
     path.write_bytes(bytes(range(256)) * 20_000)
     pieces = [
         item.value
-        for item in home_files.keep_file(path, tmp_path)
+        for item in home_files.iter_file_items(path, tmp_path)
         if item.what == home_files.PIECE_KIND
     ]
     assert max(map(len, pieces)) == 1 << 20
@@ -147,7 +147,9 @@ def test_empty_file_is_restored(path: Path, tmp_path: Path):
 
 def test_several_files_share_single_trash(path: Path, tmp_path: Path):
     other = write_file(path.with_name("session_b.json"), b"b")
-    rest = iter([*home_files.keep_file(path, tmp_path), *home_files.keep_file(other, tmp_path)])
+    rest = iter(
+        [*home_files.iter_file_items(path, tmp_path), *home_files.iter_file_items(other, tmp_path)]
+    )
     backs = [home_files.restore_file(head.value, rest, tmp_path / "copy") for head in rest]
     assert backs == ["restored", "restored"]
     assert (tmp_path / "copy" / "sessions" / "session_b.json").read_bytes() == b"b"
@@ -201,7 +203,7 @@ def test_link_is_not_followed(path: Path, tmp_path: Path):
     assert home_files.restore_file(head, rest, tmp_path) == "taken"
     assert target.exists()
     with pytest.raises(Denied, match="not an ordinary file"):
-        list(home_files.keep_file(path, tmp_path))
+        list(home_files.iter_file_items(path, tmp_path))
 
 
 @pytest.mark.requirement("maintenance:kept-files")
@@ -212,7 +214,7 @@ def test_database_is_never_opened(tmp_path: Path, name: str):
     path.write_bytes(b"")
     path.chmod(0)  # otherwise opening it would be refused, except for an administrator
     with pytest.raises(Denied, match="is a database"):
-        list(home_files.keep_file(path, tmp_path))
+        list(home_files.iter_file_items(path, tmp_path))
     assert not home_files.delete_file(
         {"name": name, "bytes": 0, "modified_ns": 0, "sha256": ""}, tmp_path
     )
@@ -226,11 +228,11 @@ def test_hard_link_to_database_is_refused(path: Path, tmp_path: Path):
     path.unlink()
     path.hardlink_to(database)
     with pytest.raises(Denied, match="is a database"):
-        list(home_files.keep_file(path, tmp_path))
+        list(home_files.iter_file_items(path, tmp_path))
 
 
 def test_file_written_concurrently_is_not_kept(path: Path, tmp_path: Path):
-    keeping = home_files.keep_file(path, tmp_path)
+    keeping = home_files.iter_file_items(path, tmp_path)
     next(keeping)
     with path.open("ab") as file:
         file.write(b"more")
@@ -240,7 +242,7 @@ def test_file_written_concurrently_is_not_kept(path: Path, tmp_path: Path):
 
 def test_missing_file_raises_not_found(path: Path, tmp_path: Path):
     with pytest.raises(NotFound):
-        list(home_files.keep_file(path.with_name("none.json"), tmp_path))
+        list(home_files.iter_file_items(path.with_name("none.json"), tmp_path))
 
 
 def test_missing_pieces_restore_nothing(path: Path, tmp_path: Path):

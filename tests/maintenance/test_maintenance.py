@@ -173,7 +173,7 @@ def test_pins_protect_without_column(restored: Changing) -> None:
     stated = restored.home.of("sessions").protected["pinned"]
     assert restored.plan().protected["pinned"] == stated + 1
     listed = restored.home.db.list_sessions(SessionFilter(status="all"), limit=100).items
-    shown = restored.ledger.pins.show_pins(listed)
+    shown = restored.ledger.pins.apply_pins(listed)
     assert [item.pinned for item in shown if item.root_id == pinned] == [True]
     restored.maintenance.restore(str(edited.batch))
 

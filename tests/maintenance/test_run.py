@@ -281,17 +281,17 @@ def test_second_maintainer_stops_removing_restored_member(
 ) -> None:
     messages = read_rows(long, "messages")
     half = apply_until_half(long)
-    part = step_undo.undo_part
+    part = step_undo.undo_step_for_sessions
     with open_other_maintainer(long) as another:
         plan = another._ledger.get_plan(half.plan)
         with closing(PlanRun(another._require_home(), plan)) as run:
 
             def step_first(*args: Any) -> Any:
-                monkeypatch.setattr(step_undo, "undo_part", part)
+                monkeypatch.setattr(step_undo, "undo_step_for_sessions", part)
                 run.run_next_step()
                 return part(*args)
 
-            monkeypatch.setattr(step_undo, "undo_part", step_first)
+            monkeypatch.setattr(step_undo, "undo_step_for_sessions", step_first)
             long.ledger.skip_members(half.plan, ["sessions/root"], "left", half=True)
             edit_session(long, half)
     done = apply_again(long, half)
@@ -306,14 +306,14 @@ def test_member_restored_elsewhere_is_not_repeated(long: Changing) -> None:
     home = long.maintenance._require_home()
     step = long.ledger.list_steps(half.batch)[-1]
     batch = long.ledger.add_batch("restore").id
-    step_undo.undo_part(home, batch, step, {"root"})
+    step_undo.undo_step_for_sessions(home, batch, step, {"root"})
     with pytest.raises(Changed, match="another process"):
         step_undo.undo_step(home, batch, step, None, step_undo.read_contents(home, step, None))
-    assert step_undo.undo_part(home, batch, step, {"root"}) is None
+    assert step_undo.undo_step_for_sessions(home, batch, step, {"root"}) is None
 
 
 POINTS: dict[str, tuple[Any, str]] = {
-    "before it": (step_undo, "undo_part"),
+    "before it": (step_undo, "undo_step_for_sessions"),
     "before a step": (Ledger, "prepare_step"),
     "behind a step": (Ledger, "finish_step"),
     "at its end": (Ledger, "finish_partial"),
@@ -373,7 +373,7 @@ def test_expired_trash_of_partial_member_stays(
     half = apply_until_half(long)
     pin_session(long)
     with monkeypatch.context() as patch:
-        patch.setattr(step_undo, "undo_part", raise_killed)
+        patch.setattr(step_undo, "undo_step_for_sessions", raise_killed)
         with pytest.raises(_Killed):
             apply_again(long, half)
     long.home.clock.now += 31 * DAY
@@ -429,7 +429,7 @@ def test_closed_plan_trash_stays_until_restored(
 ) -> None:
     half = apply_until_half(long)
     with monkeypatch.context() as patch:
-        patch.setattr(step_undo, "undo_part", raise_killed)
+        patch.setattr(step_undo, "undo_step_for_sessions", raise_killed)
         with pytest.raises(_Killed):
             long.maintenance.close_plan(half.plan)
     assert long.ledger.get_plan(half.plan).state == "closed"

@@ -25,7 +25,10 @@ CHOOSERS: dict[str, tuple[PlanRequest, Callable[..., Selection[SelectedSessions]
     "sessions": (PlanRequest("sessions"), session_selectors.select_old_sessions),
     "ghosts": (PlanRequest("ghosts"), ghosts.select_ghosts),
     "abandoned": (PlanRequest("abandoned", "finalize"), session_selectors.select_abandoned),
-    "orphaned": (PlanRequest("orphaned", "finalize"), session_selectors.select_orphaned),
+    "orphaned": (
+        PlanRequest("orphaned", "finalize"),
+        session_selectors.select_orphaned_continuations,
+    ),
     "expired": (PlanRequest("expired", "finalize"), session_selectors.select_expired),
 }
 
@@ -259,7 +262,9 @@ def test_filter_applies_to_named_sessions(home: Home, verb: str) -> None:
     home.session("other", 120, reason="cli_close" if verb == "prune" else None, source="telegram")
     home.db.set_session_archived("mine", archived=True)
     chooser = (
-        session_selectors.select_old_sessions if verb == "prune" else session_selectors.select_named
+        session_selectors.select_old_sessions
+        if verb == "prune"
+        else session_selectors.select_named_to_end
     )
     for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
         request = PlanRequest("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
@@ -284,7 +289,7 @@ def test_unknown_session_gets_suggestions(full: Home) -> None:
 
 def test_named_chat_session_is_finalized(full: Home) -> None:
     request = PlanRequest("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
-    selected = session_selectors.select_named(full.take_snapshot(), request)
+    selected = session_selectors.select_named_to_end(full.take_snapshot(), request)
     assert list_conversation_ids(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
     assert dict(selected.protected) == {"suspended": 1}
     assert {item.reason for item in selected.items} == {"finalized"}

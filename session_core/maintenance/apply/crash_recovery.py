@@ -113,7 +113,7 @@ def restore_member(home: HomeContext, member: PartialMember) -> Iterator[None]:
     for step in reversed(removals):
         tried = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
         try:
-            result = step_undo.undo_part(home, batch, step, ids)
+            result = step_undo.undo_step_for_sessions(home, batch, step, ids)
         except Corrupt:
             refused += 1
             continue

@@ -41,7 +41,7 @@ _DATABASE_PATTERN = re.compile(r"\.(db|sqlite3?)(\Z|[.-])", re.IGNORECASE)
 _MODE_BITS = 0o777
 
 
-def keep_file(path: Path, home: Path) -> Iterator[TrashItem]:
+def iter_file_items(path: Path, home: Path) -> Iterator[TrashItem]:
     """Yield the trash items of a file: its head, which `delete_file` needs, then its bytes.
 
     The head names the file by its path in the home, which may move.
@@ -241,7 +241,9 @@ FileHead = Mapping[str, Any]
 _MAX_WARNINGS = 20
 
 
-def collect_file(path: Path, home: Path, heads: list[FileHead], member: str) -> Iterator[TrashItem]:
+def collect_file_items(
+    path: Path, home: Path, heads: list[FileHead], member: str
+) -> Iterator[TrashItem]:
     """Yield the trash items of a file and add its head to `heads`.
 
     A file that is not accessible is skipped.
@@ -250,7 +252,7 @@ def collect_file(path: Path, home: Path, heads: list[FileHead], member: str) -> 
         MemberOutdated: another process is writing it.
     """
     try:
-        for item in keep_file(path, home):
+        for item in iter_file_items(path, home):
             if item.what == FILE_KIND:
                 heads.append(item.value)
             yield item
@@ -280,9 +282,7 @@ def finish_deletions(ledger: Ledger, step: Step, home: Path, store: Path | None 
         delete_files(pending, home, store)
 
 
-def warn_of_remaining_files(
-    steps: Iterable[Step], folder: Path, exempt: Collection[str]
-) -> list[str]:
+def list_file_warnings(steps: Iterable[Step], folder: Path, exempt: Collection[str]) -> list[str]:
     """Return warnings about files of removed sessions that still exist.
 
     Files of the sessions in `exempt` may exist.

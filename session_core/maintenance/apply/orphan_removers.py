@@ -257,7 +257,7 @@ class OrphanedFileRemover:
     def _iter_trash_items(self, member: Member, heads: list[FileHead]) -> Iterator[TrashItem]:
         if self._db.folder is not None:
             path = self._folder / get_name(member)
-            yield from home_files.collect_file(path, self._db.folder, heads, member.id)
+            yield from home_files.collect_file_items(path, self._db.folder, heads, member.id)
 
     def _check_orphaned(
         self, batch: Sequence[Member], heads: Sequence[FileHead], _: StateDatabase

@@ -50,7 +50,7 @@ def require_unchanged(
             raise MemberOutdated(group.member, f"session {session_id} does not exist any more")
         require_revision(db, group.member, session_id, expected)
         require_unprotected(group.member, row, expected, activity, removed=removed, exempt=exempt)
-        require_no_new_signs(group, row)
+        require_no_new_use_signs(group, row)
 
 
 def require_revision(db: StateDatabase, member: str, session_id: str, expected: Revision) -> None:
@@ -83,7 +83,7 @@ def require_unprotected(
         raise MemberOutdated(member, f"session {item.id}: {PROTECTION_REASONS[reason]}")
 
 
-def require_no_new_signs(group: SessionGroup, row: RowMapping) -> None:
+def require_no_new_use_signs(group: SessionGroup, row: RowMapping) -> None:
     """Require that a session has no new sign of use, such as a title."""
     session_id = row["id"]
     for sign in list_use_signs(row.get("title"), row.get("archived"), row.get("api_call_count")):
@@ -170,10 +170,10 @@ def _list_live_routes(db: StateDatabase, *session_ids: str) -> list[dict[str, An
     return [
         row
         for row in rows
-        if _is_in_home(db, row["scope"]) or not recovery.is_folder_missing(row["scope"])
+        if _is_scope_in_home(db, row["scope"]) or not recovery.is_folder_missing(row["scope"])
     ]
 
 
-def _is_in_home(db: StateDatabase, scope: str) -> bool:
+def _is_scope_in_home(db: StateDatabase, scope: str) -> bool:
     """Return True if a scope is a folder in the home, which a store creates with its first file."""
     return db.folder is not None and PurePath(scope).is_relative_to(db.folder)

@@ -49,7 +49,7 @@ def build_result(home: HomeContext, plan: StoredPlan) -> ApplyResult:
             for member in finished
             for key in _list_chats_not_reset(home, member)
         ]
-    warnings += _warn_of_remaining_files(home, plan)
+    warnings += _list_file_warnings(home, plan)
     in_progress = sum(member.step in unfinished for member in plan.members)
     remaining = len(plan.remaining) + len(plan.partial_members) + in_progress
     vacuumed = _get_vacuum_result(home, plan)
@@ -71,12 +71,14 @@ def add_measured_bytes(home: HomeContext, plan: StoredPlan, result: ApplyResult)
     """Return a result with the sizes measured since the plan was begun."""
     with suppress_note_errors("the measured disk space"):
         sizes = home.db.admin.measure_sizes(tables=False)
-        size = disk.measure_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
+        size = disk.measure_size_change(plan.about.get(disk.BEFORE_KEY, {}), sizes)
         returned = size.returned_to_disk + _sum_deleted_file_bytes(home, plan)
         trash = home.ledger.get_batch(plan.batch_id).bytes
         size = replace(size, returned_to_disk=returned, trash=trash)
-        can_shrink = space_reclaim.find_obstacle(home.gather_activity().company) is None
-        shrinks = disk.is_worth_freeing(disk.estimate_freeable(sizes, shrinks=can_shrink), sizes)
+        can_shrink = space_reclaim.find_rewrite_obstacle(home.gather_activity().company) is None
+        shrinks = disk.is_worth_freeing(
+            disk.estimate_freeable_bytes(sizes, shrinks=can_shrink), sizes
+        )
         return replace(result, bytes=size, shrinks=shrinks and result.removed > 0)
     return result
 
@@ -90,7 +92,7 @@ def _find_unfinished_steps(home: HomeContext, plan: StoredPlan) -> set[str]:
     }
 
 
-def _warn_of_remaining_files(home: HomeContext, plan: StoredPlan) -> list[str]:
+def _list_file_warnings(home: HomeContext, plan: StoredPlan) -> list[str]:
     """Return warnings about files of removed sessions that still exist."""
     folder = home.session_folder
     if folder is None:
@@ -98,7 +100,7 @@ def _warn_of_remaining_files(home: HomeContext, plan: StoredPlan) -> list[str]:
     skipped = (member for member in plan.members if member.skipped is not None)
     ids = {session_id for member in skipped for session_id in members.get_session_ids(member)}
     steps = home.ledger.list_steps(plan.batch_id)
-    return home_files.warn_of_remaining_files(steps, folder, exempt=ids)
+    return home_files.list_file_warnings(steps, folder, exempt=ids)
 
 
 def _sum_deleted_file_bytes(home: HomeContext, plan: StoredPlan) -> int:

@@ -208,8 +208,8 @@ class PlanRun:
                 return True
             if not wait:
                 return False
-            self._wait_for_others()
-            self._load_plan()
+            self._wait_for_other_processes()
+            self._reload_plan()
         return False
 
     def run_next_step(self) -> None:
@@ -229,7 +229,7 @@ class PlanRun:
         except MemberOutdated as error:
             self._skip_outdated_member(error)
         except ConcurrentWrite as error:
-            self._retry_step(queue, draft, error)
+            self._prepare_retry(queue, draft, error)
         except Conflict:
             if not self._is_decided_elsewhere(draft.members):
                 # The other process may have released its members, so this process tries again.
@@ -274,15 +274,17 @@ class PlanRun:
         """Skip a member unless another process is about to complete it."""
         # The member may look outdated only because another process is removing it.
         before = deepcopy(self._progress)
-        self._wait_for_others()
-        self._load_plan()
+        self._wait_for_other_processes()
+        self._reload_plan()
         member = next((m for q in self._queues.values() for m in q if m.id == error.member), None)
         if member is None or _has_other_progress(member, before, self._progress):
             return
         self._skip_member(member, str(error))
-        self._queues[_find_part(member)].remove(member)
+        self._queues[_require_known_part(member)].remove(member)
 
-    def _retry_step(self, queue: deque[Member], draft: StepDraft, error: ConcurrentWrite) -> None:
+    def _prepare_retry(
+        self, queue: deque[Member], draft: StepDraft, error: ConcurrentWrite
+    ) -> None:
         """Prepare to try a failed step again, and skip a member that fails alone.
 
         After some tries, the members of the step are tried one by one.
@@ -319,26 +321,26 @@ class PlanRun:
         except Conflict:
             self._restoring = None
             time.sleep(POLL_PAUSE_S)
-            self._load_plan()
+            self._reload_plan()
 
     def _is_decided_elsewhere(self, member_ids: Collection[str]) -> bool:
         """Return True if a conflict arose because another process applies the same plan."""
-        self._wait_for_others()
+        self._wait_for_other_processes()
         count = sum(map(len, self._queues.values()))
-        self._load_plan()
+        self._reload_plan()
         remaining_ids = {member.id for queue in self._queues.values() for member in queue}
         return sum(map(len, self._queues.values())) < count or not remaining_ids.issuperset(
             member_ids
         )
 
-    def _wait_for_others(self) -> None:
+    def _wait_for_other_processes(self) -> None:
         self._prefetch.discard_items()  # other processes would wait in vain for a prepared step
         wait_for_steps(self._home.ledger, self._batch, self._settle_steps)
 
     def _settle_steps(self) -> None:
         crash_recovery.settle_steps(self._home)
 
-    def _load_plan(self) -> None:
+    def _reload_plan(self) -> None:
         self._set_plan(self._home.ledger.get_plan(self._handle))
 
     def _set_plan(self, plan: StoredPlan) -> None:
@@ -353,7 +355,7 @@ class PlanRun:
         self._queues: dict[str, deque[Member]] = {part: deque() for part in kinds.PART_ORDER}
         for member in plan.remaining:
             if members.get_part(member) in self._queues:
-                self._queues[_find_part(member)].append(member)
+                self._queues[_require_known_part(member)].append(member)
 
     def _get_executor(self, part: str) -> PartExecutor:
         if part not in self._executors:
@@ -378,7 +380,7 @@ def _take_first(queue: deque[Member], limit: int) -> list[Member]:
     return list(islice(queue, limit))
 
 
-def _find_part(member: Member) -> str:
+def _require_known_part(member: Member) -> str:
     return next(part for part in kinds.PART_ORDER if part == members.get_part(member))
 
 

@@ -169,7 +169,7 @@ class SessionRemover:
         preconditions.require_unprotected(
             group.member, row, expected, activity, removed=True, exempt=self.exempt
         )
-        preconditions.require_no_new_signs(group, row)
+        preconditions.require_no_new_use_signs(group, row)
         children = preconditions.list_planned_children(self._db, session_id, group)
         after_id = None if items.before is None else items.before.get_last_message_id(session_id)
         messages, has_more = self._db.rows.read_message_images(
@@ -235,7 +235,7 @@ class SessionRemover:
             for path in self._files.get(session_id, ()):
                 if self._db.folder is not None:
                     member = items.members_by_session[session_id]
-                    yield from home_files.collect_file(path, self._db.folder, heads, member)
+                    yield from home_files.collect_file_items(path, self._db.folder, heads, member)
 
     def _delete_session_rows(
         self,

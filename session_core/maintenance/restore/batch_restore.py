@@ -17,8 +17,8 @@ from session_core.compression.compressor import Compressor
 from session_core.compression.types import CompressionResult, UndoPlan
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.execute import (
-    delete_content,
     delete_step_marks,
+    delete_undone_trash,
     suppress_note_errors,
     wait_for_steps,
 )
@@ -125,7 +125,7 @@ def restore_batch(
     """Restore a batch, or continue its restore."""
     deadline = time.monotonic() + for_s
     batch = home.ledger.get_undoable_batch(batch_id)
-    _check_writable(home, _list_steps(home, batch))
+    _check_writable(home, _list_undoable_steps(home, batch))
     # Measured first, since the end of the restore deletes the trash.
     trash_bytes, files = home.ledger.count_disk_bytes(), disk.measure_files(home.db)
     open_steps = _list_open_steps(home, batch)
@@ -160,7 +160,7 @@ def restore_batch(
     counts |= {"unfit": len(result.unfit), "remaining": result.remaining}
     with suppress_note_errors(f"the restore of {batch_id}"):
         home.ledger.add_audit_entry(client, f"restore {batch_id}", None, counts)
-    delete_content(home.ledger)
+    delete_undone_trash(home.ledger)
     return replace(result, bytes=_measure_bytes(home, batch_id, trash_bytes, files))
 
 
@@ -170,7 +170,9 @@ def _measure_bytes(home: HomeContext, batch_id: str, size: int, files: Mapping[s
     trash = home.ledger.get_batch(batch_id).bytes
     freed = Bytes(returned_to_disk=returned, trash=trash)
     with suppress_note_errors("the measured disk space"):
-        grown = disk.measure_change(files, home.db.admin.measure_sizes(tables=False)).needed_now
+        grown = disk.measure_size_change(
+            files, home.db.admin.measure_sizes(tables=False)
+        ).needed_now
         return replace(freed, needed_now=grown)
     return freed
 
@@ -178,7 +180,7 @@ def _measure_bytes(home: HomeContext, batch_id: str, size: int, files: Mapping[s
 def preview_batch(home: HomeContext, batch_id: str) -> RestorePreview:
     """Return the items that a restore would bring back."""
     batch = home.ledger.get_undoable_batch(batch_id)
-    open_steps = [step for step in _list_steps(home, batch) if step.undone_at is None]
+    open_steps = [step for step in _list_undoable_steps(home, batch) if step.undone_at is None]
     _check_writable(home, open_steps)
     if batch.plan is None:
         trash_items = [item for step in open_steps for item in home.ledger.read_trash(step.id)]
@@ -236,7 +238,9 @@ def _list_open_steps(home: HomeContext, batch: Batch) -> list[tuple[Step, Unrest
         with suppress(Conflict):  # the plan has ended, or the runner did not apply it
             crash_recovery.stop_plan(home, batch.plan)
         wait_for_steps(home.ledger, batch.id, partial(crash_recovery.settle_steps, home))
-    open_steps = [step for step in reversed(_list_steps(home, batch)) if step.undone_at is None]
+    open_steps = [
+        step for step in reversed(_list_undoable_steps(home, batch)) if step.undone_at is None
+    ]
     attempts = [
         (step, UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id)))
         for step in open_steps
@@ -260,7 +264,7 @@ def _check_writable(home: HomeContext, steps: Iterable[Step]) -> None:
                     home.db.rows.check_rows_writable([RowImages.unpack(item.value).table])
 
 
-def _list_steps(home: HomeContext, batch: Batch) -> list[Step]:
+def _list_undoable_steps(home: HomeContext, batch: Batch) -> list[Step]:
     """Return the steps of a batch, and refuse a batch that is itself a restore."""
     steps = home.ledger.list_steps(batch.id)
     if any(step.undoes is not None for step in steps):
@@ -306,7 +310,7 @@ def _describe_reversal(current: Mapping[str, Any], restored: Mapping[str, Any]) 
             yield f"{name}: {current.get(name) or 'none'} -> {before or 'none'}"
 
 
-def is_compression(home: HomeContext, batch: str) -> bool:
+def is_compression_batch(home: HomeContext, batch: str) -> bool:
     """Return True if a batch is a compression.
 
     Raises:
@@ -322,7 +326,7 @@ def preview_compression(home: HomeContext, batch: str) -> RestorePreview:
     with create_compressor(home) as compressor:
         undo = compressor.plan_undo(batch)
     if undo is not None:
-        return preview_plan(home, batch, _preview_undo(home, undo))
+        return preview_undo_plan(home, batch, _preview_undo(home, undo))
     # A compression is a single step.
     (step,) = home.ledger.list_steps(batch)
     compression = CompressionResult.from_json(step.result["compressed"])
@@ -354,7 +358,7 @@ def _preview_undo(home: HomeContext, undo: UndoPlan) -> PlanPreview:
     return PlanPreview.from_plan(home.ledger.get_plan(undo.plan))
 
 
-def preview_plan(home: HomeContext, batch: str, plan: PlanPreview) -> RestorePreview:
+def preview_undo_plan(home: HomeContext, batch: str, plan: PlanPreview) -> RestorePreview:
     """Return the preview of an undo that is done by a plan."""
     return RestorePreview(home.ledger.get_batch(batch), plan.count, plan.items, plan)
 

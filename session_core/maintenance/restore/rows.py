@@ -69,7 +69,7 @@ class RowRestorer:
         # Rows of a refused session would belong to another session with its id.
         strangers = {misfit.key[0] for misfit in first.refused}
         self._unrestored.sessions |= dict.fromkeys(strangers, False)
-        strangers |= self._find_strangers()
+        strangers |= self._find_lost_sessions()
         second = self._db.rows.put_images(
             [_exclude_owned(image, strangers) for image in other_images]
         )
@@ -131,7 +131,7 @@ class RowRestorer:
                         return row[value_index]
         return None
 
-    def _find_strangers(self) -> set[str]:
+    def _find_lost_sessions(self) -> set[str]:
         """Return the sessions of kept messages that are missing or have been replaced."""
         strangers = set()
         for session_id, started_at in self._contents.start_times.items():
@@ -280,9 +280,9 @@ class TrashContents:
             and change.after.get("ended_at", 0) is None
         }
 
-    def split_by_sessions(self, ids: Collection[str]) -> tuple[UnrestoredItems, UnrestoredItems]:
+    def split_off_sessions(self, ids: Collection[str]) -> tuple[UnrestoredItems, UnrestoredItems]:
         """Return the remaining items of these sessions, and the items of all other sessions."""
-        remaining = self.tried or self._to_unrestored()
+        remaining = self.tried or self._list_all_as_unrestored()
         owners = orphans.FileOwners({*remaining.sessions, *ids})
 
         def is_selected(kind: str, name: str) -> bool:
@@ -294,12 +294,12 @@ class TrashContents:
             return kind == "session" and name in ids
 
         # Rows without a session stay with the items of the other sessions.
-        selected = remaining.select_part(is_selected, rest=False)
-        return selected, remaining.select_part(
+        selected = remaining.filter_items(is_selected, rest=False)
+        return selected, remaining.filter_items(
             lambda kind, name: not is_selected(kind, name), rest=True
         )
 
-    def _to_unrestored(self) -> UnrestoredItems:
+    def _list_all_as_unrestored(self) -> UnrestoredItems:
         """Return all items as unrestored items."""
         images = [(image, find_owners(image)) for image in self.images]
         ids = [owner for _, owners in images for owner in owners or ()]

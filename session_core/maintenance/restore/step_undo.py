@@ -70,7 +70,7 @@ def undo_step(
     return _run_undo(home, batch, _StepUndo(step, tried, contents))
 
 
-def undo_part(
+def undo_step_for_sessions(
     home: HomeContext, batch: str, step: Step, ids: Collection[str]
 ) -> dict[str, Any] | None:
     """Undo the changes of a step to some sessions.
@@ -82,7 +82,7 @@ def undo_part(
     """
     tried = UnrestoredItems.from_result(home.ledger.get_last_attempt(step.id))
     contents = TrashContents.from_trash(home.ledger.read_trash(step.id), tried)
-    selected, others = contents.split_by_sessions(ids)
+    selected, others = contents.split_off_sessions(ids)
     if selected == UnrestoredItems():
         return None
     contents = TrashContents.from_trash(home.ledger.read_trash(step.id), selected)
@@ -170,7 +170,7 @@ def _restore_columns(
     session_id = change.key.get("id")
     was_ended = change.table == SESSIONS and change.before.get("ended_at") is not None
     if activity is not None and was_ended and change.after.get("ended_at", 0) is None:
-        reason = _find_reason_open(home, db, str(session_id), undo, activity)
+        reason = _find_reason_to_stay_open(home, db, str(session_id), undo, activity)
         if reason is not None:
             return reason
     try:
@@ -228,7 +228,7 @@ def _restore_pins(home: HomeContext, contents: TrashContents) -> None:
         pins.set_pins(unchanged)
 
 
-def _find_reason_open(
+def _find_reason_to_stay_open(
     home: HomeContext,
     db: StateDatabase,
     session_id: str,

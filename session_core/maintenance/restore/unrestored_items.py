@@ -47,7 +47,7 @@ class UnrestoredItems:
         names = (PurePath(path).name for path in self.files)
         return {*self.sessions, *self.changes.values(), *self.routes, *self.files, *names}
 
-    def select_part(self, has: Callable[[str, str], bool], *, rest: bool) -> UnrestoredItems:
+    def filter_items(self, has: Callable[[str, str], bool], *, rest: bool) -> UnrestoredItems:
         """Return the items for which `has`, called with the kind and the name, returns True."""
         return UnrestoredItems(
             sessions={id_: row for id_, row in self.sessions.items() if has("session", id_)},

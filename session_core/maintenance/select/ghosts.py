@@ -32,7 +32,7 @@ def select_ghosts(
     cutoff, matches = snapshot.get_cutoff(request), snapshot.build_session_filter(request.where)
     for root in _iter_roots(snapshot.conversations, removable):
         sessions = tuple(_iter_group(snapshot.conversations, root, removable))
-        if not all(_is_before(session, cutoff) and matches(session) for session in sessions):
+        if not all(_is_before_cutoff(session, cutoff) and matches(session) for session in sessions):
             continue
         left_behind = snapshot.conversations.list_left_behind(sessions)
         reason = protection.find_protection(
@@ -48,7 +48,7 @@ def select_ghosts(
         text = f"empty, {protection.describe_end(root)}, begun {age}"
         child_ids = tuple(child.id for child in left_behind)
         selected.append(SelectedSessions(root.id, None, text, tuple(reversed(sessions)), child_ids))
-    in_between = sum(_is_before(session, cutoff) and matches(session) for session in between)
+    in_between = sum(_is_before_cutoff(session, cutoff) and matches(session) for session in between)
     if in_between:
         protected["in between"] += in_between
     return Selection.from_items(selected, protected)
@@ -128,7 +128,7 @@ def _iter_group(
                 stack.append(child)
 
 
-def _is_before(session: InventoryItem, cutoff: float) -> bool:
+def _is_before_cutoff(session: InventoryItem, cutoff: float) -> bool:
     """Return True if all times of a session, its end included, are before the cutoff."""
     times = (session.last_active_at, session.started_at, session.ended_at)
     return all(time is None or time < cutoff for time in times)

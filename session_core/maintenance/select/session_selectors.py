@@ -34,7 +34,7 @@ def select_old_sessions(
     return _select_to_remove(snapshot, _find_candidates(snapshot, request))
 
 
-def select_deleted(
+def select_named_to_delete(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
     """Select the named conversations, as their owner deletes them."""
@@ -86,13 +86,13 @@ def select_abandoned(
                 f"never ended, {_describe_activity(conversation, snapshot.now)}",
             )
             for conversation in snapshot.iter_matching(request.where)
-            if _is_before(conversation.last_active_at, cutoff)
+            if _is_before_cutoff(conversation.last_active_at, cutoff)
         ),
         reason=request.reason or "abandoned",
     )
 
 
-def select_orphaned(
+def select_orphaned_continuations(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
     """Select continuations for which no call to a model was recorded."""
@@ -106,13 +106,13 @@ def select_orphaned(
                 f"continues {item.root.id} and never ran, {_describe_activity(item, now)}",
             )
             for item in snapshot.iter_matching(request.where)
-            if _is_before(item.last_active_at, cutoff)
+            if _is_before_cutoff(item.last_active_at, cutoff)
         ),
         reason=request.reason or "orphaned_compression",
     )
 
 
-def select_named(
+def select_named_to_end(
     snapshot: MaintenanceSnapshot, request: PlanRequest
 ) -> Selection[SelectedSessions]:
     """Select the open sessions of the named conversations, even if a chat is routed to them."""
@@ -196,7 +196,8 @@ def _find_candidates(snapshot: MaintenanceSnapshot, request: PlanRequest) -> Ite
     return (
         conversation
         for conversation in snapshot.iter_matching(request.where)
-        if conversation.tip.ended_at is not None and _is_before(conversation.last_active_at, cutoff)
+        if conversation.tip.ended_at is not None
+        and _is_before_cutoff(conversation.last_active_at, cutoff)
     )
 
 
@@ -226,7 +227,7 @@ def _iter_named(snapshot: MaintenanceSnapshot, request: PlanRequest) -> Iterator
             yield conversation
 
 
-def _is_before(active_at: float | None, cutoff: float) -> bool:
+def _is_before_cutoff(active_at: float | None, cutoff: float) -> bool:
     """Return True if the last activity was before the cutoff or is unknown.
 
     The protection rules decide about unknown times.

@@ -65,7 +65,7 @@ class MaintenanceSnapshot:
     def estimate_bytes(self, rows: int, sizes: Sizes | None) -> int:
         """Return about how many bytes this many messages take, with their indexes."""
         total = self.rows
-        return disk.estimate_used(sizes) * rows // total if sizes is not None and total else 0
+        return disk.estimate_used_bytes(sizes) * rows // total if sizes is not None and total else 0
 
     def iter_matching(self, where: SessionFilter) -> Iterable[Conversation]:
         """Return the conversations that match a filter.

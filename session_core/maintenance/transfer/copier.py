@@ -360,7 +360,9 @@ class _Copy:
             if self._verify_session(session_id, mark):
                 self._record_deviations(session_id, mark)
                 return "copied" if is_new else "updated"
-        raise _CopyRefused(_MOVING_REASON if self._is_moving(session_id) else _REMOVED_REASON)
+        raise _CopyRefused(
+            _MOVING_REASON if self._has_uncopied_tail(session_id) else _REMOVED_REASON
+        )
 
     def _load_mark(self, session_id: str) -> _Mark | None:
         text = self._target.get_meta(MARK_PREFIX + session_id)
@@ -394,7 +396,7 @@ class _Copy:
         if mark.done is not None and [list(revision), rows] != mark.done[1:]:
             raise _CopyRefused(_CHANGED_REASON)
 
-    def _is_moving(self, session_id: str) -> bool:
+    def _has_uncopied_tail(self, session_id: str) -> bool:
         """Return True if the last message of the source has no counterpart yet."""
         revision = self._source.get_revision(session_id)
         there = self._target.get_revision(session_id)
@@ -445,7 +447,7 @@ class _Copy:
             self._target.set_meta(MARK_PREFIX + session_id, mark.to_json())
         for piece in self._iter_pieces(session_id, mark):
             self._check_stop()
-            while not self._try_piece(session_id, piece, mark):
+            while not self._try_write_piece(session_id, piece, mark):
                 self._shift_ids(piece[0]["id"], piece[-1]["id"], mark)
 
     def _write_rows(
@@ -477,7 +479,7 @@ class _Copy:
         after = {
             name: value
             for name, value in values.items()
-            if name not in refused and not digests.is_equal(present.get(name), value)
+            if name not in refused and not digests.is_same_content(present.get(name), value)
         }
         key = {name: present[name] for name in _KEYS.get(table, ("id",))}
         if after:
@@ -508,7 +510,7 @@ class _Copy:
                 after = piece[-1]["id"]
                 yield piece
 
-    def _try_piece(self, session_id: str, piece: list[dict[str, Any]], mark: _Mark) -> bool:
+    def _try_write_piece(self, session_id: str, piece: list[dict[str, Any]], mark: _Mark) -> bool:
         """Write a piece, or return False if another session has taken its ids."""
         try:
             self._write_piece(session_id, piece, mark)

@@ -71,7 +71,7 @@ def iter_messages(
             after = image.rows[-1][image.columns.index("id")]
 
 
-def is_equal(first: Any, second: Any) -> bool:
+def is_same_content(first: Any, second: Any) -> bool:
     """Return True if two stored values are the same content."""
     return _encode_value(first) == _encode_value(second)
 

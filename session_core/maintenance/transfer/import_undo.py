@@ -46,7 +46,7 @@ _MAX_NAMES = 5
 ImportedStates = Mapping[str, Sequence[Any]]
 
 
-def is_import(home: HomeContext, batch_id: str) -> bool:
+def is_import_batch(home: HomeContext, batch_id: str) -> bool:
     """Return True if a batch is an import.
 
     Raises:
@@ -106,7 +106,7 @@ def mark_undone_steps(home: HomeContext, batch_id: str) -> None:
     steps = _list_open_steps(home, home.ledger.get_batch(batch_id))
     undone = [step for step in steps if present.isdisjoint(collect_imported([step]))]
     if undone:
-        _delete_marks(home, collect_imported(undone))
+        _delete_progress_marks(home, collect_imported(undone))
         home.ledger.mark_steps_undone(batch_id, [step.id for step in undone])
 
 
@@ -114,7 +114,7 @@ def _list_open_steps(home: HomeContext, batch: Batch) -> list[Step]:
     return [step for step in home.ledger.list_steps(batch.id) if step.undone_at is None]
 
 
-def _delete_marks(home: HomeContext, session_ids: ImportedStates) -> None:
+def _delete_progress_marks(home: HomeContext, session_ids: ImportedStates) -> None:
     """Delete the progress marks of sessions that were imported in part."""
     keys = [
         MARK_PREFIX + session_id

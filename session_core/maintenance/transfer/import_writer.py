@@ -203,10 +203,10 @@ class ImportWriter:
         images = [*step.rows, *self._iter_message_images(step, renumbered=renumbered)]
         result = db.rows.put_images(images, of=[step.line.id])
         _require_sessions_stored(result)
-        self._require_own_ids(result)
+        self._require_free_ids(result)
         return result
 
-    def _require_own_ids(self, result: PutResult) -> None:
+    def _require_free_ids(self, result: PutResult) -> None:
         """Refuse a piece with a message id that another message has taken."""
         for mismatch in result.refused:
             if mismatch.table == MESSAGES_KEY and self._db.get_message(mismatch.key[0]) is not None:
@@ -234,7 +234,7 @@ class ImportWriter:
             row["parent_session_id"] = None
             context.tally.left_out.append(SkippedItem(line.id, FOREIGN_PARENT_REASON))
         if not self.can_have_parent(context.lines, line.delegator):
-            scan.drop_delegator(row)
+            scan.mark_delegate_orphaned(row)
             context.tally.left_out.append(SkippedItem(line.id, FOREIGN_DELEGATOR_REASON))
         return [RowImages(SESSIONS, tuple(row), (tuple(row.values()),)), *tables]
 

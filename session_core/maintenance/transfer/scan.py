@@ -166,7 +166,7 @@ def find_delegator(row: Mapping[str, Any]) -> str | None:
     return mark if isinstance(mark, str) and mark != _ORPHANED else None
 
 
-def drop_delegator(row: dict[str, Any]) -> None:
+def mark_delegate_orphaned(row: dict[str, Any]) -> None:
     """Mark a delegate as orphaned, as Hermes does if its delegator is gone."""
     config = content.decode_json(row["model_config"])
     row["model_config"] = content.dump_json({**config, _DELEGATE: _ORPHANED})
