@@ -91,7 +91,7 @@ def _check_regular(status: os.stat_result, path: Path) -> None:
         raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
-def find_target(path: Path, home: Path | None = None) -> Path:
+def find_write_target(path: Path, home: Path | None = None) -> Path:
     """Return the file that a write to `path` replaces: `path` itself, or the target of its link.
 
     A link is followed within the home and within its own folder. A linked folder may be outside of
@@ -144,17 +144,17 @@ def write_atomic(
     file remains. Root keeps the owner of the file that it replaces.
 
     Raises:
-        Denied: `find_target` refuses the path.
+        Denied: `find_write_target` refuses the path.
     """
-    target = find_target(path, home)
+    target = find_write_target(path, home)
     with _write_temporary(target.parent, parts, prefix, mode) as temporary:
-        _keep_owner(temporary, target)
+        _copy_owner(temporary, target)
         _replace_file(temporary, target)
     # The rename is durable only after a sync of the folder.
     sync_folder(target.parent)
 
 
-def _keep_owner(temporary: Path, target: Path) -> None:
+def _copy_owner(temporary: Path, target: Path) -> None:
     # Containers run as root on homes of other users.
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         with contextlib.suppress(OSError):
@@ -184,7 +184,7 @@ def write_new_file(
                 os.chown(temporary, *owner)
         if times_ns is not None:
             os.utime(temporary, ns=times_ns)
-        _link_new(temporary, path)
+        _link_to_free_name(temporary, path)
     sync_folder(path.parent)
 
 
@@ -232,9 +232,9 @@ def rename_broken_file(path: Path, now: float, home: Path | None = None) -> Path
     A link within the home is followed and kept for the next write.
 
     Raises:
-        Denied: `find_target` refuses the path.
+        Denied: `find_write_target` refuses the path.
     """
-    target = find_target(path, home)
+    target = find_write_target(path, home)
     # Raises for a missing file before a name is reserved.
     target.lstat()
     broken = reserve_broken_name(target, now)
@@ -247,12 +247,12 @@ def reserve_broken_name(path: Path, now: float, home: Path | None = None) -> Pat
     """Create an empty file with a free name for a broken file, and return its path.
 
     Raises:
-        Denied: `find_target` refuses the path.
+        Denied: `find_write_target` refuses the path.
     """
-    target = find_target(path, home)
+    target = find_write_target(path, home)
     stem = f"{target.name}.broken-{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}"
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(free for name in names if _create_empty(free := target.with_name(name)))
+    return next(free for name in names if _create_if_free(free := target.with_name(name)))
 
 
 def delete_leftovers(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:
@@ -304,7 +304,7 @@ def _write_temporary(
         raise
 
 
-def _link_new(temporary: Path, target: Path) -> None:
+def _link_to_free_name(temporary: Path, target: Path) -> None:
     """Give a temporary file a name that must be free."""
     try:
         target.hardlink_to(temporary)
@@ -312,14 +312,14 @@ def _link_new(temporary: Path, target: Path) -> None:
         if error.errno not in _LINK_UNSUPPORTED_ERRNOS:
             raise
         # Without hard links an empty file reserves the name.
-        if not _create_empty(target):
+        if not _create_if_free(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         _replace_file(temporary, target)
     else:
         temporary.unlink()
 
 
-def _create_empty(path: Path) -> bool:
+def _create_if_free(path: Path) -> bool:
     try:
         path.touch(mode=0o600, exist_ok=False)
     except FileExistsError:

@@ -93,16 +93,16 @@ def _build_home_activity(
     folders = homes or ([db.folder] if db.folder is not None else [])
     return HomeActivity(
         at=now,
-        gateway=_find_live_gateway(folders, claims),
+        gateway=_describe_live_gateway(folders, claims),
         leases={
             lease.session_id: lease for home in folders for lease in processes.list_leases(home)
         },
         turns=_map_claim_holders(claims, "turn"),
-        holders=_list_open_holders(db),
+        holders=_list_steady_holders(db),
     )
 
 
-def _list_open_holders(db: StateDatabase) -> tuple[Holder, ...]:
+def _list_steady_holders(db: StateDatabase) -> tuple[Holder, ...]:
     """Return the processes that have the database open in two reads, a moment apart.
 
     A process that another thread is starting shares all open files of this process for a moment.
@@ -160,7 +160,7 @@ def _map_claim_holders(claims: Collection[Claim], kind: str) -> dict[str, str]:
     return {claim.session_id: claim.holder for claim in matching if claim.session_id is not None}
 
 
-def _find_live_gateway(homes: Collection[Path], claims: Collection[Claim]) -> str | None:
+def _describe_live_gateway(homes: Collection[Path], claims: Collection[Claim]) -> str | None:
     for home in homes:
         live = processes.find_gateway(home)
         if live is not None:

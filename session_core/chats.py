@@ -254,7 +254,7 @@ def check_session_id(session_id: str) -> str:
         InvalidInput: the id would leave its folder, or cannot be stored in files, databases or the
             environment.
     """
-    if not _is_inside_folder(session_id) or "/" in session_id or "\\" in session_id:
+    if not _is_safe_path_part(session_id) or "/" in session_id or "\\" in session_id:
         raise InvalidInput(
             "session id must be text without '..', '/', backslash and drive letter, "
             f"got {session_id!r}"
@@ -272,7 +272,7 @@ def check_session_key(session_key: str) -> str:
     Raises:
         InvalidInput: the key would leave its folder.
     """
-    if not _is_inside_folder(session_key) or session_key[0] in "/\\":
+    if not _is_safe_path_part(session_key) or session_key[0] in "/\\":
         raise InvalidInput(
             "session key must be text without '..' and must not begin with '/', a backslash or "
             f"a drive letter, got {session_key!r}"
@@ -280,7 +280,7 @@ def check_session_key(session_key: str) -> str:
     return session_key
 
 
-def _is_inside_folder(name: Any) -> bool:
+def _is_safe_path_part(name: Any) -> bool:
     if not isinstance(name, str) or not name or ".." in name:
         return False
     # On Windows a drive letter leaves the folder.

@@ -42,7 +42,9 @@ def is_hermes_home(folder: Path) -> bool:
 
     Other folders are not judged by file names, which an application may use as well.
     """
-    return any(_has_file(folder / sign) for sign in _HOME_FILES) and not _has_own_mirror(folder)
+    return any(_can_file_exist(folder / sign) for sign in _HOME_FILES) and not _has_own_mirror(
+        folder
+    )
 
 
 def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> bool:
@@ -74,14 +76,14 @@ class DatabaseAddress:
     def can_be_shown(self) -> bool:
         """True if the address surely has no password, so that it may be shown whole."""
         has_secret = any(name in _SECRET_OPTIONS for name, _ in self._list_options())
-        return self._is_clear() and ":" not in self._split_address()[1] and not has_secret
+        return self._is_unambiguous() and ":" not in self._split_address()[1] and not has_secret
 
     def __str__(self) -> str:
         """Return the address without passwords, and without options that could hold one."""
         from urllib.parse import urlencode  # noqa: PLC0415 -- the first answer of a server does not need it
 
         scheme, user, hosts, database = self._split_address()
-        if not self._is_clear():
+        if not self._is_unambiguous():
             return f"{scheme}://…"
         user = user.partition(":")[0] + "@" if user else ""
         shown_options = [
@@ -90,7 +92,7 @@ class DatabaseAddress:
         options = f"?{urlencode(shown_options, safe='/,:')}" if shown_options else ""
         return f"{scheme}://{user}{hosts}{database}{options}"
 
-    def _is_clear(self) -> bool:
+    def _is_unambiguous(self) -> bool:
         """Return False if a password that is not escaped may look like another part."""
         _, _, hosts, database = self._split_address()
         query = self.address.partition("?")[2]
@@ -219,17 +221,17 @@ def list_homes(home: Home, environ: Mapping[str, str] | None = None) -> dict[str
         environ: the environment variables; by default, the variables of the process.
     """
     env = os.environ if environ is None else environ
-    homes = _name_home(home, env)
+    homes = _map_stores_of_home(home, env)
     if home.found_by != "--home":
         default, own = _find_default_hermes_home(env), _find_own_home(env)
         if "hermes" not in homes and _is_installed(default):
-            homes |= _name_home(Home(default, _HERMES_FOUND), env) | homes
-        if _has_file(own / DATABASE_NAME):
+            homes |= _map_stores_of_home(Home(default, _HERMES_FOUND), env) | homes
+        if _can_file_exist(own / DATABASE_NAME):
             homes.setdefault("own", own)
     return homes
 
 
-def _name_home(home: Home, env: Mapping[str, str]) -> dict[str, HomePlace]:
+def _map_stores_of_home(home: Home, env: Mapping[str, str]) -> dict[str, HomePlace]:
     """Return a home by store name, and the profiles of a Hermes home."""
     if isinstance(home.place, DatabaseAddress):
         return {home.place.name: home.place}
@@ -267,7 +269,7 @@ def find_active_profile(root: Path) -> str | None:
 
 
 def _is_installed(hermes: Path) -> bool:
-    return _has_file(hermes / DATABASE_NAME) or is_hermes_home(hermes)
+    return _can_file_exist(hermes / DATABASE_NAME) or is_hermes_home(hermes)
 
 
 def _has_own_mirror(folder: Path) -> bool:
@@ -282,7 +284,7 @@ def _has_own_mirror(folder: Path) -> bool:
         return False
 
 
-def _has_file(path: Path) -> bool:
+def _can_file_exist(path: Path) -> bool:
     """Return True if a file exists, or if permissions hide whether it does."""
     try:
         path.stat()

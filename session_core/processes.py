@@ -259,7 +259,7 @@ def find_gateway(home: Path) -> Gateway | None:
         pid = _parse_pid(record.get("pid"))
         if pid is None or not is_alive(pid, record.get("start_time")):
             continue
-        argv = get_argv(pid) or _parse_argv(record)
+        argv = get_argv(pid) or _parse_gateway_argv(record)
         if _is_gateway_command(argv):
             return Gateway(pid, argv)
     return None
@@ -405,7 +405,7 @@ def _parse_ints(text: str) -> set[int]:
     return {int(word) for word in text.split() if word.isdecimal()}
 
 
-def _parse_argv(record: dict[str, Any]) -> tuple[str, ...]:
+def _parse_gateway_argv(record: dict[str, Any]) -> tuple[str, ...]:
     argv = record.get("argv")
     if record.get("kind") != "hermes-gateway" or not isinstance(argv, list):
         return ()

@@ -85,7 +85,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
     ) -> Session | None:
         """Return a session with its state and events, or None if it does not exist."""
         return await self.run_in_thread(
-            partial(self._read, app_name, user_id, session_id.strip(), config)
+            partial(self._read_session, app_name, user_id, session_id.strip(), config)
         )
 
     async def list_sessions(
@@ -138,7 +138,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         with db.snapshot():
             return self._build_session(app, user, name, db.state.read_session_state(row_id))
 
-    def _read(
+    def _read_session(
         self, app: str, user: str, name: str, config: GetSessionConfig | None
     ) -> Session | None:
         db, row_id = self.home.db, build_session_id(app, user, name)
@@ -214,9 +214,9 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         """Store changes by the prefixes of their keys, and the time of the last change."""
         state = self.home.db.state
         values: dict[str, Any] = to_jsonable_python(dict(changes), fallback=str)
-        of_app = _take_prefix(State.APP_PREFIX, values)
-        of_user = _take_prefix(State.USER_PREFIX, values)
-        _take_prefix(State.TEMP_PREFIX, values)
+        of_app = _take_keys_with_prefix(State.APP_PREFIX, values)
+        of_user = _take_keys_with_prefix(State.USER_PREFIX, values)
+        _take_keys_with_prefix(State.TEMP_PREFIX, values)
         if of_app:
             state.merge_app_state(app, of_app)
         if of_user:
@@ -245,7 +245,7 @@ def _add_prefix(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {prefix + key: value for key, value in values.items()}
 
 
-def _take_prefix(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+def _take_keys_with_prefix(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
     """Remove the keys with a prefix, and return them without the prefix."""
     names = [key for key in values if key.startswith(prefix)]
     return {key.removeprefix(prefix): values.pop(key) for key in names}

@@ -75,8 +75,8 @@ class ClaudeSessionStore(HomeAdapter):
     def _append_entries(self, key: SessionKey, entries: list[Entry]) -> None:
         db, session_id = self.home.db, build_session_id(key)
         with db.transaction():
-            self._require_parent(key)
-            new = self._skip_stored(session_id, entries)
+            self._ensure_parent(key)
+            new = self._select_new_entries(session_id, entries)
             if not new:
                 return
             state = db.state.read_session_state(session_id)
@@ -94,14 +94,14 @@ class ClaudeSessionStore(HomeAdapter):
                 changes[_SUMMARY] = _fold_summary(state.get(_SUMMARY), key, new)
             db.state.merge_session_state(session_id, changes)
 
-    def _require_parent(self, key: SessionKey) -> None:
+    def _ensure_parent(self, key: SessionKey) -> None:
         """Create the parent session of a subagent, whose entries may arrive first."""
         if key.get("subpath"):
             main = _get_main_key(key)
             fields = _build_fields(main, [])
             self.home.db.create_session(build_session_id(main), **fields)
 
-    def _skip_stored(self, session_id: str, entries: list[Entry]) -> list[Entry]:
+    def _select_new_entries(self, session_id: str, entries: list[Entry]) -> list[Entry]:
         """Return the entries with a uuid that is not stored yet, and all entries without a uuid."""
         uuids = [uuid for entry in entries if (uuid := _get_uuid(entry)) is not None]
         stored = set(self.home.db.sdk.find_platform_messages(session_id, uuids)) if uuids else set()

@@ -77,7 +77,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
             ConversationConflict: the stored revision is another one.
             Conflict: the session is pinned.
         """
-        await self.run_in_thread(partial(self._drop_record, conversation_id, expected_revision))
+        await self.run_in_thread(partial(self._trash_record, conversation_id, expected_revision))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry.
@@ -135,11 +135,11 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
             self.require_own_session(session_id)
             db.create_session(session_id, **_build_fields(record))
             if not self._append_entries(record, new_entries):
-                self._mark_changed(session_id)
+                self._bump_revision(session_id)
             values = _RECORDS.dump_python(record, mode="json")
             db.state.merge_session_state(session_id, {_RECORD: values})
 
-    def _mark_changed(self, session_id: str) -> None:
+    def _bump_revision(self, session_id: str) -> None:
         """Give the session another revision, so that a deletion that began before notices."""
         window = self.home.db.read_window(session_id, limit=1)
         for row in window.messages:
@@ -209,7 +209,11 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
 
     def _walk_history(self, head_id: str, limit: int | None) -> list[ConversationEntry]:
         with self.home.db.snapshot():
-            known = {} if limit is not None and limit <= _MAX_WALK else self._load_entries(head_id)
+            known = (
+                {}
+                if limit is not None and limit <= _MAX_WALK
+                else self._load_entries_with_head(head_id)
+            )
             history: list[ConversationEntry] = []
             entry_id: str | None = head_id
             while entry_id is not None and (limit is None or len(history) < limit):
@@ -218,7 +222,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
                 entry_id = entry.parent_id
         return history[::-1]
 
-    def _load_entries(self, head_id: str) -> dict[str, ConversationEntry]:
+    def _load_entries_with_head(self, head_id: str) -> dict[str, ConversationEntry]:
         """Return all entries of a conversation that has the head."""
         for session_id in self._list_holders(head_id):
             payloads = self.home.db.sdk.list_payloads(session_id)
@@ -227,7 +231,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
                 return entries
         return {}
 
-    def _drop_record(self, conversation_id: str, expected_revision: str) -> None:
+    def _trash_record(self, conversation_id: str, expected_revision: str) -> None:
         with self.home.db.snapshot():
             stored = self._find_record(conversation_id)
             if stored is None or stored.revision != expected_revision:

@@ -122,7 +122,7 @@ class AgentTurn:
 
     def history(self) -> list[dict[str, Any]]:
         """Return the conversation so far, in the form that is sent to a model."""
-        self._warn_on_loop("history")
+        self._warn_if_blocking("history")
         return self._db.get_messages_as_conversation(self.session_id)
 
     def append(
@@ -139,7 +139,7 @@ class AgentTurn:
             content: a text, or any JSON value, such as a list of parts.
             columns: other columns of the message, as in `SessionDB.append_message`.
         """
-        self._warn_on_loop("append")
+        self._warn_if_blocking("append")
         return self._append_to_tip(
             lambda create: self._db.append_message(
                 self.session_id, role, content, create=create, **columns
@@ -148,7 +148,7 @@ class AgentTurn:
 
     def append_many(self, messages: Iterable[Mapping[str, Any]]) -> AppendManyResult:
         """Append messages in one transaction."""
-        self._warn_on_loop("append_many")
+        self._warn_if_blocking("append_many")
         batch = list(messages)
         return self._append_to_tip(
             lambda create: self._db.append_messages(self.session_id, batch, create=create)
@@ -165,7 +165,7 @@ class AgentTurn:
             InvalidInput: the id is not valid, or the session belongs to another chat.
             NotFound: the session does not exist.
         """
-        self._warn_on_loop("follow")
+        self._warn_if_blocking("follow")
         old = self.session_id
         if new_session_id == old:
             return
@@ -204,7 +204,7 @@ class AgentTurn:
             InvalidInput: the compressor is async; use `acompress`.
             NotCompressed: nothing was changed; its code is the reason.
         """
-        self._warn_on_loop("compress")
+        self._warn_if_blocking("compress")
         with self._guard_compression():
             bound = compressor.with_store(self._store)
             result = bound.compress(self.session_id, summarizer, **options)
@@ -305,7 +305,7 @@ class AgentTurn:
             if self.session_id != before and not self.superseded:
                 self.make_current()
 
-    def _warn_on_loop(self, method: str) -> None:
+    def _warn_if_blocking(self, method: str) -> None:
         if get_running_loop() is None or self._store in _warned:
             return
         _warned.add(self._store)

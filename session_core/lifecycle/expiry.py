@@ -100,7 +100,7 @@ class ExpiryWatcher:
             for session_id in self._finalize_expired(key)
         ]
         if not self._stopped.is_set():
-            self._runtime.cache.sweep(self._is_waiting_for_expiry)
+            self._runtime.cache.sweep(self._can_expire_later)
             self._prune_routes()
         return finalized
 
@@ -132,7 +132,7 @@ class ExpiryWatcher:
             self._report(f"the session of {session_key} could not be finalized", error)
             if (
                 entry is not None
-                and self._has_failed_too_often(entry)
+                and self._add_failure_and_check_limit(entry)
                 and self._mark_failed_entry(entry)
             ):
                 yield entry.session_id
@@ -162,7 +162,7 @@ class ExpiryWatcher:
         self._failures.pop((entry.key, entry.session_id), None)
         return is_marked
 
-    def _has_failed_too_often(self, entry: SessionEntry) -> bool:
+    def _add_failure_and_check_limit(self, entry: SessionEntry) -> bool:
         key = entry.key, entry.session_id
         self._failures[key] = self._failures.get(key, 0) + 1
         return self._failures[key] >= _MAX_TRIES
@@ -180,7 +180,7 @@ class ExpiryWatcher:
         del self._failures[entry.key, entry.session_id]
         return True
 
-    def _is_waiting_for_expiry(self, session_key: str) -> bool:
+    def _can_expire_later(self, session_key: str) -> bool:
         """Return True if the session can expire later.
 
         Its idle agent is kept until then.

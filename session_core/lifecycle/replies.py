@@ -35,12 +35,12 @@ def normalize_result(result: AgentResult) -> Mapping[str, Any]:
     return {"final_response": result, "api_calls": 1}
 
 
-def pick_known(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def pick_hook_arguments(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return the values of `names` that are not None, as arguments of a hook."""
     return {name: values[name] for name in names if values.get(name) is not None}
 
 
-def get_model(entry: SessionEntry) -> dict[str, str] | None:
+def get_selected_model(entry: SessionEntry) -> dict[str, str] | None:
     """Return the model that a chat has selected. An agent is rebuilt after it changes."""
     return dict(entry.model_override) if entry.model_override else None
 
@@ -171,13 +171,13 @@ class PendingTitles:
         """
         with self._lock:
             title = self._titles.get(session_key)
-        if title is not None and self._try_title(session_key, session_id, title):
+        if title is not None and self._try_set_title(session_key, session_id, title):
             with self._lock:
                 # A title that was requested meanwhile stays for the next turn.
                 if self._titles.get(session_key) == title:
                     del self._titles[session_key]
 
-    def _try_title(self, session_key: str, session_id: str, title: str) -> bool:
+    def _try_set_title(self, session_key: str, session_id: str, title: str) -> bool:
         try:
             return self._db.set_session_title(session_id, title)
         except ValueError as error:

@@ -25,10 +25,10 @@ from session_core.lifecycle.replies import (
     AgentResult,
     PendingTitles,
     Reply,
-    get_model,
+    get_selected_model,
     normalize_empty_agent_response,
     normalize_result,
-    pick_known,
+    pick_hook_arguments,
 )
 from session_core.routing.entries import SessionEntry
 from session_core.routing.leases import create_token
@@ -250,7 +250,7 @@ class TurnFinisher:
             run,
             completed=is_complete,
             interrupted=bool(outcome.get("interrupted")),
-            **pick_known(outcome, "model", "task_id", "turn_id"),
+            **pick_hook_arguments(outcome, "model", "task_id", "turn_id"),
         )
         return Reply(text, run.session_id, run.session_key, superseded, failed)
 
@@ -334,7 +334,7 @@ class TurnRunner:
         db: StateDatabase | None = None,
         cache: AgentCache[Agent] | None = None,
         hooks: Hooks | None = None,
-        signature: Callable[[SessionEntry], Any] = get_model,
+        signature: Callable[[SessionEntry], Any] = get_selected_model,
         report: Reporter = log_fault,
     ) -> None:
         state = store.db if db is None else db
@@ -521,7 +521,7 @@ class TurnRunner:
             "on_session_start",
             session_id=run.session_id,
             platform=run.platform,
-            **pick_known(entry.model_override or {}, "model"),
+            **pick_hook_arguments(entry.model_override or {}, "model"),
         )
 
     def _claim_agent(self, run: AgentTurn) -> CachedTurn[Agent]:

@@ -67,7 +67,7 @@ class OpenTransaction(threading.local):
             return None
         return self._transaction
 
-    def find_for_change(self) -> RouteTransaction | None:
+    def find_transaction_for_change(self) -> RouteTransaction | None:
         """Return the open transaction of the current task, in which a change must take part.
 
         Raises:
@@ -270,7 +270,7 @@ class RouteDecisions:
             raise Denied("the database of these routes is open read-only; open it for writing")
         # A gateway has the routes in memory and would overwrite the change.
         processes.refuse_if_gateway_runs(self.settings.homes)
-        transaction = self._open.find_for_change()
+        transaction = self._open.find_transaction_for_change()
         if transaction is not None and session_key in transaction.session_keys:
             return transaction
         # Another thread may hold the lock of this chat and wait for the transaction open here.

@@ -59,7 +59,7 @@ class ResetPolicies:
             has_active_processes=self._settings.has_active_processes,
         )
 
-    def find_message_reset(self, entry: SessionEntry) -> str | None:
+    def find_reset_at_message(self, entry: SessionEntry) -> str | None:
         """Return the reason for which a message that arrives now starts a new session."""
         if entry.suspended:
             return "suspended"

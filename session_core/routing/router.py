@@ -198,7 +198,7 @@ class SessionRouter:
         if force_new:
             return RoutedMessage(self._reset_on_request(decision, entry, source))
         # First, because a suspended or expired chat resets even if its session has ended.
-        reason = self._policies.find_message_reset(entry)
+        reason = self._policies.find_reset_at_message(entry)
         if reason is not None:
             return RoutedMessage(self._reset_by_policy(decision, entry, reason, source))
         if row is not None and row["end_reason"] is not None:

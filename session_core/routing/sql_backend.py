@@ -315,7 +315,7 @@ class SqlBackend:
         return {key: value for key, value in odd.items() if key not in replaced}
 
     def _has_row(self, key: str) -> bool:
-        return can_be_stored(key) and (self._db.routes.get_entry(key, scope=self.scope) is not None)
+        return can_store_key(key) and (self._db.routes.get_entry(key, scope=self.scope) is not None)
 
 
 @dataclass(slots=True)
@@ -357,7 +357,7 @@ def find_strays(
         # A readable row wins over the file; a broken one is replaced by a readable entry.
         if key in strays.entries or (row and (row == text or parse(key, row) is not None)):
             continue
-        if can_be_stored(key) and parse(key, text) is not None:
+        if can_store_key(key) and parse(key, text) is not None:
             strays.entries[key] = text
             strays.broken |= {} if row is None else {key: row}
         elif row is None:
@@ -383,7 +383,7 @@ def adopt_strays(db: StateDatabase, scope: str, strays: StrayEntries) -> None:
             db.routes.delete_entries(strays.former, scope=strays.scope)
 
 
-def can_be_stored(key: str) -> bool:
+def can_store_key(key: str) -> bool:
     """Return True if the table can store a key, which may not contain a lone surrogate."""
     try:
         key.encode()
@@ -401,12 +401,12 @@ def _find_former_scope(db: StateDatabase, scope: str) -> str:
     for other in db.routes.list_scopes():
         if other != scope and is_folder_missing(other):
             return other
-        if other != scope and _is_original(db, scope, other):
+        if other != scope and _is_folder_of_other_home(db, scope, other):
             break
     return ""
 
 
-def _is_original(db: StateDatabase, scope: str, other: str) -> bool:
+def _is_folder_of_other_home(db: StateDatabase, scope: str, other: str) -> bool:
     """Return True if `other` is the folder of another home, which has a database of that name."""
     home_parts, other_folder = _get_home_parts(db, scope), Path(other)
     if not home_parts or db.path is None or other_folder.parts[-len(home_parts) :] != home_parts:
