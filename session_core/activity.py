@@ -161,6 +161,7 @@ def _map_claim_holders(claims: Collection[Claim], kind: str) -> dict[str, str]:
 
 
 def _describe_live_gateway(homes: Collection[Path], claims: Collection[Claim]) -> str | None:
+    """Return a description of a live gateway of these homes or among the claims, or None."""
     for home in homes:
         live = processes.find_gateway(home)
         if live is not None:

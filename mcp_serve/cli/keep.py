@@ -121,6 +121,7 @@ def _suggest_keeping(out: Terminal, status: KeepStatus) -> None:
 def _start_keeping(
     options: argparse.Namespace, served: ServedStores, store: ServedTranscripts
 ) -> int:
+    """Turn keeping on, explain it, keep and index the present sessions, and show the status."""
     store.keep.turn_on(options.name)
     out = Terminal(sys.stdout)
     if not options.json:

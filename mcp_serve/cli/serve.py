@@ -163,6 +163,7 @@ def _serve_http(served: ServedStores, options: argparse.Namespace) -> None:
 
 
 def _create_server(served: ServedStores) -> MCPServer[Any]:
+    """Create the server, and exclude what is loaded by then from garbage collection."""
     # The modules imported here live until exit; a garbage collection would traverse all of them.
     gc.disable()
     from mcp_serve import server  # noqa: PLC0415 -- the SDK; errors are reported before it loads

@@ -355,6 +355,7 @@ def _read_label(rows: Connection, store: str, session_id: str) -> Label:
 
 
 def _write_label(rows: Connection, store: str, session_id: str, label: Label) -> None:
+    """Store a label, or delete it if it is empty."""
     if label == Label():
         rows.execute_update(SQL["delete_label"], (store, session_id))
         return

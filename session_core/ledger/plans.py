@@ -259,6 +259,7 @@ def release_members(rows: Connection, step: str, skipped: str | None) -> None:
 
 
 def _insert_plan(rows: Connection, plan: StoredPlan) -> None:
+    """Insert a plan with its members, and delete the plans that are past their retention."""
     # Each new plan deletes old plans. No other task does.
     long_ago = plan.created_at - _PLAN_RETENTION_S
     for block in ("forget_members", "forget_plans"):

@@ -514,6 +514,7 @@ class CachedTurn(Generic[A]):
             self._end_turn()
 
     def _end_turn(self) -> None:
+        """End the turn once, and evict idle agents above the limit."""
         with self._lock:
             self._ended = True
             # Taken once, also if a cancelled coroutine and its thread both end the turn.

@@ -163,6 +163,7 @@ class ExpiryWatcher:
         return is_marked
 
     def _add_failure_and_check_limit(self, entry: SessionEntry) -> bool:
+        """Count a failure of an entry, and return True if the limit is reached."""
         key = entry.key, entry.session_id
         self._failures[key] = self._failures.get(key, 0) + 1
         return self._failures[key] >= _MAX_TRIES
@@ -197,6 +198,7 @@ class ExpiryWatcher:
         return entry is not None and entry.session_id == session_id
 
     def _prune_routes(self) -> None:
+        """Prune old routes once an hour, unless an end must still be delivered."""
         self._failures = {
             key: n for key, n in self._failures.items() if self._is_still_expired(*key)
         }

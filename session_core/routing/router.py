@@ -237,7 +237,7 @@ class SessionRouter:
         *,
         arriving: bool = True,
     ) -> SessionEntry | None:
-        """Move a chat to the session that it can continue, and reopen_session that session."""
+        """Move a chat to the session that it can continue, and reopen that session."""
         settings, key = self._settings, decision.key
         if settings.db is None:
             return None

@@ -477,6 +477,7 @@ class MergedSearch:
         return hits if search is None or not hits else search.add_replies(hits)
 
     def _compute_term_weights(self, terms: Sequence[str]) -> list[int]:
+        """Return the weight of each term, and store the number of terms that occur."""
         counted = self._query_stores(lambda _, store: store.count_terms()).values()
         weights = []
         self._found_terms = 0

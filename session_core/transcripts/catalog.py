@@ -219,6 +219,7 @@ class Catalog:
             root.scan_files()
 
     def _load_copies(self) -> None:
+        """Load the changes of the copies, and outdate all roots if there are any."""
         self.copies.load_changes()
         if self.copies.fault is not None:
             raise self.copies.fault

@@ -251,6 +251,7 @@ class Indexer:
             self._writer.clear_index()
 
     def _write_removals(self) -> None:
+        """Store the new paths of moved files, and remove the sources of deleted files."""
         for root in self.catalog.roots.values():
             for entry in root.moved:
                 self._writer.touch_source(entry)

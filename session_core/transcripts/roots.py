@@ -130,6 +130,7 @@ def update_file(sweep: Sweep, root: Root, path: str, user_id: int | None) -> Non
 
 
 def _add_file(sweep: Sweep, path: str, status: os.stat_result, user_id: int | None) -> None:
+    """Add a regular file to a sweep, or count it if it belongs to another user."""
     if user_id is not None and status.st_uid != user_id:
         sweep.foreign += 1
     elif stat.S_ISREG(status.st_mode):

@@ -274,6 +274,7 @@ def _read_entry(client: ClientProgram, path: Path, name: str) -> tuple[Configura
 
 
 def _parse_or_deny(file: ConfigurationFile, read: Any) -> Any:
+    """Return the result of `read`, and raise `Denied` for a malformed configuration."""
     try:
         return read()
     except MalformedConfiguration as error:

@@ -143,6 +143,7 @@ def _strip_results(content: object) -> object:
 
 
 def _set_templates_and_counts(reading: PassageSet) -> None:
+    """Set the template of each passage, and the number of passages that share it."""
     counts: Counter[str] = Counter()
     for passage in reading.passages:
         passage.template = tokenize.make_template(passage.text)

@@ -344,6 +344,7 @@ class PlanRun:
         self._set_plan(self._home.ledger.get_plan(self._handle))
 
     def _set_plan(self, plan: StoredPlan) -> None:
+        """Store the plan, and compute progress and partial members from its finished steps."""
         self._plan = plan
         self._progress.after, self._progress.gone = {}, set()
         for step in self._home.ledger.list_steps(self._batch):
@@ -381,6 +382,7 @@ def _take_first(queue: deque[Member], limit: int) -> list[Member]:
 
 
 def _require_known_part(member: Member) -> str:
+    """Return the part of a member, which must be a part of this version."""
     return next(part for part in kinds.PART_ORDER if part == members.get_part(member))
 
 

@@ -487,6 +487,7 @@ class _Copy:
             self._target.rows.change_row(table, key, before, after)
 
     def _note_refusals(self, session_id: str, result: PutResult, mark: _Mark) -> None:
+        """Record the values and rows that the target refused, or raise if a copy needs them."""
         for mismatch in result.emptied:
             if mismatch.table == _SESSIONS and mismatch.column is not None:
                 mark.without.append(mismatch.column)

@@ -252,6 +252,7 @@ class ExportWriter(ABC):
                 tally.changed.append(session_id)
 
     def _finish_export(self, tally: ExportTally) -> ExportResult:
+        """Record the export in the audit log and return its result."""
         result = tally.build_result()
         counts = {"sessions": result.sessions, "messages": result.messages, "bytes": result.bytes}
         with suppress_note_errors(AUDIT_ACTION):

@@ -459,6 +459,7 @@ class PostgresStore:
         self._pool.putconn(connection)
 
     def _load_home(self) -> None:
+        """Load the number and the mark of the home if it exists."""
         row = self._run_by_name("SELECT id, mark FROM {schema}.homes WHERE name = ?")
         if row is not None:
             self._home, self.mark = int(row[0]), str(row[1])

@@ -408,6 +408,7 @@ def _iter_steps(rows: Iterable[tuple[int, str, Any]]) -> Iterator[tuple[int, str
 
 
 def _is_in_same_step(last: tuple[int, str, Any], row: tuple[int, str, Any]) -> bool:
+    """Return True if two rows are about one microsecond apart for each id between them."""
     apart = row[0] - last[0]
     return bool(abs((row[2] - last[2]) * 1e6 - apart) <= 0.4 + 0.1 * apart)
 

@@ -218,6 +218,7 @@ def _create_empty_file(path: Path) -> None:
 
 
 def _create_home_if_missing(handle: Connection) -> None:
+    """Create the tables and the home id, unless the tables exist."""
     # Looked up under the lock: another process may have created the tables first.
     if handle.has_column("sessions"):
         return

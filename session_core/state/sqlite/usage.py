@@ -155,6 +155,7 @@ def _store_answering_model(handle: Connection, session_id: str, usage: UsageValu
 
 
 def _set_totals(handle: Connection, session_id: str, usage: UsageValues, *, absolute: bool) -> None:
+    """Add the usage to the totals of a session, or replace the totals if it is `absolute`."""
     row: dict[str, Any] = {**sessions.require_session(handle, session_id)}
 
     def total(name: str) -> Any:

@@ -307,6 +307,7 @@ class SearchRun:
         return self._pick_best(ranked)
 
     def _drop_low_scored_matches(self, ranked: list[Match]) -> list[Match]:
+        """Return the matches with scores near the best one, and store the lowest score allowed."""
         scores = [match.score for match in self._pick_best(ranked)]
         self._least_score = relevance.find_least_score(scores)
         near = [match for match in ranked if match.score >= self._least_score]
