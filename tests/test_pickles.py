@@ -151,8 +151,8 @@ def list_error_classes() -> list[type[Exception]]:
     found: list[type[Exception]] = [
         each for each in public if isinstance(each, type) and issubclass(each, Exception)
     ]
-    for each in found:
-        found += [child for child in each.__subclasses__() if child not in found]
+    for item in found:
+        found += [child for child in item.__subclasses__() if child not in found]
     return sorted(found, key=lambda each: each.__qualname__)
 
 
@@ -163,7 +163,11 @@ def make_error(kind: type[Any]) -> Any:
     if issubclass(kind, dict):
         return kind(id="id")
     parameters = list(inspect.signature(kind).parameters.values())
-    words = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    words = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
     named = {each.name: [each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
     return kind(*words, **named)
 

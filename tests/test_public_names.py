@@ -75,8 +75,8 @@ def import_report() -> dict[str, Any]:
     process = subprocess.run(
         [sys.executable, "-B", "-c", WATCH], capture_output=True, text=True, timeout=60, check=True
     )
-    found: dict[str, Any] = json.loads(process.stdout)
-    return found
+    data: dict[str, Any] = json.loads(process.stdout)
+    return data
 
 
 @pytest.mark.requirement("project:names")

@@ -150,9 +150,9 @@ def fill_hermes_home(db_path: Path, content: shapes.HomeWriter) -> ContentCounte
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()
-    seen = peer_jobs.run_hermes(db_path.parent, {"db": str(db_path), "do": "verify"})
-    if seen["messages"] != counted.messages or not seen["found"]:
-        raise RuntimeError(f"hermes does not see what was built: {seen}")
+    hermes = peer_jobs.run_hermes(db_path.parent, {"db": str(db_path), "do": "verify"})
+    if hermes["messages"] != counted.messages or not hermes["found"]:
+        raise RuntimeError(f"hermes does not see what was built: {hermes}")
     return counted
 
 

@@ -37,13 +37,15 @@ def measure_http_start(home: Path, *, quick: bool) -> Iterator[BenchRow]:
 def _measure_start(program: serving.ServerProgram) -> Answer:
     port = _find_free_port()
     began = time.perf_counter()
-    told = serving.make_http_program(program, port)
+    http_program = serving.make_http_program(program, port)
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(told.command, env=told.env, stdout=quiet, stderr=quiet) as process:
+    with subprocess.Popen(
+        http_program.command, env=http_program.env, stdout=quiet, stderr=quiet
+    ) as process:
         try:
             while not _has_answer(port):
                 if process.poll() is not None or time.perf_counter() > began + _TIMEOUT_S:
-                    raise RuntimeError(f"{told.command[0]} does not answer over HTTP")
+                    raise RuntimeError(f"{http_program.command[0]} does not answer over HTTP")
                 time.sleep(_RETRY_DELAY_S)
             return {"ms": (time.perf_counter() - began) * 1000}
         finally:

@@ -87,7 +87,7 @@ def _start_job(command: list[str], job: dict[str, Any], env: dict[str, str]) -> 
             if process.returncode:
                 last = os.linesep.join(errors.strip().splitlines()[-12:])
                 raise RuntimeError(f"{Path(command[1]).name} failed at {job['do']}:\n{last}")
-            found: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
-            return found
+            data: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
+            return data
 
     return answer

@@ -71,7 +71,7 @@ def run_writers(address: str, processes: int, threads: int, count: int) -> LoadR
     expected = {
         (writer, number) for writer in range(processes * threads) for number in range(count)
     }
-    found: Counter[tuple[int, int]] = Counter()
+    counter: Counter[tuple[int, int]] = Counter()
     disordered = 0
     with PostgresDB(address) as db:
         for session in range(SESSIONS):
@@ -80,9 +80,9 @@ def run_writers(address: str, processes: int, threads: int, count: int) -> LoadR
                 writer, number = map(int, str(message["content"]).split())
                 disordered += number < last.get(writer, -1)
                 last[writer] = number
-                found[writer, number] += 1
-    doubled = sum(times - 1 for times in found.values())
-    return LoadResult(found.total(), len(expected - found.keys()), doubled, disordered, seconds)
+                counter[writer, number] += 1
+    doubled = sum(times - 1 for times in counter.values())
+    return LoadResult(counter.total(), len(expected - counter.keys()), doubled, disordered, seconds)
 
 
 def wait_for_changes(address: str, waiters: int, count: int, results: Any) -> None:
@@ -171,7 +171,7 @@ def _begin_session(db: PostgresDB, chat: int, turn: int) -> str:
 
 def _run_processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
     """Run processes to their end and raise if one of them fails."""
-    started = [_CONTEXT.Process(target=target, args=each) for each in arguments]
+    started = [_CONTEXT.Process(target=target, args=argument) for argument in arguments]
     for process in started:
         process.start()
     for process in started:

@@ -183,7 +183,7 @@ def _make_kind_row(
     there: Counter[str],
     kept: tuple[RetentionResult, RetentionResult, RetentionResult],
 ) -> BenchRow:
-    ours, hermes, cut = (_format_percent(each.compute_share(there, kind)) for each in kept)
+    ours, hermes, cut = (_format_percent(item.compute_share(there, kind)) for item in kept)
     return BenchRow(
         what=f"  {kind}, of {there[kind]:,}",
         home=name,

@@ -71,7 +71,7 @@ def _measure_ms_since(began: float) -> float:
 def compute_medians(began: dict[str, list[Answer]]) -> dict[str, Answer]:
     """Return the medians of the measured values over all starts of each server."""
     return {
-        who: {name: statistics.median(each[name] for each in turns) for name in turns[0]}
+        who: {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
         for who, turns in began.items()
     }
 

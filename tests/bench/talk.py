@@ -102,12 +102,12 @@ class TalkWriter:
         ]
 
     def _write_episode(self, steps: int, calls: int | None) -> list[TalkTurn]:
-        asked = TalkTurn("user", self._draw_several("user", 1, 3))
+        talk_turn = TalkTurn("user", self._draw_several("user", 1, 3))
         if self._random.random() < _PASTES:
             pasted = self._draw_lines(self.filler.fill_line("paste"))[:12]
-            asked.sentences.append("\n".join(("```", *pasted, "```")))
+            talk_turn.sentences.append("\n".join(("```", *pasted, "```")))
         done = TalkTurn("assistant", self._draw_several("assistant", 1, 4))
-        return [asked, *(self._write_agent_step(calls) for _ in range(steps)), done]
+        return [talk_turn, *(self._write_agent_step(calls) for _ in range(steps)), done]
 
     def _write_agent_step(self, calls: int | None) -> TalkTurn:
         said = self._draw_several("assistant", 0, 2)

@@ -46,8 +46,8 @@ def test_skewed_home_has_longest_session_newest():
 @pytest.mark.timeout(900)
 def test_quick_bench_prints_every_row(tmp_path):
     command = [sys.executable, "-m", "tests.bench", "--quick", "--home", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     for what in (
         "list newest 20, warm",
         "list newest 20, cold",
@@ -78,11 +78,11 @@ def test_quick_bench_prints_every_row(tmp_path):
         "transcripts: first list without an index",
         "wire, agentsview: common word",
     ):
-        assert what in done.stdout
+        assert what in result.stdout
 
 
 def test_unknown_bench_row_is_refused():
     command = [sys.executable, "-m", "tests.bench", "--rows", "speed"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no row speed" in done.stderr
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert "no row speed" in result.stderr

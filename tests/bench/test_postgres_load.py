@@ -21,4 +21,4 @@ def test_writers_lose_nothing(tmp_path: Path, processes: int, threads: int) -> N
 @pytest.mark.parametrize(("processes", "waiters"), [(1, 8), mark_thorough((4, 100))])
 def test_waiters_hear_every_message(tmp_path: Path, processes: int, waiters: int) -> None:
     delays = postgres_load.run_waiters(get_home_address(tmp_path), processes, waiters, 3)
-    assert [len(each) for each in delays] == [3] * waiters
+    assert [len(delay) for delay in delays] == [3] * waiters

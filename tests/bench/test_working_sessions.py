@@ -64,9 +64,9 @@ def test_every_slot_is_filled_within_line(fixture):
 @_FIXTURE_PARAMETERS
 def test_every_side_states_every_fact_kind(fixture):
     sides = {"user", "assistant"}
-    said = [fact for number in range(10) for fact in make_session(number, fixture).facts]
+    facts = [fact for number in range(10) for fact in make_session(number, fixture).facts]
     for kind in FACT_KINDS:
-        places = {fact.places[0] for fact in said if fact.kind == kind}
+        places = {fact.places[0] for fact in facts if fact.kind == kind}
         assert places > sides
 
 

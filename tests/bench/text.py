@@ -153,5 +153,5 @@ class TextWriter:
 
 def _list_topics() -> set[str]:
     """Return the words of the planted questions, which other talk uses too."""
-    asked = Path(__file__).with_name("questions.txt").read_text(encoding="utf-8")
-    return set(re.findall(r"[a-z]{3,}", asked.lower())) - {HALF_WORD}
+    text = Path(__file__).with_name("questions.txt").read_text(encoding="utf-8")
+    return set(re.findall(r"[a-z]{3,}", text.lower())) - {HALF_WORD}

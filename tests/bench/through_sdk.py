@@ -21,16 +21,16 @@ def measure_call_times(
 ) -> dict[str, float]:
     """Return the median milliseconds of each call, without the time of an empty call."""
     (floor,) = anyio.run(_measure_medians, bare, {"": (None, [EMPTY_CALL])}, runs).values()
-    found = anyio.run(_measure_medians, program, calls, runs)
-    return {name: max(0.0, taken - floor) for name, taken in found.items()}
+    result = anyio.run(_measure_medians, program, calls, runs)
+    return {name: max(0.0, taken - floor) for name, taken in result.items()}
 
 
 async def _measure_medians(
     program: ServerProgram, calls: CallsByName, runs: int
 ) -> dict[str, float]:
     first, *rest = program.command
-    asked = StdioServerParameters(command=first, args=rest, env=program.env)
-    async with Client(stdio_client(asked), cache=None) as client:
+    stdio_server_parameters = StdioServerParameters(command=first, args=rest, env=program.env)
+    async with Client(stdio_client(stdio_server_parameters), cache=None) as client:
         return {
             name: await _measure_median(client, each, runs) for name, (_, each) in calls.items()
         }

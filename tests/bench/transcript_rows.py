@@ -68,7 +68,7 @@ def _measure_library(
     for _ in range(starts):
         shutil.rmtree(state, ignore_errors=True)
         built.append(_run(tree.home, state, driver, "index"))
-    asked = _run(tree.home, state, driver, "ask")
+    result = _run(tree.home, state, driver, "ask")
     shutil.rmtree(state)
     slices = _run(tree.home, state, driver, "slices")
     shutil.rmtree(state)
@@ -77,15 +77,15 @@ def _measure_library(
     yield _make_time_row("whole index", tree, _take_median(built, "whole index"), None)
     yield _make_size_row(tree, built[0]["bytes"])
     for name in ("list", "page of 50"):
-        yield _make_time_row(name, tree, asked[name], None)
+        yield _make_time_row(name, tree, result[name], None)
     for name, (_, limit) in QUERIES.items():
-        yield _make_time_row(f"search: {name}", tree, asked[name], limit)
+        yield _make_time_row(f"search: {name}", tree, result[name], limit)
     cold = "common word, sources cold"
-    yield _make_time_row(f"search: {cold}", tree, asked[cold], COLD_MS)
+    yield _make_time_row(f"search: {cold}", tree, result[cold], COLD_MS)
     yield _make_time_row(
-        "nothing new, sweep", tree, asked["nothing new, sweep"], SWEEP_MS.get(tree.name)
+        "nothing new, sweep", tree, result["nothing new, sweep"], SWEEP_MS.get(tree.name)
     )
-    yield _make_time_row("nothing new, watch", tree, asked["nothing new, watch"], WATCH_MS)
+    yield _make_time_row("nothing new, watch", tree, result["nothing new, watch"], WATCH_MS)
     yield from _make_bound_rows(tree.name, slices | {"peak MB": built[0]["peak MB"]})
 
 

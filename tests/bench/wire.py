@@ -144,10 +144,10 @@ def _time_in_turns(
     server: StdioServer, nothing: StdioServer, calls: list[ToolCall], seconds: float
 ) -> Answer:
     for number in range(_WARM_UP):
-        said = server.call_tool(calls[number % len(calls)])
+        answer = server.call_tool(calls[number % len(calls)])
         nothing.call_tool(EMPTY_CALL)
-    if '"error"' in said[:20]:
-        raise RuntimeError(f"{calls[0].tool}: {said}")
+    if '"error"' in answer[:20]:
+        raise RuntimeError(f"{calls[0].tool}: {answer}")
     taken, floor = [], []
     until = time.perf_counter() + seconds
     while len(taken) < max(_MIN_RUNS, len(calls)) or time.perf_counter() < until:
@@ -159,7 +159,7 @@ def _time_in_turns(
         "ms": max(0.0, statistics.median(taken) - least),
         "p95": max(0.0, slow - least),
         "nothing": least,
-        "characters": len(said),
+        "characters": len(answer),
         "mb": server.measure_resident_mb(),
     }
 

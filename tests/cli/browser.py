@@ -88,14 +88,14 @@ def _run_browser(page: Path, folder: Path, *more: str, dark: bool = False) -> st
     program = shutil.which("chromium") or shutil.which("google-chrome")
     assert program, "apt-get install chromium"
     given = [program, *_BROWSER_OPTIONS, f"--user-data-dir={folder / 'browser'}", *more]
-    done = subprocess.run(
+    result = subprocess.run(
         [*given, *([_DARK_OPTION] if dark else []), page.as_uri()],
         capture_output=True,
         text=True,
         check=True,
         timeout=100,
     )
-    return done.stdout
+    return result.stdout
 
 
 def _undo_filters(data: bytes, length: int, step: int) -> list[bytes]:

@@ -53,9 +53,9 @@ def _answer(run):
     """Return the JSON document that a verb prints."""
 
     def answer(*arguments, code=0, given=""):
-        done = run(*arguments, "--json", given=given)
-        assert done.code == code, done.err
-        return json.loads(done.out)
+        result = run(*arguments, "--json", given=given)
+        assert result.code == code, result.err
+        return json.loads(result.out)
 
     return answer
 

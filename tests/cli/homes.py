@@ -89,5 +89,5 @@ def list_live_ids(home: Path, session: str) -> list[int]:
 def list_titles(home: Path) -> dict[str, str | None]:
     """Return the titles of all sessions by id."""
     with SessionDB(home / "state.db", read_only=True) as db:
-        found = db.list_sessions(SessionFilter(status="all"), limit=100).items
-        return {each.id: each.title for each in found}
+        items = db.list_sessions(SessionFilter(status="all"), limit=100).items
+        return {item.id: item.title for item in items}

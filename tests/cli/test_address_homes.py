@@ -61,9 +61,9 @@ def _role_address(tmp_path: Path) -> Iterator[str]:
 
 def test_reading_verbs_read_address(person: CommandUser, address: str) -> None:
     def read(*words: str) -> Any:
-        done = person.run(*words, "--home", address, "--json")
-        assert (done.code, done.err) == (0, "")
-        return json.loads(done.out)
+        result = person.run(*words, "--home", address, "--json")
+        assert (result.code, result.err) == (0, "")
+        return json.loads(result.out)
 
     listed = [row["id"] for row in read("list")["sessions"]]
     assert (listed[0], sorted(listed)) == ("new", ["new", "old1", "old2"])
@@ -75,9 +75,9 @@ def test_reading_verbs_read_address(person: CommandUser, address: str) -> None:
 
 def test_changing_verbs_change_address(person: CommandUser, address: str) -> None:
     def change(*words: str) -> Any:
-        done = person.run(*words, "--home", address, "--json")
-        assert done.code == 0, done.err
-        return json.loads(done.out)
+        result = person.run(*words, "--home", address, "--json")
+        assert result.code == 0, result.err
+        return json.loads(result.out)
 
     pruned = change("prune", "--yes")
     assert pruned["removed"] == 2
@@ -95,27 +95,27 @@ def test_printed_command_has_no_password(person: CommandUser, address: str) -> N
     # This server asks for no password.
     secret = address.replace("@", ":secret@", 1)
     for words in (["prune", "--yes"], ["stats"]):
-        done = person.run(*words, "--home", secret)
-        assert done.code == 0
-        assert "secret" not in done.out + done.err
-    done = person.run(MCP_SESSIONS_HOME=secret)
-    assert "secret" not in done.out + done.err
+        result = person.run(*words, "--home", secret)
+        assert result.code == 0
+        assert "secret" not in result.out + result.err
+    result = person.run(MCP_SESSIONS_HOME=secret)
+    assert "secret" not in result.out + result.err
 
 
 def test_install_refuses_address_with_password(person: CommandUser, address: str) -> None:
-    done = person.run("install", "codex", "--home", address.replace("@", ":secret@", 1))
-    assert (done.code, "password file" in done.err) == (1, True)
-    assert "secret" not in done.out + done.err
-    done = person.run("install", "codex", "--yes", "--home", address)
-    assert done.code == 0
+    result = person.run("install", "codex", "--home", address.replace("@", ":secret@", 1))
+    assert (result.code, "password file" in result.err) == (1, True)
+    assert "secret" not in result.out + result.err
+    result = person.run("install", "codex", "--yes", "--home", address)
+    assert result.code == 0
     assert address in (person.folder / ".codex" / "config.toml").read_text()
 
 
 def test_wrong_password_is_refused(person: CommandUser, role_address: str) -> None:
     for word in ("wrong-horse", ""):
-        done = person.run("list", "--home", role_address, PGPASSWORD=word)
-        assert (done.code, "check the user, the password" in done.err) == (1, True)
-        assert not word or word not in done.out + done.err
+        result = person.run("list", "--home", role_address, PGPASSWORD=word)
+        assert (result.code, "check the user, the password" in result.err) == (1, True)
+        assert not word or word not in result.out + result.err
 
 
 def test_password_comes_from_usual_places(person: CommandUser, role_address: str) -> None:
@@ -134,9 +134,9 @@ def test_password_comes_from_usual_places(person: CommandUser, role_address: str
         (role_address, files),
         (by_service, files),
     ):
-        done = person.run("list", "--home", address, **env)
-        assert (done.code, done.err) == (0, "")
-        assert PASSWORD not in done.out
+        result = person.run("list", "--home", address, **env)
+        assert (result.code, result.err) == (0, "")
+        assert PASSWORD not in result.out
 
 
 @pytest.mark.parametrize(
@@ -151,37 +151,37 @@ def test_unusable_address_is_reported(
     person: CommandUser, address: str, code: int, text: str
 ) -> None:
     for verb in (["list"], ["prune", "--yes"], ["watch"]):
-        done = person.run(*verb, "--home", address)
-        assert (done.code, text in done.err) == (code, True), done.err
-        assert "secret" not in done.out + done.err
+        result = person.run(*verb, "--home", address)
+        assert (result.code, text in result.err) == (code, True), result.err
+        assert "secret" not in result.out + result.err
 
 
 def test_schema_of_other_version_is_reported(person: CommandUser) -> None:
     schema = f"t{uuid.uuid4().hex[:12]}"
     address = f"{postgres_server.get_owner_address()}&schema={schema}"
-    done = person.run("list", "--home", address)
-    assert (done.code, "run `mcp-sessions migrate`" in done.err) == (1, True)
+    result = person.run("list", "--home", address)
+    assert (result.code, "run `mcp-sessions migrate`" in result.err) == (1, True)
     migrate_schema(address)
     with psycopg.connect(postgres_server.get_owner_address()) as connection:
         connection.execute(f"INSERT INTO {schema}.migrations VALUES (999, 'later')")  # noqa: S608 -- a name of the test
-    done = person.run("list", "--home", address)
-    assert (done.code, "install a newer mcp-sessions" in done.err) == (1, True)
+    result = person.run("list", "--home", address)
+    assert (result.code, "install a newer mcp-sessions" in result.err) == (1, True)
 
 
 def test_missing_home_is_named(person: CommandUser) -> None:
     address = f"{postgres_server.get_address()}&home={uuid.uuid4().hex}"
     for verb in (["list"], ["prune", "--yes"]):
-        done = person.run(*verb, "--home", address)
-        assert (done.code, "check home=NAME" in done.err) == (3, True)
-    done = person.run("import", "none.jsonl", "--home", address, "--plan-only")
-    assert done.code != 3
+        result = person.run(*verb, "--home", address)
+        assert (result.code, "check home=NAME" in result.err) == (3, True)
+    result = person.run("import", "none.jsonl", "--home", address, "--plan-only")
+    assert result.code != 3
 
 
 def find_checks(person: CommandUser, address: str, code: int, **env: str) -> dict[str, Any]:
     """Return the checks of `doctor` by their names."""
-    done = person.run("doctor", "--home", address, "--json", **env)
-    assert done.code == code, done.out + done.err
-    return {check["about"]: check for check in json.loads(done.out)["checks"]}
+    result = person.run("doctor", "--home", address, "--json", **env)
+    assert result.code == code, result.out + result.err
+    return {check["about"]: check for check in json.loads(result.out)["checks"]}
 
 
 def test_doctor_checks_server(person: CommandUser, address: str) -> None:
@@ -210,8 +210,8 @@ def test_doctor_warns_of_exempt_role(person: CommandUser, address: str) -> None:
 def test_doctor_names_fix(person: CommandUser, address: str, check: str, advice: str) -> None:
     if address == "SCHEMA":
         address = f"{postgres_server.get_owner_address()}&schema=t{uuid.uuid4().hex[:12]}"
-    done = person.run("doctor", "--home", address, "--json", "--timeout", "20")
-    found = {found["about"]: found for found in json.loads(done.out)["checks"]}
-    assert (done.code, found[check]["state"]) == (1, "failure")
+    result = person.run("doctor", "--home", address, "--json", "--timeout", "20")
+    found = {found["about"]: found for found in json.loads(result.out)["checks"]}
+    assert (result.code, found[check]["state"]) == (1, "failure")
     assert found[check]["next"].startswith(advice)
-    assert "secret" not in done.out + done.err
+    assert "secret" not in result.out + result.err

@@ -48,14 +48,14 @@ def test_message_change_is_refused_with_blocked_index(run, words, reason):
 
 
 def test_ghosts_are_pruned_with_blocked_index(run, answer):
-    done = answer("prune", "ghosts", "--yes")
-    assert done["removed"] == 1
-    assert run("restore", done["batch"], "--yes").code == 0
+    result = answer("prune", "ghosts", "--yes")
+    assert result["removed"] == 1
+    assert run("restore", result["batch"], "--yes").code == 0
     assert {line["id"] for line in answer("list")["sessions"]} >= {"fresh", "old"}
 
 
 def test_stats_and_doctor_report_blocked_index(run, answer):
-    findings = {each["code"]: each for each in answer("stats")["findings"]}
+    findings = {finding["code"]: finding for finding in answer("stats")["findings"]}
     assert INDEX in findings["blocked_index"]["what"]
     assert "unreadable" not in findings
     checks = json.loads(run("doctor", "--json").out)["checks"]

@@ -10,8 +10,8 @@ import pytest
 @pytest.mark.requirement("verbs:trash")
 def test_reading_verbs_write_no_file(run, home, tmp_path):
     def files():  # a reader of a log is recorded in its shared memory
-        found = (path for path in home.rglob("*") if path.suffix != ".db-shm")
-        return {path: path.stat().st_mtime_ns for path in found}
+        paths = (path for path in home.rglob("*") if path.suffix != ".db-shm")
+        return {path: path.stat().st_mtime_ns for path in paths}
 
     before = files()
     for verb in (("restore",), ("trash", "list"), ("log",)):
@@ -32,6 +32,9 @@ def test_help_examples_are_parsed(run, verb, tmp_path):
     assert max(map(len, examples.splitlines())) < 80
     for line in lines:
         words = line.partition("mcp-sessions ")[2].partition("   ")[0].partition(" <")[0]
-        done = run(*shlex.split(words))
+        result = run(*shlex.split(words))
         # No person is there to agree, and the named plan and batch do not exist.
-        assert done.code in (0, 5) or (done.code == 3 and "23456789" in line), (line, done.err)
+        assert result.code in (0, 5) or (result.code == 3 and "23456789" in line), (
+            line,
+            result.err,
+        )

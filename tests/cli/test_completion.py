@@ -27,10 +27,10 @@ def _person(forks, tmp_path):
 
 
 def write_script(person, shell):
-    done = person.run("completion", shell)
-    assert (done.code, done.err) == (0, "")
+    result = person.run("completion", shell)
+    assert (result.code, result.err) == (0, "")
     path = person.folder / f"mcp-sessions.{shell}"
-    path.write_text(done.out, "utf-8")
+    path.write_text(result.out, "utf-8")
     return path
 
 
@@ -45,10 +45,10 @@ def complete_words(person, *words):
         "mcp-sessions",
         *words,
     ]
-    done = subprocess.run(
+    result = subprocess.run(
         given, env=person.env, cwd=person.folder, capture_output=True, text=True, check=True
     )
-    return set(done.stdout.split())
+    return set(result.stdout.split())
 
 
 @pytest.mark.requirement("reports:completion")
@@ -86,7 +86,7 @@ def test_zsh_loads_completion_script(person):
     (person.folder / "_mcp-sessions").write_bytes(write_script(person, "zsh").read_bytes())
     asked = "fpath=($PWD $fpath); autoload -U compinit; compinit -D -u; "
     asked += "autoload +X _mcp-sessions; print -r -- $_comps[mcp-sessions]"
-    done = subprocess.run(
+    result = subprocess.run(
         [shutil.which("zsh"), "-f", "-c", asked],
         env=person.env,
         cwd=person.folder,
@@ -94,7 +94,7 @@ def test_zsh_loads_completion_script(person):
         text=True,
         check=True,
     )
-    assert (done.stdout.split(), done.stderr) == (["_mcp-sessions"], "")
+    assert (result.stdout.split(), result.stderr) == (["_mcp-sessions"], "")
 
 
 @pytest.mark.requirement("reports:completion")
@@ -102,17 +102,17 @@ def test_zsh_loads_completion_script(person):
 def test_fish_completes_verbs(person):
     path = write_script(person, "fish")
     asked = f"source {path}; complete -C 'mcp-sessions list --status ar'"
-    done = subprocess.run(
+    result = subprocess.run(
         [shutil.which("fish"), "--no-config", "-c", asked],
         env=person.env,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split()[0] == "archived"
+    assert result.stdout.split()[0] == "archived"
 
 
 def test_unknown_shell_is_reported(person):
-    done = person.run("completion", "cmd")
-    assert done.code == 2
-    assert "fish" in done.err
+    result = person.run("completion", "cmd")
+    assert result.code == 2
+    assert "fish" in result.err

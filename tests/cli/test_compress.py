@@ -27,11 +27,11 @@ def test_compress_shows_extractive_summary(person, home):
 @pytest.mark.requirement("verbs:compress")
 def test_compress_reports_facts_and_is_undone(answer, home):
     before = list_live_ids(home, LONG_SESSION_ID)
-    done = answer("compress", LONG_SESSION_ID, "--keep-last", "9", "--yes")
-    assert done["outcome"] == "applied"
-    assert done["tokens_after"] < done["tokens_before"]
-    assert done["retention"]["found"] >= done["retention"]["kept"] > 0
-    assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
+    result = answer("compress", LONG_SESSION_ID, "--keep-last", "9", "--yes")
+    assert result["outcome"] == "applied"
+    assert result["tokens_after"] < result["tokens_before"]
+    assert result["retention"]["found"] >= result["retention"]["kept"] > 0
+    assert answer("restore", result["batch"], "--yes")["outcome"] == "applied"
     assert list_live_ids(home, LONG_SESSION_ID) == before
 
 
@@ -40,14 +40,14 @@ def test_compress_uses_given_summary(answer, home, tmp_path):
     file = tmp_path / "mine.md"
     file.write_text("Ports were decided.", encoding="utf-8")
     for given in ((str(file), ""), ("-", "Ports were decided.")):
-        done = answer(
+        result = answer(
             *("compress", LONG_SESSION_ID, "--keep-last", "9", "--summary", given[0], "--yes"),
             given=given[1],
         )
         with SessionDB(home / "state.db", read_only=True) as db:
-            texts = [str(row["content"]) for row in db.get_messages(done["session_id"])]
+            texts = [str(row["content"]) for row in db.get_messages(result["session_id"])]
         assert any("Ports were decided." in text for text in texts)
-        answer("restore", done["batch"], "--yes")
+        answer("restore", result["batch"], "--yes")
 
 
 @pytest.mark.requirement("verbs:compress")
@@ -67,25 +67,25 @@ def test_compress_plan_accepts_external_summary(answer, run):
 
 @pytest.mark.requirement("verbs:compress")
 def test_refused_compression_names_helpful_option(run):
-    done = run("compress", FRESH_SESSION_ID)
-    assert done.code == 0
-    said = " ".join(done.out.split())
-    assert "Nothing to do." in said
-    assert "protect less with --keep-last: without it the last 30,000 tokens stay, of" in said
+    result = run("compress", FRESH_SESSION_ID)
+    assert result.code == 0
+    text = " ".join(result.out.split())
+    assert "Nothing to do." in text
+    assert "protect less with --keep-last: without it the last 30,000 tokens stay, of" in text
     assert "tokens stay" not in run("compress", FRESH_SESSION_ID, "--keep-last", "9").out
 
 
 def test_compress_help_states_default_tail(run):
-    said = " ".join(run("compress", "--help").out.split())
-    assert "messages to keep at the end (default: the last 30,000 tokens)" in said
+    text = " ".join(run("compress", "--help").out.split())
+    assert "messages to keep at the end (default: the last 30,000 tokens)" in text
 
 
 def test_demo_session_is_worth_compressing(script, tmp_path):
     clock = sample_home.SampleClock()
     with SessionDB(tmp_path / "demo" / "state.db", clock=clock) as db:
         sample_home.build_home(db, clock)
-    done = script(
+    result = script(
         "--home", str(tmp_path / "demo"), "compress", sample_home.LONG_SESSION_ID, "--yes"
     )
-    assert (done.code, done.err) == (0, "")
-    assert "% less" in done.out
+    assert (result.code, result.err) == (0, "")
+    assert "% less" in result.out

@@ -30,10 +30,14 @@ def test_copy_goes_to_address_and_back(person: CommandUser) -> None:
     assert (plan.code, fields["outcome"], fields["sessions"]) == (0, "planned", 3)
     with open_home(address) as home:
         assert home.db.admin.get_home_id() is None
-    done = person.run("copy", "a.db", address, "--yes", "--json")
-    assert (done.code, json.loads(done.out)["copied"]) == (0, 3)
-    done = person.run("copy", address, "back.db", "--yes")
-    assert (done.code, "3 copied" in done.out, "equal on both sides" in done.out) == (0, True, True)
+    result = person.run("copy", "a.db", address, "--yes", "--json")
+    assert (result.code, json.loads(result.out)["copied"]) == (0, 3)
+    result = person.run("copy", address, "back.db", "--yes")
+    assert (result.code, "3 copied" in result.out, "equal on both sides" in result.out) == (
+        0,
+        True,
+        True,
+    )
     listed = person.run("list", "--home", "back.db", "--json")
     assert sorted(row["id"] for row in json.loads(listed.out)["sessions"]) == ["s0", "s1", "s2"]
 
@@ -43,12 +47,12 @@ def test_copy_asks_and_names_what_differs(person: CommandUser) -> None:
         db.append_message("s1", "user", "of another", create={"source": "cli"})
         db.create_session("mine", "cli")
         db.set_session_title("mine", "Ferry")
-    done = person.run("copy", "a.db", "b.db")
-    assert (done.code, "pass --yes" in done.err) == (5, True)
-    assert "s0" in done.out
-    assert "title" in done.out
-    done = person.run("copy", "a.db", "b.db", "--yes")
-    assert (done.code, "s1" in done.out, "another session" in done.out) == (6, True, True)
+    result = person.run("copy", "a.db", "b.db")
+    assert (result.code, "pass --yes" in result.err) == (5, True)
+    assert "s0" in result.out
+    assert "title" in result.out
+    result = person.run("copy", "a.db", "b.db", "--yes")
+    assert (result.code, "s1" in result.out, "another session" in result.out) == (6, True, True)
 
 
 def test_copy_leaves_removed_sessions_out(person: CommandUser) -> None:
@@ -57,14 +61,14 @@ def test_copy_leaves_removed_sessions_out(person: CommandUser) -> None:
     assert person.run("copy", "a.db", "b.db", "--yes").code == 0
     with SessionDB(person.folder / "b.db") as db:
         db.delete_session("s1")
-    done = person.run("copy", "a.db", "b.db", "--yes")
-    assert (done.code, "1 session removed from B" in done.out, "1 value" in done.out) == (
+    result = person.run("copy", "a.db", "b.db", "--yes")
+    assert (result.code, "1 session removed from B" in result.out, "1 value" in result.out) == (
         0,
         True,
         True,
     )
-    done = person.run("copy", "a.db", "b.db", "--yes", "--removed", "--json")
-    assert (done.code, json.loads(done.out)["copied"]) == (0, 1)
+    result = person.run("copy", "a.db", "b.db", "--yes", "--removed", "--json")
+    assert (result.code, json.loads(result.out)["copied"]) == (0, 1)
 
 
 def test_impossible_copy_is_refused(person: CommandUser) -> None:
@@ -80,7 +84,7 @@ def test_impossible_copy_is_refused(person: CommandUser) -> None:
         ((down, "b.db"), 4, "does not answer"),
         (("a.db", "mysql://u:secret@h/d"), 1, "postgresql://"),
     ):
-        done = person.run("copy", *words, "--yes")
-        assert (done.code, text in done.err) == (code, True), done.err
-        assert "secret" not in done.out + done.err
+        result = person.run("copy", *words, "--yes")
+        assert (result.code, text in result.err) == (code, True), result.err
+        assert "secret" not in result.out + result.err
     assert not (person.folder / "b.db").exists()

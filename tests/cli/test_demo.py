@@ -56,9 +56,9 @@ def _shown(forks, tmp_path_factory):
     path = ClaudeTree(folder).write("mine", [])
     at = format_time(time.time())
     path.write_bytes(make_line("mine", 0, "a question of my own", timestamp=at))
-    done = forks.run(["demo"], make_environment(folder), folder)
-    assert (done.code, done.err) == (0, "")
-    return done.out, folder
+    result = forks.run(["demo"], make_environment(folder), folder)
+    assert (result.code, result.err) == (0, "")
+    return result.out, folder
 
 
 @pytest.fixture(name="run")
@@ -105,10 +105,10 @@ def test_demo_restores_pruned_sessions(shown):
 
 
 def test_demo_finds_damage_and_plans_fixes(shown):
-    said = " ".join(shown[0].split())
-    assert "empty sessions -> sessions_prune(what='ghosts')" in said
-    assert "1 route to a missing session -> sessions_prune(what='routes')" in said
-    assert "which does not exist" in said.partition("A plan of")[2]
+    text = " ".join(shown[0].split())
+    assert "empty sessions -> sessions_prune(what='ghosts')" in text
+    assert "1 route to a missing session -> sessions_prune(what='routes')" in text
+    assert "which does not exist" in text.partition("A plan of")[2]
 
 
 def test_demo_reports_sqlite_and_real_home(shown):
@@ -122,9 +122,9 @@ def test_demo_ends_with_next_command(shown):
 
 
 def test_demo_numbers_add_up(shown):
-    said = " ".join(shown[0].split())
+    text = " ".join(shown[0].split())
     planned, removed = (
-        int(re.search(words, said)[1]) for words in (r"A plan of (\d+) items", r"(\d+) removed")
+        int(re.search(words, text)[1]) for words in (r"A plan of (\d+) items", r"(\d+) removed")
     )
     assert planned == removed
     assert re.search(r"^ active  from +msgs  title$", shown[0], re.MULTILINE)
@@ -172,7 +172,7 @@ def test_demo_serves_sample_home_to_client(env, mine):
         started = StdioServerParameters(command=first, args=[*rest, "demo", "--serve"], env=env)
         async with Client(stdio_client(started), cache=None) as client:
             answer = await client.call_tool("sessions_list", {"query": "orders"})
-            return [each["title"] for each in answer.structured_content["sessions"]]
+            return [session["title"] for session in answer.structured_content["sessions"]]
 
     assert anyio.run(ask) == ["Schema change for orders"]
     assert list(mine.iterdir()) == []
@@ -207,18 +207,18 @@ def test_version_matches_distribution(run):
 
 
 def test_main_help_has_example(run):
-    done = run("--help")
-    assert done.code == 0
-    assert "mcp-sessions demo --keep" in done.out
+    result = run("--help")
+    assert result.code == 0
+    assert "mcp-sessions demo --keep" in result.out
     examples = run("demo", "--help").out.partition("examples:")[2]
     assert "mcp-sessions demo --serve" in examples
 
 
 @pytest.mark.parametrize("arguments", [("dance",), ("demo", "--loud")])
 def test_wrong_usage_exits_with_usage_code(run, arguments):
-    done = run(*arguments)
-    assert done.code == 2
-    assert "usage: mcp-sessions" in done.err
+    result = run(*arguments)
+    assert result.code == 2
+    assert "usage: mcp-sessions" in result.err
 
 
 @pytest.mark.parametrize(

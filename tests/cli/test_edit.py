@@ -12,9 +12,9 @@ from tests.cli.homes import FRESH_SESSION_ID, list_titles
 def test_edit_shows_before_and_after(person, home):
     with person("edit", FRESH_SESSION_ID, "--title", "Cooking", "--archive", columns=140) as seen:
         seen.until("Change 1 session? [y/N]")
-        said = " ".join(seen.screen.split())
-        assert "title: What to cook -> Cooking;" in said
-        assert "archived: no -> yes" in said
+        text = " ".join(seen.screen.split())
+        assert "title: What to cook -> Cooking;" in text
+        assert "archived: no -> yes" in text
         assert list_titles(home)[FRESH_SESSION_ID] == "What to cook"
         seen.type("y\n")
         assert seen.end() == 0
@@ -40,10 +40,10 @@ def test_declined_edit_changes_no_data(person, answer, run, home):
 
 @pytest.mark.requirement("verbs:undo")
 def test_combined_edits_share_undo(answer, run, home):
-    done = run("edit", FRESH_SESSION_ID, "--title", "Cooking", "--pin", "--archive", "--yes")
-    assert (done.code, done.err) == (0, "")
+    result = run("edit", FRESH_SESSION_ID, "--title", "Cooking", "--pin", "--archive", "--yes")
+    assert (result.code, result.err) == (0, "")
     assert list_titles(home)[FRESH_SESSION_ID] == "Cooking"
-    batch = done.out.split("restore ")[-1].strip()
+    batch = result.out.split("restore ")[-1].strip()
     assert answer("restore", batch, "--yes")["restored"] == 1
     assert list_titles(home)[FRESH_SESSION_ID] == "What to cook"
 

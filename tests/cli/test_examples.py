@@ -105,9 +105,9 @@ def _answer(forks, person):
 
     def answer(line):
         _, *words = shlex.split(line)
-        done = forks.run([*words, "--json"], person, person["HOME"])
-        assert done.code in (DONE, DECLINED), done.err
-        return json.loads(done.out)
+        result = forks.run([*words, "--json"], person, person["HOME"])
+        assert result.code in (DONE, DECLINED), result.err
+        return json.loads(result.out)
 
     return answer
 

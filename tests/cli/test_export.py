@@ -39,17 +39,17 @@ def parse_session_ids(text):
 
 
 def export_sessions(person, *arguments):
-    done = person.run("export", *arguments)
-    assert (done.code, done.err) == (0, "")
-    return parse_session_ids(done.out)
+    result = person.run("export", *arguments)
+    assert (result.code, result.err) == (0, "")
+    return parse_session_ids(result.out)
 
 
 @pytest.mark.requirement("reports:carrying")
 def test_exported_sessions_import_equal(person, home):
     assert person.run("export", "--out", "all.jsonl").code == 0
     other = person.folder / "other"
-    done = person.run("import", "all.jsonl", "--yes", "--home", str(other))
-    assert (done.code, done.err) == (0, "")
+    result = person.run("import", "all.jsonl", "--yes", "--home", str(other))
+    assert (result.code, result.err) == (0, "")
     assert differences(rows(home / "state.db"), rows(other / "state.db")) == []
 
 
@@ -68,30 +68,30 @@ def test_export_without_filter_takes_every_session(person):
 
 
 def test_markdown_export_includes_compressed_messages(person):
-    done = person.run("export", "tip", "--format", "md")
-    assert "the first part" in done.out
-    assert "· compacted" in done.out
+    result = person.run("export", "tip", "--format", "md")
+    assert "the first part" in result.out
+    assert "· compacted" in result.out
 
 
 def test_folder_export_writes_file_per_conversation(person):
-    done = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes/")
-    assert done.code == 0
+    result = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes/")
+    assert result.code == 0
     folder = person.folder / "new" / "notes"
-    assert {each.name for each in folder.iterdir()} == {"root.md", "kept.md"}
+    assert {path.name for path in folder.iterdir()} == {"root.md", "kept.md"}
     again = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes")
     assert (again.code, again.err.count("was not overwritten")) == (6, 2)
 
 
 def test_export_keeps_existing_file(person):
     (person.folder / "mine").write_text("mine")
-    done = person.run("export", "--out", "mine")
-    assert (done.code, (person.folder / "mine").read_text()) == (1, "mine")
+    result = person.run("export", "--out", "mine")
+    assert (result.code, (person.folder / "mine").read_text()) == (1, "mine")
 
 
 def test_export_reports_result_as_json(person):
-    done = person.run("export", "tip", "--out", "tip.jsonl", "--json")
+    result = person.run("export", "tip", "--out", "tip.jsonl", "--json")
     size = (person.folder / "tip.jsonl").stat().st_size
-    assert json.loads(done.out) == {
+    assert json.loads(result.out) == {
         "sessions": 2,
         "messages": 3,
         "bytes": size,
@@ -128,14 +128,14 @@ def test_export_at_terminal_needs_out(person):
     ],
 )
 def test_error_is_reported_by_line_and_code(person, arguments, code, says):
-    done = person.run(*arguments)
-    assert done.code == code
-    assert says in done.err
-    assert "Traceback" not in done.err
+    result = person.run(*arguments)
+    assert result.code == code
+    assert says in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("option", ["--source", "--project"])
 def test_export_of_unknown_value_writes_nothing(person, option):
-    done = person.run("export", option, "nowhere", "--out", "none.jsonl")
-    assert (done.code, "nowhere" in done.err) == (2, True)
+    result = person.run("export", option, "nowhere", "--out", "none.jsonl")
+    assert (result.code, "nowhere" in result.err) == (2, True)
     assert not (person.folder / "none.jsonl").exists()

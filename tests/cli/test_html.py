@@ -55,7 +55,7 @@ def read_colors(page):
     """Return the colors by name, light theme first."""
     style = page.read_text("utf-8")
     found = [dict(re.findall(r"--([\w-]+): #(\w{6})", part)) for part in style.split("@media")[:2]]
-    return [{name: tuple(bytes.fromhex(value)) for name, value in each.items()} for each in found]
+    return [{name: tuple(bytes.fromhex(value)) for name, value in item.items()} for item in found]
 
 
 def measure_page(page, width):
@@ -81,10 +81,10 @@ def measure_page(page, width):
 def test_page_follows_color_scheme(page, tmp_path):
     light, dark = read_colors(page)
     for names, is_dark in ((light, False), (dark, True)):
-        seen = take_picture(page, tmp_path, width=WIDE, height=1400, dark=is_dark)
-        assert seen.width == WIDE
-        assert seen.get_pixel(5, 5) == names["paper"]
-        assert {names["ink"], names["bar"], names["track"]} <= seen.list_colors()
+        picture = take_picture(page, tmp_path, width=WIDE, height=1400, dark=is_dark)
+        assert picture.width == WIDE
+        assert picture.get_pixel(5, 5) == names["paper"]
+        assert {names["ink"], names["bar"], names["track"]} <= picture.list_colors()
 
 
 @pytest.mark.requirement("reports:browser")
@@ -124,18 +124,18 @@ def read_sections(page):
     """Return the text of each section of the first article by its head."""
     overview = page.read_text("utf-8").partition("</article>")[0]
     sections = overview.split("<section>")[1:]
-    found = [re.sub(r"<title>.*?</title>|<[^>]+>", " ", each).split() for each in sections]
+    found = [re.sub(r"<title>.*?</title>|<[^>]+>", " ", section).split() for section in sections]
     return {" ".join(words[:3]): words[3:] for words in found}
 
 
 def test_page_shows_cost_and_tokens(page):
-    found = read_sections(page)
+    sections = read_sections(page)
     for head in ("Cost by week", "Tokens by week", "Cost by model", "Cost by project"):
-        assert found[head], head
-    assert found["Cost by week"][-1:] == ["week"]
-    assert "$16" in found["Cost by week"]
-    assert {"large-0", "large-4"} <= set(found["Tokens by model"])
-    assert any(word.endswith("/site-1") for word in found["Cost by project"])
+        assert sections[head], head
+    assert sections["Cost by week"][-1:] == ["week"]
+    assert "$16" in sections["Cost by week"]
+    assert {"large-0", "large-4"} <= set(sections["Tokens by model"])
+    assert any(word.endswith("/site-1") for word in sections["Cost by project"])
 
 
 def test_page_lists_top_sessions_and_stores(page):

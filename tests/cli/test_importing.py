@@ -51,15 +51,15 @@ def list_sessions(home):
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_import_asks_after_preview(there, file, columns):
     with there.at(columns, "import", file.name) as terminal:
-        seen = strip_style(terminal.until("[y/N]"))
+        output = strip_style(terminal.until("[y/N]"))
         terminal.type("n\n")
         code = terminal.end()
     assert code == 5
-    assert [line for line in seen.splitlines() if cell_len(line) > columns] == []
-    said = " ".join(seen.split())
+    assert [line for line in output.splitlines() if cell_len(line) > columns] == []
+    text = " ".join(output.split())
     for words in ("3 sessions with 2 messages", "The plan", "line 5", "it exists already"):
-        assert words in said
-    assert "the session exists and is not part of this file" in said
+        assert words in text
+    assert "the session exists and is not part of this file" in text
     assert list_sessions(there.home) == {"kept", "tip"}
 
 
@@ -81,8 +81,8 @@ def test_import_is_undone_by_the_printed_command(there, file):
     assert "Can be undone for 30 days" in shown
     assert (code, list_sessions(there.home)) == (0, {"kept", "tip"})
     assert "Done: 3 removed." in strip_style(seen)
-    done = there.run(*_parse_restore_command(seen), "--yes")
-    assert (done.code, list_sessions(there.home)) == (0, {"kept", "tip", "one", "two", "far"})
+    result = there.run(*_parse_restore_command(seen), "--yes")
+    assert (result.code, list_sessions(there.home)) == (0, {"kept", "tip", "one", "two", "far"})
 
 
 def test_undo_of_import_reports_what_stays(there, file):
@@ -92,9 +92,9 @@ def test_undo_of_import_reports_what_stays(there, file):
     shown = " ".join(there.run("restore", batch, "--plan-only").out.split())
     assert "removing 2 conversations" in shown
     assert "1 it was used since the import" in shown
-    done = there.run("restore", batch, "--yes", "--json")
-    answer = json.loads(done.out)
-    assert (done.code, answer["restored"], answer["protected"][0]["count"]) == (0, 2, 1)
+    result = there.run("restore", batch, "--yes", "--json")
+    answer = json.loads(result.out)
+    assert (result.code, answer["restored"], answer["protected"][0]["count"]) == (0, 2, 1)
     assert list_sessions(there.home) == {"kept", "tip", "one"}
     nothing = " ".join(there.run("restore", batch).out.split())
     assert "Nothing to do." in nothing
@@ -109,9 +109,9 @@ def test_import_names_the_chat_state_it_drops(there):
     names = "session_key (1), handoff_state (1)."
     look = " ".join(there.run("import", "chat.jsonl", "--plan-only").out.split())
     assert words + names in look
-    done = " ".join(there.run("import", "chat.jsonl", "--yes").out.split())
-    assert words + names in done
-    assert "agent:main" not in look + done
+    text = " ".join(there.run("import", "chat.jsonl", "--yes").out.split())
+    assert words + names in text
+    assert "agent:main" not in look + text
 
 
 def _parse_restore_command(seen):
@@ -122,26 +122,28 @@ def _parse_restore_command(seen):
 
 @pytest.mark.requirement("reports:carrying")
 def test_import_without_terminal_needs_yes(there, file):
-    done = there.run("import", file.name)
-    assert (done.code, list_sessions(there.home)) == (5, {"kept", "tip"})
-    assert "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in done.err
-    done = there.run("import", file.name, "--yes", "--json")
-    answer = json.loads(done.out)
-    assert (done.code, answer["outcome"], answer["messages"]) == (6, "applied", 2)
+    result = there.run("import", file.name)
+    assert (result.code, list_sessions(there.home)) == (5, {"kept", "tip"})
+    assert (
+        "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in result.err
+    )
+    result = there.run("import", file.name, "--yes", "--json")
+    answer = json.loads(result.out)
+    assert (result.code, answer["outcome"], answer["messages"]) == (6, "applied", 2)
     assert set(answer["ids"]) == {"one", "two", "far"}
 
 
 def test_import_of_unreadable_file_fails(there):
     (there.folder / "garbage.jsonl").write_text("garbage\n")
-    done = there.run("import", "garbage.jsonl", "--yes")
-    assert (done.code, list_sessions(there.home)) == (1, {"kept", "tip"})
+    result = there.run("import", "garbage.jsonl", "--yes")
+    assert (result.code, list_sessions(there.home)) == (1, {"kept", "tip"})
 
 
 def test_import_plan_only_changes_no_data(there, file):
-    done = there.run("import", file.name, "--plan-only", "--json")
-    answer = json.loads(done.out)
-    assert (done.code, answer["outcome"]) == (0, "planned")
-    assert [each["id"] for each in answer["items"]] == ["one", "two", "far"]
+    result = there.run("import", file.name, "--plan-only", "--json")
+    answer = json.loads(result.out)
+    assert (result.code, answer["outcome"]) == (0, "planned")
+    assert [item["id"] for item in answer["items"]] == ["one", "two", "far"]
     assert (answer["sessions"], answer["ids"]) == (0, [])
     assert list_sessions(there.home) == {"kept", "tip"}
 
@@ -175,6 +177,6 @@ def test_ctrl_c_at_question_imports_no_session(there, file):
 
 
 def test_import_creates_home(person, file):
-    done = person.run("import", file.name, "--yes", "--home", str(person.folder / "new"))
-    assert done.code == 6
+    result = person.run("import", file.name, "--yes", "--home", str(person.folder / "new"))
+    assert result.code == 6
     assert list_sessions(person.folder / "new") == {"one", "two", "kept", "far"}

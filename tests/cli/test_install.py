@@ -113,7 +113,7 @@ def _run(forks, user):
 
 
 def find_client_file(name, user):
-    client = next(each for each in CLIENTS if each.name == name)
+    client = next(item for item in CLIENTS if item.name == name)
     return client.user(UserEnvironment(user=user, env={}))
 
 
@@ -126,8 +126,8 @@ def write_file(path, data):
 @pytest.mark.parametrize("name", NAMES)
 def test_install_creates_file_and_uninstall_removes_file(run, user, name):
     path = find_client_file(name, user)
-    done = run("install", name, "--yes")
-    assert (done.code, done.err) == (0, "")
+    result = run("install", name, "--yes")
+    assert (result.code, result.err) == (0, "")
     assert "serve" in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert run("uninstall", name, "--yes").code == 0
@@ -194,9 +194,9 @@ def test_install_is_idempotent(run, user):
     path = find_client_file("cursor", user)
     run("install", "cursor", "--yes")
     once = path.read_bytes()
-    done = run("install", "cursor")
-    assert done.code == 0
-    assert "is already configured" in done.out
+    result = run("install", "cursor")
+    assert result.code == 0
+    assert "is already configured" in result.out
     assert path.read_bytes() == once
 
 
@@ -260,10 +260,10 @@ def test_install_keeps_symbolic_link(run, user):
 @pytest.mark.parametrize("verb", ["install", "uninstall"])
 def test_malformed_configuration_is_left_unchanged(run, user, name, data, verb):
     path = write_file(find_client_file(name, user), data)
-    done = run(verb, name, "--yes")
-    assert done.code == 1
-    assert str(path) in done.err
-    assert "Traceback" not in done.err
+    result = run(verb, name, "--yes")
+    assert result.code == 1
+    assert str(path) in result.err
+    assert "Traceback" not in result.err
     assert path.read_bytes() == data
     assert list(path.parent.iterdir()) == [path]
 
@@ -272,9 +272,9 @@ def test_malformed_configuration_is_left_unchanged(run, user, name, data, verb):
 def test_read_only_configuration_is_left_unchanged(run, user):
     path = write_file(find_client_file("cursor", user), FORMS["plain"])
     path.chmod(0o444)
-    done = run("install", "cursor", "--yes")
-    assert done.code == 1
-    assert "read-only" in done.err
+    result = run("install", "cursor", "--yes")
+    assert result.code == 1
+    assert "read-only" in result.err
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -282,9 +282,9 @@ def test_read_only_configuration_is_left_unchanged(run, user):
 def test_foreign_server_with_name_is_kept(run, user, verb):
     data = b'{"mcpServers": {"sessions": {"command": "else"}}}'
     path = write_file(find_client_file("cursor", user), data)
-    done = run(verb, "cursor", "--yes")
-    assert done.code == 1
-    assert "--name" in done.err
+    result = run(verb, "cursor", "--yes")
+    assert result.code == 1
+    assert "--name" in result.err
     assert path.read_bytes() == data
 
 
@@ -298,9 +298,9 @@ def test_non_server_entry_with_name_is_kept(run, user, found):
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "-x", "ü", "x" * 65])
 def test_invalid_server_name_is_refused(run, user, name):
-    done = run("install", "codex", f"--name={name}", "--yes")
-    assert done.code == 2
-    assert "letters, digits" in done.err
+    result = run("install", "codex", f"--name={name}", "--yes")
+    assert result.code == 2
+    assert "letters, digits" in result.err
     assert not find_client_file("codex", user).exists()
 
 
@@ -314,27 +314,29 @@ def test_custom_name_adds_second_server(run, user):
 
 @pytest.mark.parametrize("word", ["--yes", "--print"])
 def test_client_options_need_client(run, word):
-    done = run("install", word)
-    assert (done.code, done.out) == (2, "")
-    assert "name the client" in done.err
+    result = run("install", word)
+    assert (result.code, result.out) == (2, "")
+    assert "name the client" in result.err
 
 
 def test_install_without_terminal_needs_yes(run, user):
-    done = run("install", "cursor")
-    assert done.code == 5
-    assert "+" in done.out
-    assert "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in done.err
+    result = run("install", "cursor")
+    assert result.code == 5
+    assert "+" in result.out
+    assert (
+        "there is no terminal to ask at; pass --yes to confirm; nothing was changed" in result.err
+    )
     assert not find_client_file("cursor", user).exists()
 
 
 def test_print_shows_snippet_without_change(run, user):
-    done = run("install", "vscode", "--print")
-    entry = json.loads(done.out)["servers"]["sessions"]
+    result = run("install", "vscode", "--print")
+    entry = json.loads(result.out)["servers"]["sessions"]
     assert (entry["type"], entry["args"][-1]) == ("stdio", "serve")
     assert not find_client_file("vscode", user).parent.exists()
 
 
-@pytest.mark.parametrize("client", [each for each in CLIENTS if each.project], ids=lambda c: c.name)
+@pytest.mark.parametrize("client", [item for item in CLIENTS if item.project], ids=lambda c: c.name)
 def test_project_file_is_changed_and_restored(here, monkeypatch, user, client):
     project = user / "shop"
     project.mkdir(parents=True)
@@ -378,9 +380,9 @@ def test_project_install_writes_project_file(run, user):
 
 
 def test_client_without_project_file_is_refused(run):
-    done = run("install", "claude-desktop", "--project", "--yes")
-    assert done.code == 1
-    assert "has no project configuration" in done.err
+    result = run("install", "claude-desktop", "--project", "--yes")
+    assert result.code == 1
+    assert "has no project configuration" in result.err
 
 
 def test_install_writes_requested_home(run, user):
@@ -409,13 +411,13 @@ def test_install_writes_home_from_environment(run, user, variable):
 
 
 def test_install_refuses_unknown_store(run, user):
-    done = run("install", "cursor", "--store", "nobody", "--yes")
-    assert done.code == 3
-    assert "nobody" in done.err
+    result = run("install", "cursor", "--store", "nobody", "--yes")
+    assert result.code == 3
+    assert "nobody" in result.err
     assert not find_client_file("cursor", user).exists()
-    done = run("install", "cursor", "--home", "none", "--yes")
-    assert done.code == 0
-    assert "there is no home in" in done.err
+    result = run("install", "cursor", "--home", "none", "--yes")
+    assert result.code == 0
+    assert "there is no home in" in result.err
 
 
 def test_first_copy_survives_later_changes(here, user):
@@ -464,7 +466,7 @@ def test_installed_command_starts_and_answers(run, user):
             "clientInfo": {"name": "t", "version": "1"},
         },
     }
-    done = subprocess.run(
+    result = subprocess.run(
         [entry["command"], *entry["args"]],
         input=json.dumps(hello) + "\n",
         env={"HOME": str(user), "PATH": os.environ["PATH"]},
@@ -472,15 +474,15 @@ def test_installed_command_starts_and_answers(run, user):
         encoding="utf-8",
         check=False,
     )
-    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
+    assert json.loads(result.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
 
 
 def test_client_list_shows_install_states(run, user):
     (user / ".qwen").mkdir()
     write_file(find_client_file("zed", user), b"{")
     run("install", "cursor", "--yes")
-    done = run("install", PATH="/nowhere")
-    shown = re.sub(" +", " ", done.out)
+    result = run("install", PATH="/nowhere")
+    shown = re.sub(" +", " ", result.out)
     for line in (
         "cursor Cursor registered",
         "qwen Qwen Code not registered",
@@ -532,17 +534,17 @@ def test_concurrent_client_write_is_kept(screen, user):
 @pytest.mark.parametrize("word", ["--plan-only", "--dry-run"])
 def test_plan_only_shows_change_without_writing(run, user, word):
     path = user / ".cursor" / "mcp.json"
-    done = run("install", "cursor", word)
-    assert done.code == 0, done.err
-    assert '"sessions"' in done.out
-    assert done.out.splitlines()[-1] == "Nothing was changed."
+    result = run("install", "cursor", word)
+    assert result.code == 0, result.err
+    assert '"sessions"' in result.out
+    assert result.out.splitlines()[-1] == "Nothing was changed."
     assert not path.exists()
     assert run("install", "cursor", "--yes").code == 0
     before = path.read_bytes()
     assert run("uninstall", "cursor", word).code == 0
     assert path.read_bytes() == before
-    found = json.loads(run("uninstall", "cursor", word, "--json").out)
-    assert (found["outcome"], path.read_bytes()) == ("planned", before)
+    data = json.loads(run("uninstall", "cursor", word, "--json").out)
+    assert (data["outcome"], path.read_bytes()) == ("planned", before)
 
 
 @pytest.mark.parametrize(
@@ -552,16 +554,16 @@ def test_plan_only_shows_change_without_writing(run, user, word):
 def test_install_at_terminal_offers_choice(forks, user, answer, code, says):
     (user / ".claude").mkdir(parents=True)
     env = build_environment(user)
-    with PseudoTerminal(forks, "install", env=env, folder=user) as seen:
-        seen.until("with which one? (Enter for none)")
-        assert re.search(r"claude-code +Claude Code +not registered", seen.screen)
-        assert "not found  claude-desktop, cursor" in seen.screen
-        seen.type(f"{answer}\n")
+    with PseudoTerminal(forks, "install", env=env, folder=user) as pseudo_terminal:
+        pseudo_terminal.until("with which one? (Enter for none)")
+        assert re.search(r"claude-code +Claude Code +not registered", pseudo_terminal.screen)
+        assert "not found  claude-desktop, cursor" in pseudo_terminal.screen
+        pseudo_terminal.type(f"{answer}\n")
         if code == 5:
-            seen.until("[y/N]")
-            seen.type("n\n")
-        assert seen.end() == code
-    assert says in seen.screen
+            pseudo_terminal.until("[y/N]")
+            pseudo_terminal.type("n\n")
+        assert pseudo_terminal.end() == code
+    assert says in pseudo_terminal.screen
     assert not find_client_file("cursor", user).exists()
 
 

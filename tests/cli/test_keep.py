@@ -33,10 +33,10 @@ def read_status(script) -> dict[str, object]:
 
 @pytest.mark.requirement("transcripts:keep")
 def test_deleted_sessions_are_still_read(script, tree):
-    done = script("keep", "on")
-    assert done.code == 0
-    assert "any secret in them" in done.out
-    assert "kept-1.db" in done.out
+    result = script("keep", "on")
+    assert result.code == 0
+    assert "any secret in them" in result.out
+    assert "kept-1.db" in result.out
     shutil.rmtree(tree.home / ".claude")
     shutil.rmtree(tree.home / ".codex")
 
@@ -76,9 +76,9 @@ def test_doctor_reports_damaged_copies(script, tree):
     (kept,) = tree.home.rglob("kept-*.db")
     kept.write_bytes(b"garbage" * 2000)
 
-    done = script("doctor", "--json")
+    result = script("doctor", "--json")
 
-    checks = json.loads(done.out)["checks"]
+    checks = json.loads(result.out)["checks"]
     (check,) = (check for check in checks if check["about"] == "keep")
     assert check["state"] == "failure"
     assert "is damaged; restore a backup" in check["says"]
@@ -101,16 +101,16 @@ def test_hook_keeps_quietly(script, tree):
     script("keep", "on")
     tree.write(CLAUDE, ["one more line"])
 
-    done = script("keep", "--quiet")
-    assert (done.code, done.out, done.err) == (0, "", "")
+    result = script("keep", "--quiet")
+    assert (result.code, result.out, result.err) == (0, "", "")
 
     shutil.rmtree(tree.home / ".claude")
     assert "one more line" in script("show", CLAUDE).out
 
 
 def test_hook_without_keeping_does_nothing(script, tree):
-    done = script("keep", "--quiet")
-    assert (done.code, done.out, done.err) == (0, "", "")
+    result = script("keep", "--quiet")
+    assert (result.code, result.out, result.err) == (0, "", "")
     assert not list(tree.home.rglob("kept-*.db"))
 
 
@@ -125,9 +125,9 @@ def test_forget_plans_asks_and_removes(script, tree):
     plan = json.loads(script("keep", "forget", CLAUDE, "--plan-only", "--json").out)
     assert (plan["outcome"], plan["count"]) == ("planned", 1)
 
-    done = json.loads(script("keep", "forget", "--plan", plan["plan"], "--yes", "--json").out)
+    data = json.loads(script("keep", "forget", "--plan", plan["plan"], "--yes", "--json").out)
 
-    assert (done["outcome"], done["removed"]) == ("applied", 1)
+    assert (data["outcome"], data["removed"]) == ("applied", 1)
     assert [row["id"] for row in json.loads(script("list", "--json").out)["sessions"]] == [CODEX]
     assert read_status(script)["forgotten"][0]["id"] == CLAUDE
     (state,) = tree.home.rglob("transcripts")
@@ -203,12 +203,12 @@ def test_install_asks_once_to_keep(forks, script, tree, answer, is_on):
     with person.at(120, "install", "cursor") as terminal:
         terminal.until("Apply this change? [y/N]")
         terminal.type("y\n")
-        seen = strip_style(terminal.until("Keep copies? [y/N]"))
+        text = strip_style(terminal.until("Keep copies? [y/N]"))
         terminal.type(f"{answer}\n")
         terminal.until("Restart Cursor")
         assert terminal.end() == 0
-    assert "any secret in them" in seen
-    assert "kept-1.db" in seen
+    assert "any secret in them" in text
+    assert "kept-1.db" in text
     assert read_status(script)["on"] is is_on
     assert read_status(script)["sessions"] == (2 if is_on else 0)
 

@@ -29,5 +29,5 @@ def test_log_names_store_of_each_change(answer, run, home):
         (("log",), "lines"),
     ):
         found = answer(*verb, "--all-profiles")[key]
-        assert {each["store"] for each in found} == {"hermes", "hermes:work"}
+        assert {item["store"] for item in found} == {"hermes", "hermes:work"}
         assert "work" in run(*verb, "--all-profiles").out

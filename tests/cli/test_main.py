@@ -60,15 +60,15 @@ def test_unseen_change_is_not_reported_done(unread, person):
 @pytest.mark.requirement("verbs:streams")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_stream_counts_as_empty(person, closed):
-    done = subprocess.run(
+    result = subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "list"],
         env=person.env,
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (FRESH_SESSION_ID in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (FRESH_SESSION_ID in result.stdout) == (">&-" not in closed.replace("2>&-", ""))
 
 
 VERBS = [
@@ -116,7 +116,7 @@ sys.exit(main())
 
 
 def test_interrupt_at_exit_prints_no_trace(person):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_AT_EXIT, "list"],
         env=person.env,
         stdin=subprocess.DEVNULL,
@@ -124,5 +124,5 @@ def test_interrupt_at_exit_prints_no_trace(person):
         encoding="utf-8",
         check=False,
     )
-    assert FRESH_SESSION_ID in done.stdout
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+    assert FRESH_SESSION_ID in result.stdout
+    assert (result.returncode, result.stderr) == (-signal.SIGINT, "")

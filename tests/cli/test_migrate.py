@@ -25,18 +25,18 @@ def address() -> str:
 
 
 def test_migrate_applies_each_migration_once(person: CommandUser, address: str) -> None:
-    done = person.run("migrate", "--home", address)
-    assert (done.code, done.out.startswith("Applied: 0001 home, 0002 ledger")) == (0, True)
-    done = person.run("migrate", "--home", address, "--json")
-    assert json.loads(done.out) == {"applied": []}
+    result = person.run("migrate", "--home", address)
+    assert (result.code, result.out.startswith("Applied: 0001 home, 0002 ledger")) == (0, True)
+    result = person.run("migrate", "--home", address, "--json")
+    assert json.loads(result.out) == {"applied": []}
     assert "up to date" in person.run("migrate", "--home", address).out
     with open_home(address) as home:
         home.db.create_session("s", "cli")
 
 
 def test_home_in_folder_needs_no_migration(person: CommandUser) -> None:
-    done = person.run("migrate")
-    assert (done.code, "needs no migration" in done.out) == (0, True)
+    result = person.run("migrate")
+    assert (result.code, "needs no migration" in result.out) == (0, True)
 
 
 def test_failed_migration_shows_no_password(person: CommandUser) -> None:
@@ -45,6 +45,6 @@ def test_failed_migration_shows_no_password(person: CommandUser) -> None:
         ("postgresql://u:secret@h/d?no_such_option=1", 2),
         ("mysql://u:secret@h/d", 2),
     ):
-        done = person.run("migrate", "--home", address)
-        assert done.code == code
-        assert "secret" not in done.out + done.err
+        result = person.run("migrate", "--home", address)
+        assert result.code == code
+        assert "secret" not in result.out + result.err

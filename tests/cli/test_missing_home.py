@@ -34,10 +34,10 @@ def list_files(folder):
 def test_every_verb_reports_named_missing_home(at, tmp_path, verb):
     before = list_files(tmp_path)
     for more in ((), ("--json",)):
-        done = at(tmp_path / "none", *verb, *(more if verb[0] != "export" else ()))
-        assert (done.code, done.out) == (3, "")
-        assert f"there is no home in {tmp_path / 'none'} (--home): the f" in done.err
-        assert "name another --home" in done.err
+        result = at(tmp_path / "none", *verb, *(more if verb[0] != "export" else ()))
+        assert (result.code, result.out) == (3, "")
+        assert f"there is no home in {tmp_path / 'none'} (--home): the f" in result.err
+        assert "name another --home" in result.err
     assert list_files(tmp_path) == before
 
 
@@ -71,18 +71,18 @@ def make_profiles_only(path):
 )
 def test_missing_home_error_names_cause_and_remedy(at, tmp_path, made, says):
     made(tmp_path / "h")
-    done = at(tmp_path / "h", "list")
-    assert (done.code, done.out) == (3, "")
-    assert says in done.err
+    result = at(tmp_path / "h", "list")
+    assert (result.code, result.out) == (3, "")
+    assert says in result.err
 
 
 @pytest.mark.requirement("terminal:absent")
 def test_missing_home_error_suggests_nearby_home(at, home):
     work = build_home(home / "profiles" / "work", ghosts=1)
     for given in (home.with_name("hom"), home / "sessions", home.parent):
-        done = at(given, "list")
-        assert done.code == 3
-        assert done.err.rstrip().endswith(f"nearest: {home}")
+        result = at(given, "list")
+        assert result.code == 3
+        assert result.err.rstrip().endswith(f"nearest: {home}")
     for given in (home / "profiles", home / "profiles" / "wrok"):
         assert str(work) in at(given, "list").err.partition("nearest: ")[2]
 
@@ -94,27 +94,27 @@ def test_empty_store_folder_is_missing_home(at, run, home):
     assert at(work, "list").code == 0
     assert run("list", "--store", "hermes:work").code == 0
     assert run("list", "--all-profiles").code == 0
-    done = run("list", "--store", "hermes:play")
-    assert done.code == 3
-    assert f"there is no home in {home / 'profiles' / 'play'} (--store hermes:play)" in done.err
+    result = run("list", "--store", "hermes:play")
+    assert result.code == 3
+    assert f"there is no home in {home / 'profiles' / 'play'} (--store hermes:play)" in result.err
 
 
 def test_hermes_home_without_database_is_accepted(at, tmp_path):
     (tmp_path / "h" / "sessions").mkdir(parents=True)
     (tmp_path / "h" / "sessions" / "sessions.json").write_text("{}")
-    done = at(tmp_path / "h", "routes")
-    assert (done.code, done.err) == (0, "")
+    result = at(tmp_path / "h", "routes")
+    assert (result.code, result.err) == (0, "")
 
 
 @pytest.mark.requirement("terminal:absent")
 @pytest.mark.parametrize("verb", ALL_VERBS, ids=lambda verb: verb[0])
 def test_every_verb_reports_lack_of_stores(script, tmp_path, verb):
     for more in ((), ("--json",)):
-        done = script(*verb, *(more if verb[0] != "export" else ()))
-        assert (done.code, done.out) == (3, "")
-        assert "there is no home yet in" in done.err
-        assert "and no transcripts of other agents" in done.err
-        assert "mcp-sessions import FILE" in done.err
+        result = script(*verb, *(more if verb[0] != "export" else ()))
+        assert (result.code, result.out) == (3, "")
+        assert "there is no home yet in" in result.err
+        assert "and no transcripts of other agents" in result.err
+        assert "mcp-sessions import FILE" in result.err
     assert not list((tmp_path / "user").iterdir())
 
 
@@ -126,8 +126,8 @@ def test_changing_verb_needs_home_beside_transcripts(script, tmp_path):
     ClaudeTree(tmp_path / "user").write("one", ["hello", "hi"])
     assert script("list").code == 0
     for verb in (("prune",), ("finalize", "abandoned"), ("trash", "empty")):
-        done = script(*verb)
-        assert (done.code, "there is no home yet in" in done.err) == (3, True)
+        result = script(*verb)
+        assert (result.code, "there is no home yet in" in result.err) == (3, True)
 
 
 @pytest.mark.requirement("terminal:absent")
@@ -145,10 +145,10 @@ def test_import_creates_named_home(at, run, home, tmp_path):
 
 
 def test_bare_command_reports_missing_home(forks, tmp_path):
-    with CommandUser(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as seen:
-        assert seen.end() == 0
+    with CommandUser(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as result:
+        assert result.end() == 0
     assert "none yet: the folder does not exist; start the agent once" in " ".join(
-        seen.screen.split()
+        result.screen.split()
     )
 
 
@@ -170,15 +170,15 @@ def test_database_file_names_its_home(at, home, tmp_path):
     build_home(own, ghosts=1)
     (own / "state.db").rename(own / "agent.db")
     (own / "config.yaml").write_text("DEBUG: true\n")
-    done = at(own / "agent.db", "list", "--json")
-    assert (done.code, done.err) == (0, "")
-    assert json.loads(done.out)["sessions"]
+    result = at(own / "agent.db", "list", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out)["sessions"]
     assert "it has no state.db" in at(own, "list", "--json").err
     assert json.loads(at(own / "agent.db", "stats", "--json").out)["home"] == str(own / "agent.db")
 
 
 def test_missing_database_file_is_reported(at, tmp_path):
-    done = at(tmp_path / "agent.db", "list")
-    assert (done.code, done.out) == (3, "")
-    assert f"no home in {tmp_path / 'agent.db'} (--home): the file does not exist" in done.err
+    result = at(tmp_path / "agent.db", "list")
+    assert (result.code, result.out) == (3, "")
+    assert f"no home in {tmp_path / 'agent.db'} (--home): the file does not exist" in result.err
     assert not list(tmp_path.glob("agent.db*"))

@@ -57,9 +57,9 @@ def test_json_option_works_on_both_sides(person, verb):
         ("--json", verb, *ANSWERING_VERBS[verb]),
         (verb, *ANSWERING_VERBS[verb], "--json"),
     ):
-        done = person.run(*words)
-        assert done.code == 0, done.err
-        assert isinstance(json.loads(done.out), dict)
+        result = person.run(*words)
+        assert result.code == 0, result.err
+        assert isinstance(json.loads(result.out), dict)
         (person.folder / "all.jsonl").unlink(missing_ok=True)
 
 
@@ -70,9 +70,9 @@ def test_json_option_is_refused_without_answer(person, verb):
         ("--json", verb, *VERBS_WITHOUT_ANSWER[verb]),
         (verb, *VERBS_WITHOUT_ANSWER[verb], "--json"),
     ):
-        done = person.run(*words)
-        assert (done.code, done.out) == (2, "")
-        assert "--json" in done.err
+        result = person.run(*words)
+        assert (result.code, result.out) == (2, "")
+        assert "--json" in result.err
 
 
 def test_misplaced_options_are_refused(person):
@@ -85,22 +85,22 @@ def test_misplaced_options_are_refused(person):
 @pytest.mark.requirement("verbs:json-everywhere")
 def test_install_and_uninstall_answer_json(person):
     def answer(*words, code=0):
-        done = person.run(*words, "--json")
-        assert done.code == code, done.err
-        return json.loads(done.out)
+        completed = person.run(*words, "--json")
+        assert completed.code == code, completed.err
+        return json.loads(completed.out)
 
-    states = {each["client"]: each["state"] for each in answer("install")["clients"]}
+    states = {client["client"]: client["state"] for client in answer("install")["clients"]}
     assert states["cursor"] == "absent"
     assert "serve" in answer("install", "cursor", "--print")["text"]
     declined = answer("install", "cursor", code=5)
     assert (declined["outcome"], declined["copy"]) == ("declined", None)
-    told = answer("install", "cursor", "--yes")
-    assert (told["outcome"], told["client"], told["path"]) == (
+    result = answer("install", "cursor", "--yes")
+    assert (result["outcome"], result["client"], result["path"]) == (
         "applied",
         "cursor",
         declined["path"],
     )
-    assert told["difference"] == declined["difference"]
+    assert result["difference"] == declined["difference"]
     assert answer("install", "cursor", "--yes")["outcome"] == "nothing"
     assert answer("uninstall", "cursor", "--yes")["outcome"] == "applied"
     assert answer("uninstall", "cursor")["outcome"] == "nothing"

@@ -40,9 +40,9 @@ def test_list_continues_after_cursor(answer, verb, key, name):
 
 
 def test_routes_continue_after_cursor(answer):
-    found = answer("routes")
-    assert len(found["routes"]) == 1
-    assert found["next_cursor"] is None
+    result = answer("routes")
+    assert len(result["routes"]) == 1
+    assert result["next_cursor"] is None
 
 
 @pytest.mark.requirement("verbs:pages")
@@ -53,9 +53,9 @@ def test_foreign_cursor_is_refused(answer, run):
         ("list", "--cursor", "x"),
         ("list", "--source", "tui", "--cursor", cursor),
     ):
-        done = run(*wrong)
-        assert done.code == 2
-        assert "cursor" in done.err
+        result = run(*wrong)
+        assert result.code == 2
+        assert "cursor" in result.err
 
 
 # -- pages -----------------------------------------------------------------------------------

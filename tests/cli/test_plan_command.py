@@ -53,9 +53,9 @@ def test_no_closes_plan_without_change(person, home):
 def test_declined_plan_is_refused(run, answer):
     declined = answer("prune", code=5)
     assert declined["outcome"] == "declined"
-    done = run("prune", "--plan", declined["plan"], "--yes")
-    assert done.code == 4
-    assert "closed" in done.err
+    result = run("prune", "--plan", declined["plan"], "--yes")
+    assert result.code == 4
+    assert "closed" in result.err
 
 
 @pytest.mark.requirement("verbs:question")
@@ -67,9 +67,9 @@ def test_plan_is_declined_without_terminal(run, home):
         ("compress", LONG_SESSION_ID, "--keep-last", "9"),
         ("edit", FRESH_SESSION_ID, "--pin"),
     ):
-        done = run(*verb)
-        assert done.code == 5
-        assert "there is no terminal to ask at" in done.err
+        result = run(*verb)
+        assert result.code == 5
+        assert "there is no terminal to ask at" in result.err
     assert list_session_ids(home) == before
 
 
@@ -90,10 +90,10 @@ def test_ctrl_c_at_question_keeps_plan_open(person, answer):
 @pytest.mark.requirement("verbs:plans")
 def test_plan_handle_is_applied_later(person, run, answer, home):
     before = list_session_ids(home)
-    done = run("prune", "--plan-only")
-    assert done.code == 0
+    result = run("prune", "--plan-only")
+    assert result.code == 0
     assert list_session_ids(home) == before
-    handle = done.out.split("--plan ")[-1].split()[0]
+    handle = result.out.split("--plan ")[-1].split()[0]
     with person("prune", "--plan", handle) as seen:
         seen.until("Remove 3 conversations? [y/N]")
         seen.type("y\n")
@@ -110,7 +110,7 @@ def test_plan_limit_shows_every_item(run, answer, home):
     again = answer("prune", "--plan", first["plan"], "--plan-only", "--limit", "25")
     assert again["plan"] == first["plan"]
     assert again["items"][:20] == first["items"]
-    assert len({each["id"] for each in again["items"]}) == 25
+    assert len({item["id"] for item in again["items"]}) == 25
     shown = run("prune", "--plan", first["plan"], "--plan-only", "--limit", "3").out
     assert "and 22 more; --limit 25 shows all" in shown
     assert list_session_ids(home) == before
@@ -132,10 +132,10 @@ def test_json_has_tool_keys(answer, verb, counted):
     planned = {"outcome", "plan", "expires_at", "count", "items", "protected", "bytes", "warnings"}
     planned.add("totals")
     assert set(plan) == planned | ({"next_cursor"} if verb[0] == "prune" else set())
-    done = answer(*verb[:1], "--plan", plan["plan"], "--yes")
+    result = answer(*verb[:1], "--plan", plan["plan"], "--yes")
     name, count = counted
-    assert set(done) == planned | {name, "skipped", "remaining", "batch"}
-    assert (done["outcome"], done[name], done["remaining"]) == ("applied", count, 0)
+    assert set(result) == planned | {name, "skipped", "remaining", "batch"}
+    assert (result["outcome"], result[name], result["remaining"]) == ("applied", count, 0)
 
 
 def test_compact_index_needs_no_merge(answer, run):
@@ -213,30 +213,30 @@ def test_empty_plan_exits_with_success(run, answer):
     ],
 )
 def test_error_is_reported_by_line_and_code(run, arguments, code, says):
-    done = run(*arguments)
-    assert done.code == code
-    assert says in done.err
-    assert "Traceback" not in done.err
+    result = run(*arguments)
+    assert result.code == code
+    assert says in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.requirement("verbs:plans")
 def test_plan_refuses_additional_arguments(run, plan_of):
     plan = plan_of("prune")
-    done = run("prune", "ghosts", "--plan", plan, "--yes")
-    assert (done.code, "WHAT cannot be passed with --plan" in done.err) == (2, True)
+    result = run("prune", "ghosts", "--plan", plan, "--yes")
+    assert (result.code, "WHAT cannot be passed with --plan" in result.err) == (2, True)
 
 
 @pytest.mark.requirement("verbs:plans")
 def test_plan_of_another_verb_is_refused(run, plan_of):
-    done = run("finalize", "--plan", plan_of("prune"), "--yes")
-    assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (2, True)
+    result = run("finalize", "--plan", plan_of("prune"), "--yes")
+    assert (result.code, "pass it to `mcp-sessions prune`" in result.err) == (2, True)
 
 
 @pytest.mark.requirement("verbs:plans")
 def test_trash_empty_refuses_prune_plans(run, plan_of, home):
     before = list_session_ids(home)
-    done = run("trash", "empty", "--plan", plan_of("prune", "ghosts"), "--yes")
-    assert (done.code, "is a plan to prune ghosts" in done.err) == (2, True)
+    result = run("trash", "empty", "--plan", plan_of("prune", "ghosts"), "--yes")
+    assert (result.code, "is a plan to prune ghosts" in result.err) == (2, True)
     assert list_session_ids(home) == before
 
 
@@ -245,10 +245,10 @@ def test_apply_skips_sessions_changed_since_plan(run, answer, home):
     plan = answer("prune", "--plan-only")
     with SessionDB(home / "state.db") as db:
         db.append_message(plan["items"][0]["id"], "user", "one more")
-    done = run("prune", "--plan", plan["plan"], "--yes")
-    assert done.code == 0
-    assert "Done: 2 removed." in done.out
-    assert "1 skipped:" in done.out
+    result = run("prune", "--plan", plan["plan"], "--yes")
+    assert result.code == 0
+    assert "Done: 2 removed." in result.out
+    assert "1 skipped:" in result.out
 
 
 @pytest.mark.thorough  # a command waits 20 seconds for a lock
@@ -268,8 +268,8 @@ def test_locked_store_exits_as_busy(person, plan_of, home):
 @pytest.mark.requirement("verbs:filters")
 def test_every_filter_limits_prune(answer):
     def chosen(*arguments):
-        found = answer("prune", "--plan-only", *arguments)
-        return [each["title"] for each in found["items"]]
+        result = answer("prune", "--plan-only", *arguments)
+        return [item["title"] for item in result["items"]]
 
     assert chosen("--title", "part 1") == ["The ledger, part 1"]
     assert chosen("--older-than", "143") == []
@@ -290,17 +290,17 @@ def test_every_filter_limits_prune(answer):
 @pytest.mark.requirement("verbs:filters")
 def test_named_session_is_pruned_despite_age(answer):
     fresh = "20261109_120003_905703"
-    found = answer("prune", "--session", fresh, "--yes")
-    assert (found["removed"], found["items"]) == (1, [])
+    result = answer("prune", "--session", fresh, "--yes")
+    assert (result["removed"], result["items"]) == (1, [])
 
 
 @pytest.mark.requirement("verbs:trash-elsewhere")
 def test_trash_folder_option_supports_restore(answer, home, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
-    done = answer("prune", "--trash", str(other), "--yes")
+    result = answer("prune", "--trash", str(other), "--yes")
     assert [path.suffix for path in other.glob("*.db")] == [".db"]
-    assert answer("restore", done["batch"], "--yes")["restored"] == 3
+    assert answer("restore", result["batch"], "--yes")["restored"] == 3
     assert len(list_session_ids(home)) == 31
 
 
@@ -349,9 +349,9 @@ def test_plan_lines_fit_terminal(person, columns):
 
 @pytest.mark.requirement("verbs:screens")
 def test_plan_has_no_style_in_pipe(run):
-    done = run("prune", "--yes")
-    assert "\x1b" not in done.out + done.err
-    assert done.err == ""
+    result = run("prune", "--yes")
+    assert "\x1b" not in result.out + result.err
+    assert result.err == ""
 
 
 # -- errors while it works --------------------------------------------------------------------
@@ -427,15 +427,15 @@ def test_ctrl_c_stops_between_resumable_steps(run, person, answer, plan_of, home
     stuck = run("prune", "--plan", plan, "--trash", str(within))
     assert (stuck.code, "choose a trash folder elsewhere" in stuck.err) == (6, True)
     assert "Applied in part; the home is consistent." in stuck.err
-    done = answer("prune", "--plan", plan)
-    assert (done["outcome"], done["removed"]) == ("applied", 1)
-    assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
+    result = answer("prune", "--plan", plan)
+    assert (result["outcome"], result["removed"]) == ("applied", 1)
+    assert answer("restore", result["batch"], "--yes")["outcome"] == "applied"
     assert list_session_ids(home) == before
 
 
 def test_quiet_change_prints_nothing(run):
-    done = run("prune", "ghosts", "--yes", "--quiet")
-    assert (done.code, done.out, done.err) == (0, "", "")
+    result = run("prune", "ghosts", "--yes", "--quiet")
+    assert (result.code, result.out, result.err) == (0, "", "")
     again = run("prune", "ghosts", "-yq")
     assert (again.code, again.out) == (0, "")
 
@@ -457,8 +457,8 @@ def test_titles_and_prefixes_name_sessions(run):
         ("edit", FRESH_SESSION_ID[:-2], "--pin"),
     ):
         assert run(*words, "--plan-only").code == 0, words
-    done = run("prune", "--session", "20260701_0900", "--plan-only")
-    assert (done.code, "several sessions begin with" in done.err) == (2, True)
+    result = run("prune", "--session", "20260701_0900", "--plan-only")
+    assert (result.code, "several sessions begin with" in result.err) == (2, True)
 
 
 def test_plan_names_chats_that_protect(run, home):

@@ -29,41 +29,41 @@ def test_lines_fit_terminal(screen, verb, columns):
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_session_id_is_never_cut(screen, reader, columns):
-    ids = [each["id"] for each in json.loads(reader.run("list", "--json").out)["sessions"]]
-    seen = strip_style(screen(columns, "list"))
-    assert [each for each in ids if each not in seen] == []
+    ids = [session["id"] for session in json.loads(reader.run("list", "--json").out)["sessions"]]
+    text = strip_style(screen(columns, "list"))
+    assert [item for item in ids if item not in text] == []
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 def test_style_appears_only_on_terminal(screen, reader, verb):
     assert STYLE.search(screen(80, *verb))
-    done = reader.run(*verb)
-    assert (done.code, done.err) == (0, "")
-    assert "\x1b" not in done.out
+    result = reader.run(*verb)
+    assert (result.code, result.err) == (0, "")
+    assert "\x1b" not in result.out
 
 
 def test_json_has_tool_keys(reader):
     assert set(json.loads(reader.run("list", "--json").out)) == {"sessions", "next_cursor"}
-    found = json.loads(reader.run("search", "orders", "--json").out)
-    assert set(found) == {"hits", "matched", "searched_back_to", "next_cursor"}
+    data = json.loads(reader.run("search", "orders", "--json").out)
+    assert set(data) == {"hits", "matched", "searched_back_to", "next_cursor"}
     shown = json.loads(reader.run("show", sample_home.LONG_SESSION_ID, "--json").out)
     assert {"session", "messages", "next_cursor"} <= set(shown)
     assert set(json.loads(reader.run("--json", "routes").out)) == {"routes", "next_cursor"}
 
 
 def test_list_names_store_of_each_session(reader):
-    found = json.loads(reader.run("list", "--all-profiles", "--limit", "3", "--json").out)
-    assert [each["store"] for each in found["sessions"]] == ["hermes:work", "hermes", "hermes"]
+    data = json.loads(reader.run("list", "--all-profiles", "--limit", "3", "--json").out)
+    assert [session["store"] for session in data["sessions"]] == ["hermes:work", "hermes", "hermes"]
     rest = json.loads(
-        reader.run("list", "--all-profiles", "--cursor", found["next_cursor"], "--json").out
+        reader.run("list", "--all-profiles", "--cursor", data["next_cursor"], "--json").out
     )
     assert {each["store"] for each in rest["sessions"]} == {"hermes"}
 
 
 def test_filters_and_limits_choose_sessions(reader):
     def titles(*arguments):
-        found = json.loads(reader.run("list", "--json", *arguments).out)
-        return [each["title"] for each in found["sessions"]]
+        data = json.loads(reader.run("list", "--json", *arguments).out)
+        return [session["title"] for session in data["sessions"]]
 
     assert titles("orders") == ["Schema change for orders"]
     assert titles("--title", "Lisbon", "--source", "telegram") == ["Trip to Lisbon #3"]
@@ -90,9 +90,9 @@ def test_list_explains_unknown_values(reader):
 
 
 def test_search_of_unknown_source_names_existing(reader):
-    done = reader.run("search", "orders", "--source", "nowhere")
-    assert "No source 'nowhere'; existing:" in done.out
-    assert "Nothing found" not in done.out
+    result = reader.run("search", "orders", "--source", "nowhere")
+    assert "No source 'nowhere'; existing:" in result.out
+    assert "Nothing found" not in result.out
     assert "Nothing found" in reader.run("search", "zeppelin").out
 
 
@@ -106,8 +106,8 @@ def test_search_shows_reply_to_user(reader):
 def test_search_accepts_several_sources(reader):
     def sources(*wanted):
         words = [word for one in wanted for word in ("--source", one)]
-        found = reader.run("search", "the", "--every", "--limit", "200", "--json", *words)
-        return {each["source"] for each in json.loads(found.out)["hits"]}
+        result = reader.run("search", "the", "--every", "--limit", "200", "--json", *words)
+        return {hit["source"] for hit in json.loads(result.out)["hits"]}
 
     assert sources("telegram", "cli") == {"telegram", "cli"}
     assert sources("telegram") == {"telegram"}
@@ -142,10 +142,10 @@ def test_search_accepts_several_sources(reader):
     ],
 )
 def test_error_is_reported_by_line_and_code(reader, arguments, code, says):
-    done = reader.run(*arguments)
-    assert done.code == code
-    assert says in done.err
-    assert "Traceback" not in done.err
+    result = reader.run(*arguments)
+    assert result.code == code
+    assert says in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -163,17 +163,17 @@ def test_help_begins_with_verb_description(reader):
 
 def test_list_hides_empty_sessions(reader):
     def ids(*arguments):
-        found = json.loads(
+        data = json.loads(
             reader.run("list", "--source", "tui", "-n", "500", "--json", *arguments).out
         )
-        return {each["id"] for each in found["sessions"]}
+        return {session["id"] for session in data["sessions"]}
 
     ghosts = {f"20261101_0700{number}_9057" for number in range(3)}
     assert not ghosts & ids()
     assert ids("--all") == ids() | ghosts
     assert ids("--max-messages", "0") == ghosts
-    done = reader.run("list", "20261101_0700")
-    assert done.out == "Only empty sessions match; --all shows them.\n"
+    result = reader.run("list", "20261101_0700")
+    assert result.out == "Only empty sessions match; --all shows them.\n"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +209,8 @@ def test_telling_words_of_query_are_highlighted():
 
 def test_unknown_values_are_named_by_every_verb(reader):
     for verb in ("list", "search the", "prune", "finalize abandoned"):
-        done = reader.run(*verb.split(), "--source", "nowhere")
-        assert (done.code, "No source 'nowhere'; existing: cli, " in done.out) == (0, True), verb
-        assert "Nothing" not in done.out
+        result = reader.run(*verb.split(), "--source", "nowhere")
+        assert (result.code, "No source 'nowhere'; existing: cli, " in result.out) == (0, True), (
+            verb
+        )
+        assert "Nothing" not in result.out

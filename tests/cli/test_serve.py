@@ -22,9 +22,9 @@ def test_home_option_works_on_both_sides(run, tmp_path):
         ("--home", str(tmp_path / "h"), "doctor"),
         ("doctor", "--home", str(tmp_path / "h")),
     ):
-        done = run(*arguments)
-        assert (done.code, done.err) == (3, "")  # nothing is there
-        assert "~/h (--home)" in done.out
+        result = run(*arguments)
+        assert (result.code, result.err) == (3, "")  # nothing is there
+        assert "~/h (--home)" in result.out
 
 
 @pytest.mark.requirement("wire:token-alone")
@@ -38,7 +38,7 @@ def test_doctor_token_is_printed_alone(run):
 
 @pytest.mark.requirement("wire:command")
 def test_serve_ends_with_closed_input(tmp_path):
-    done = subprocess.run(
+    result = subprocess.run(
         [*COMMAND, "serve", "--home", str(tmp_path / "h")],
         env=build_environment(tmp_path),
         stdin=subprocess.DEVNULL,
@@ -46,7 +46,7 @@ def test_serve_ends_with_closed_input(tmp_path):
         encoding="utf-8",
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert not (tmp_path / "h").exists()
 
 
@@ -58,17 +58,17 @@ def test_wrong_option_exits_as_usage(run, more):
 
 @pytest.mark.requirement("wire:command")
 def test_unknown_store_exits_as_unknown_id(run, tmp_path):
-    done = run("serve", "--home", str(tmp_path), "--store", "work")
-    assert done.code == 3
-    assert "no store 'work'" in done.err
+    result = run("serve", "--home", str(tmp_path), "--store", "work")
+    assert result.code == 3
+    assert "no store 'work'" in result.err
 
 
 @pytest.mark.requirement("wire:command")
 @pytest.mark.parametrize("given", [["--host", "::1"], ["--port", "0"], ["--no-token"]])
 def test_http_options_need_http(run, given):
-    done = run("serve", *given)
-    assert (done.code, done.out) == (2, "")
-    assert f"{given[0]} applies only to HTTP; add --http" in done.err
+    result = run("serve", *given)
+    assert (result.code, result.out) == (2, "")
+    assert f"{given[0]} applies only to HTTP; add --http" in result.err
 
 
 def test_serve_at_terminal_explains_itself(person):

@@ -9,10 +9,10 @@ from tests.cli.command_user import strip_style
 
 
 def test_stored_text_sends_no_terminal_escapes(screen):
-    seen = strip_style(screen(80, "show", "w1", "--store", "hermes:work"))
-    assert "at work" in seen
-    assert "\x1b" not in seen
-    assert "\x07" not in seen
+    text = strip_style(screen(80, "show", "w1", "--store", "hermes:work"))
+    assert "at work" in text
+    assert "\x1b" not in text
+    assert "\x07" not in text
 
 
 def test_limit_above_page_size_collects_pages(reader):
@@ -31,6 +31,8 @@ def test_show_finds_session_by_prefix_or_title(reader):
 
 def test_show_around_continues_search_hit(reader):
     hit = json.loads(reader.run("search", "orders", "schema", "--json").out)["hits"][0]
-    done = reader.run("show", hit["session_id"], "--around", str(hit["message_id"]), "--limit", "3")
-    marked = [line for line in done.out.splitlines() if line.startswith("> ")]
+    result = reader.run(
+        "show", hit["session_id"], "--around", str(hit["message_id"]), "--limit", "3"
+    )
+    marked = [line for line in result.out.splitlines() if line.startswith("> ")]
     assert [line.split()[-1] for line in marked] == [str(hit["message_id"])]

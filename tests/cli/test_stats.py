@@ -65,9 +65,9 @@ def test_longer_bar_means_larger_value(person):
 
 @pytest.mark.requirement("reports:terminal")
 def test_blocks_need_suitable_encoding(person):
-    seen = strip_style(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
-    assert seen.isascii()
-    assert "####" in seen
+    text = strip_style(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
+    assert text.isascii()
+    assert "####" in text
     assert "####" not in person.run("stats").out
     assert "████" in person.run("stats").out
 
@@ -81,27 +81,27 @@ def test_color_appears_only_on_terminal(person):
 
 @pytest.mark.requirement("reports:terminal")
 def test_stats_json_equals_tool_answer(person):
-    found = json.loads(person.run("stats", "--json").out)
-    assert set(found) == set(SPEC.answers.__annotations__) - {"keep"}
-    assert found["sessions"]["by_source"]["cli"] == SOURCES["cli"]
+    data = json.loads(person.run("stats", "--json").out)
+    assert set(data) == set(SPEC.answers.__annotations__) - {"keep"}
+    assert data["sessions"]["by_source"]["cli"] == SOURCES["cli"]
 
 
 def test_stats_names_each_store(person):
-    found = json.loads(person.run("stats", "--all-profiles", "--json").out)
-    assert {each["name"]: each["messages"] for each in found["stores"]} == {
+    data = json.loads(person.run("stats", "--all-profiles", "--json").out)
+    assert {store["name"]: store["messages"] for store in data["stores"]} == {
         "hermes": sum(SOURCES.values()),
         "hermes:work": 1,
     }
-    said = person.run("stats", "--all-profiles").out
-    assert "(hermes)" in said
-    assert "(hermes:work)" in said
+    output = person.run("stats", "--all-profiles").out
+    assert "(hermes)" in output
+    assert "(hermes:work)" in output
 
 
 @pytest.mark.requirement("reports:mending")
 def test_finding_shows_fixing_command_line(person):
-    seen = strip_style(person.sees(80, "stats", "--home", str(person.home))[1])
-    assert "2 empty sessions" in seen
-    (line,) = (line.strip() for line in seen.splitlines() if line.endswith("prune ghosts"))
+    text = strip_style(person.sees(80, "stats", "--home", str(person.home))[1])
+    assert "2 empty sessions" in text
+    (line,) = (line.strip() for line in text.splitlines() if line.endswith("prune ghosts"))
     assert shlex.split(line) == ["mcp-sessions", "--home", str(person.home), "prune", "ghosts"]
 
 
@@ -121,17 +121,17 @@ def test_single_finding_uses_singular(forks, tmp_path):
 
 def test_deep_stats_counts_exactly(person):
     assert "estimated" in person.run("stats").out
-    done = person.run("stats", "--deep", "--json")
-    assert (done.code, done.err) == (0, "")
-    assert set(json.loads(done.out)) == set(SPEC.answers.__annotations__) - {"keep"}
+    result = person.run("stats", "--deep", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert set(json.loads(result.out)) == set(SPEC.answers.__annotations__) - {"keep"}
 
 
 def test_unreadable_home_gives_report(forks, tmp_path):
     person = CommandUser(forks, tmp_path, tmp_path / "h")
     (person.home / "state.db").mkdir(parents=True)
-    done = person.run("stats")
-    assert (done.code, done.err) == (0, "")
-    assert "cannot open the database" in done.out
+    result = person.run("stats")
+    assert (result.code, result.err) == (0, "")
+    assert "cannot open the database" in result.out
 
 
 # -- the page ------------------------------------------------------------------------------
@@ -148,13 +148,13 @@ def test_page_file_is_private(person):
 
 
 def test_page_path_is_reported_as_json(person):
-    done = person.run("stats", "--html", "told.html", "--json")
-    assert json.loads(done.out) == {"written": "told.html"}
+    result = person.run("stats", "--html", "told.html", "--json")
+    assert json.loads(result.out) == {"written": "told.html"}
 
 
 def test_full_disk_is_reported_in_a_line(person):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
+        result = subprocess.run(
             [*COMMAND, "stats"],
             env=person.env,
             stdin=subprocess.DEVNULL,
@@ -163,8 +163,8 @@ def test_full_disk_is_reported_in_a_line(person):
             encoding="utf-8",
             check=False,
         )
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == ["mcp-sessions: [Errno 28] No space left on device"]
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == ["mcp-sessions: [Errno 28] No space left on device"]
 
 
 def test_page_shows_same_figures_as_terminal(person):
@@ -192,9 +192,11 @@ def test_page_loads_no_external_resource(person):
 def test_existing_page_is_replaced_after_yes(person):
     path = person.folder / "two.html"
     path.write_text("mine")
-    done = person.run("stats", "--html", "two.html")
-    assert (done.code, path.read_text()) == (5, "mine")
-    assert "there is no terminal to ask at; pass --yes to confirm; nothing was written" in done.err
+    result = person.run("stats", "--html", "two.html")
+    assert (result.code, path.read_text()) == (5, "mine")
+    assert (
+        "there is no terminal to ask at; pass --yes to confirm; nothing was written" in result.err
+    )
     with person.at(80, "stats", "--html", "two.html") as terminal:
         terminal.until("Replace it? [y/N]")
         terminal.type("n\n")
@@ -215,17 +217,17 @@ def test_existing_page_is_replaced_after_yes(person):
 def test_non_page_file_is_never_replaced(person):
     before = json.loads(person.run("stats", "--json").out)
     database = str(person.home / "state.db")
-    done = person.run("stats", "--html", database, "--yes")
-    assert done.code == 2
-    assert ".html" in done.err
+    result = person.run("stats", "--html", database, "--yes")
+    assert result.code == 2
+    assert ".html" in result.err
     assert json.loads(person.run("stats", "--json").out)["messages"] == before["messages"]
 
 
 def test_unwritable_page_is_reported_in_a_line(person):
-    done = person.run("stats", "--html", "nowhere/page.html")
-    assert done.code == 1
-    assert "cannot write" in done.err
-    assert "Traceback" not in done.err
+    result = person.run("stats", "--html", "nowhere/page.html")
+    assert result.code == 1
+    assert "cannot write" in result.err
+    assert "Traceback" not in result.err
 
 
 # -- the charts ----------------------------------------------------------------------------

@@ -39,13 +39,13 @@ from mcp_serve.cli.clients.supported_clients import CLIENTS, UserEnvironment
     ],
 )
 def test_client_files_differ_by_system(tmp_path, system, env, name, place):
-    client = next(each for each in CLIENTS if each.name == name)
+    client = next(item for item in CLIENTS if item.name == name)
     assert client.user(UserEnvironment(tmp_path, system, env)).parent == tmp_path / Path(place)
 
 
 def test_client_is_recognized_by_its_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    client = next(each for each in CLIENTS if each.name == "claude-code")
+    client = next(item for item in CLIENTS if item.name == "claude-code")
     machine = UserEnvironment(tmp_path, "linux", {})
     assert not client.is_installed(machine)
     (tmp_path / ".claude").mkdir()

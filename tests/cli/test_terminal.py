@@ -52,7 +52,7 @@ def _screen(person):
 def test_routes_show_whole_keys_and_ids(screen, keys, answer, columns):
     seen = screen(columns, "routes")
     assert [key for key in keys if key not in seen] == []
-    assert [each for each in answer("routes")["routes"] if each["session_id"] not in seen] == []
+    assert [route for route in answer("routes")["routes"] if route["session_id"] not in seen] == []
     assert seen.count(NAME) == len(CHATS)
 
 
@@ -72,12 +72,12 @@ def test_log_shows_whole_plan_handles(screen, answer, columns):
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_batch_handles_are_whole(screen, answer, columns):
-    done = [answer("prune", what, "--yes")["batch"] for what in ("ghosts", "sessions")]
-    answer("restore", done[0], "--yes")
+    batchs = [answer("prune", what, "--yes")["batch"] for what in ("ghosts", "sessions")]
+    answer("restore", batchs[0], "--yes")
     for verb in (("restore",), ("trash", "list")):
         seen = screen(columns, *verb).split()
-        assert done[1] in seen
-    assert {"(restored)", done[0]} <= set(seen)
+        assert batchs[1] in seen
+    assert {"(restored)", batchs[0]} <= set(seen)
 
 
 @pytest.mark.requirement("terminal:widths")
@@ -89,9 +89,9 @@ def test_ids_of_any_length_are_whole(screen, home, answer, columns):
     with SessionDB(work / "state.db") as db:
         db.append_message(long, "user", "the nightly run", create={"source": "cron"})
     seen = screen(columns, "list", "--all-profiles", "--limit", "100").split()
-    found = answer("list", "--all-profiles", "--limit", "100")["sessions"]
-    assert [each["id"] for each in found if each["id"] not in seen] == []
-    assert seen.count(f"hermes:{work.name}") == sum("long" in each["store"] for each in found)
+    sessions = answer("list", "--all-profiles", "--limit", "100")["sessions"]
+    assert [item["id"] for item in sessions if item["id"] not in seen] == []
+    assert seen.count(f"hermes:{work.name}") == sum("long" in each["store"] for each in sessions)
 
 
 @pytest.mark.requirement("terminal:widths")
@@ -102,7 +102,7 @@ def test_plan_ids_are_whole(screen, answer, keys, home, columns):
             db.end_session(entry["session_id"], "cli_close")
     seen = screen(columns, "prune", "all", "--plan-only").split()
     items = answer("prune", "all", "--plan-only")["items"]
-    assert [each["id"] for each in items if each["id"] not in seen] == []
+    assert [item["id"] for item in items if item["id"] not in seen] == []
 
 
 @pytest.mark.requirement("terminal:widths")
@@ -117,10 +117,10 @@ def test_doctor_fix_command_is_whole(screen, home, columns):
 @pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_welcome_advice_is_whole(screen, home, columns):
-    seen = " ".join(screen(columns).split())
+    text = " ".join(screen(columns).split())
     install = f"mcp-sessions install --home {home}"
-    assert f"{install} register the server with a client; lists your clients" in seen
-    assert "mcp-sessions demo try the program with a sample home" in seen
+    assert f"{install} register the server with a client; lists your clients" in text
+    assert "mcp-sessions demo try the program with a sample home" in text
 
 
 @WIDTHS
@@ -168,10 +168,10 @@ def test_control_characters_are_escaped_on_screens(forks, tmp_path):
     assert '"odd\\nid' in plan.out
     verbs = [("list",), ("search", "question"), ("show", odd)]
     for verb in [*verbs, ("finalize", "--session", odd, "--plan-only")]:
-        done = person.run(*verb)
-        assert (done.code, shown in done.out) == (0, True), (verb, done.out)
-        assert not {"\x1b", "\u202e", "\t"} & set(done.out)
-        assert not [line for line in done.out.splitlines() if line.startswith("id")]
+        result = person.run(*verb)
+        assert (result.code, shown in result.out) == (0, True), (verb, result.out)
+        assert not {"\x1b", "\u202e", "\t"} & set(result.out)
+        assert not [line for line in result.out.splitlines() if line.startswith("id")]
 
 
 def test_text_is_truncated_by_terminal_columns():

@@ -38,8 +38,8 @@ def test_bare_command_shows_found_stores(forks, tmp_path, script):
 def test_list_search_and_show_need_no_home(script):
     listed = json.loads(script("list", "--json").out)["sessions"]
     assert [row["id"] for row in listed] == [CODEX, CLAUDE]
-    found = script("search", "chose", "postgres")
-    assert (found.code, CLAUDE in found.out) == (0, True)
+    result = script("search", "chose", "postgres")
+    assert (result.code, CLAUDE in result.out) == (0, True)
     shown = script("show", CLAUDE[:8])
     assert "we chose postgres" in shown.out
     assert f"resume: claude --resume {CLAUDE}" in shown.out
@@ -49,9 +49,9 @@ def test_first_search_covers_every_transcript(script, tree):
     for number in range(300):
         tree.write(f"many-{number}", ["apples " * 400] * 8)
     tree.write("needle", ["the haystack has one needle"])
-    found = json.loads(script("search", "needle", "--json").out)
-    assert [hit["session_id"] for hit in found["hits"]] == ["needle"]
-    assert "coverage" not in found
+    data = json.loads(script("search", "needle", "--json").out)
+    assert [hit["session_id"] for hit in data["hits"]] == ["needle"]
+    assert "coverage" not in data
 
 
 def test_doctor_names_stores_and_newest_titles(script):
@@ -80,8 +80,8 @@ def test_stats_show_each_store(script):
 
 
 def test_install_names_found_stores(script):
-    done = script("install", "cursor", "--yes")
-    assert "It can ask about claude-code: 1 session, newest" in done.out
+    result = script("install", "cursor", "--yes")
+    assert "It can ask about claude-code: 1 session, newest" in result.out
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_install_names_found_stores(script):
 )
 def test_changing_verbs_refuse_transcripts(script, tree, words):
     before = read_everything(tree.projects)
-    done = script(*words)
-    assert done.code in (1, 2, 3)
-    assert "transcript" in done.err
+    result = script(*words)
+    assert result.code in (1, 2, 3)
+    assert "transcript" in result.err
     assert read_everything(tree.projects) == before
 
 
@@ -106,9 +106,9 @@ def test_changing_verbs_refuse_transcripts(script, tree, words):
 @pytest.mark.parametrize("store", [(), ("--store", "claude-code")])
 def test_edit_of_transcript_is_restored(script, tree, store):
     before = read_everything(tree.projects)
-    done = script("edit", CLAUDE[:8], "--title", "The ledger", "--archive", "--yes", *store)
-    assert "title: none -> The ledger; archived: no -> yes" in done.out
-    batch = done.out.split()[-1]
+    result = script("edit", CLAUDE[:8], "--title", "The ledger", "--archive", "--yes", *store)
+    assert "title: none -> The ledger; archived: no -> yes" in result.out
+    batch = result.out.split()[-1]
     assert "The ledger" in script("list", "--status", "archived", *store).out
     assert batch in script("restore", *store).out
     preview = script("restore", batch, "--plan-only", *store).out
@@ -126,8 +126,8 @@ def test_log_lists_edits_of_transcripts(answer, script):
 
 
 def test_edit_of_several_has_one_undo(script):
-    done = script("edit", CLAUDE[:8], "--store", "claude-code", "--pin", "--yes")
-    assert done.code == 0
+    result = script("edit", CLAUDE[:8], "--store", "claude-code", "--pin", "--yes")
+    assert result.code == 0
     refused = script("edit", CLAUDE, CODEX, "--archive", "--yes")
     assert refused.code == 2
     assert "one call changes one store" in refused.err
@@ -166,18 +166,18 @@ def test_exported_transcript_is_imported_into_home(script, tree, tmp_path):
 
 
 def test_transcript_is_exported_as_markdown(script):
-    done = script("export", CLAUDE, "--format", "md")
-    assert done.out.startswith(f"# {CLAUDE}\n\n- session: {CLAUDE}\n- source: claude-code\n")
-    assert "## assistant · 2025-10-09" in done.out
+    result = script("export", CLAUDE, "--format", "md")
+    assert result.out.startswith(f"# {CLAUDE}\n\n- session: {CLAUDE}\n- source: claude-code\n")
+    assert "## assistant · 2025-10-09" in result.out
 
 
 @pytest.mark.requirement("transcripts:command")
 def test_stats_of_transcripts_have_no_database(script):
-    seen = script("stats").out
-    assert seen.startswith("store        sessions  messages")
-    assert "transcripts  " in seen
+    output = script("stats").out
+    assert output.startswith("store        sessions  messages")
+    assert "transcripts  " in output
     for word in ("own", "database", "trash", "gateway", "growth", "Sessions by source"):
-        assert word not in seen
+        assert word not in output
 
 
 def test_doctor_reports_damaged_labels(script, tree):
@@ -185,9 +185,9 @@ def test_doctor_reports_damaged_labels(script, tree):
     (path,) = tree.home.rglob("labels.db")
     for file in path.parent.glob("labels.db*"):
         file.write_bytes(b"no database" * 1000)
-    seen = " ".join(script("doctor").out.split())
-    assert "labels the file of labels" in seen
-    assert "claude-code 1 session, newest" in seen
+    text = " ".join(script("doctor").out.split())
+    assert "labels the file of labels" in text
+    assert "claude-code 1 session, newest" in text
 
 
 @pytest.mark.requirement("transcripts:command")
@@ -214,9 +214,9 @@ def test_list_without_home_has_no_store_column(script):
 
 
 def test_missing_store_exits_with_3(script):
-    done = script("list", "--store", "gemini")
-    assert done.code == 3
-    assert "existing: own, claude-code, codex" in done.err
+    result = script("list", "--store", "gemini")
+    assert result.code == 3
+    assert "existing: own, claude-code, codex" in result.err
 
 
 def test_watch_prints_appended_lines(forks, tree):

@@ -7,9 +7,9 @@ import pytest
 
 @pytest.mark.requirement("verbs:trash")
 def test_trash_empty_deletes_batches(person, answer, run):
-    done = answer("prune", "ghosts", "--yes")
+    result = answer("prune", "ghosts", "--yes")
     (batch,) = answer("trash", "list")["batches"]
-    assert batch["batch"] == done["batch"]
+    assert batch["batch"] == result["batch"]
     assert batch["bytes"] > 0
     assert "Nothing to do." in run("trash", "empty").out
     with person("trash", "empty", "--older-than", "0") as seen:
@@ -18,7 +18,7 @@ def test_trash_empty_deletes_batches(person, answer, run):
         seen.type("y\n")
         assert seen.end() == 0
     assert answer("trash", "list")["batches"] == []
-    assert run("restore", done["batch"]).code == 4
+    assert run("restore", result["batch"]).code == 4
 
 
 def test_trash_empty_takes_single_batch(answer, run):
@@ -27,7 +27,7 @@ def test_trash_empty_takes_single_batch(answer, run):
     shown = run("trash", "empty", emptied, "--yes").out
     assert "Permanently delete 1 batch" in shown
     assert "has no undo" in " ".join(shown.split())
-    assert [each["batch"] for each in answer("trash", "list")["batches"]] == [kept]
+    assert [batch["batch"] for batch in answer("trash", "list")["batches"]] == [kept]
     assert run("restore", kept, "--yes").code == 0
     restored = answer("trash", "list")["batches"][0]
     assert (restored["batch"], restored["bytes"], restored["undone"]) == (kept, 0, True)

@@ -103,9 +103,9 @@ def test_watch_names_each_store(person):
 
 
 def test_watch_reports_unknown_session(person):
-    done = person.run("watch", "--session", "nobody")
-    assert (done.code, done.out) == (3, "")
-    assert "nobody" in done.err
+    result = person.run("watch", "--session", "nobody")
+    assert (result.code, result.out) == (3, "")
+    assert "nobody" in result.err
 
 
 def test_watch_prints_whole_key_of_moved_chat(person):
@@ -119,5 +119,5 @@ def test_watch_prints_whole_key_of_moved_chat(person):
         terminal.until("#")  # the end of the key, which has lines of its own
         terminal.type(CTRL_C)
         terminal.end()
-        seen = terminal.screen
-    assert chat in "".join(seen.split())
+        screen = terminal.screen
+    assert chat in "".join(screen.split())

@@ -42,7 +42,7 @@ def test_bare_command_serves_home_without_terminal(env, tmp_path):
             "clientInfo": {"name": "t", "version": "1"},
         },
     }
-    done = subprocess.run(
+    result = subprocess.run(
         [*COMMAND, "--home", str(home)],
         input=json.dumps(hello) + "\n",
         env=env,
@@ -50,8 +50,8 @@ def test_bare_command_serves_home_without_terminal(env, tmp_path):
         encoding="utf-8",
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
+    assert (result.returncode, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
 
 
 @pytest.mark.requirement("wire:bare")

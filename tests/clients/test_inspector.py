@@ -38,13 +38,13 @@ def build_configuration(asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
     """Run the Inspector, and return its exit code and output."""
-    with open_connection(home, way) as asked:
+    with open_connection(home, way) as connection:
         file = tmp_path / "servers.json"
-        file.write_text(json.dumps({"mcpServers": {"sessions": build_configuration(asked)}}))
+        file.write_text(json.dumps({"mcpServers": {"sessions": build_configuration(connection)}}))
         line = [find_node(), inspector, "--cli", "--config", file, "--server", "sessions"]
 
         def run(method: str, *more: str) -> tuple[int, Any]:
-            done = subprocess.run(
+            result = subprocess.run(
                 [*line, "--method", method, *more, "--format", "json"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -52,7 +52,7 @@ def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
                 timeout=200,
                 check=False,
             )
-            return done.returncode, json.loads(done.stdout or "null") or done.stderr
+            return result.returncode, json.loads(result.stdout or "null") or result.stderr
 
         yield run
 
@@ -102,7 +102,7 @@ def test_tool_error_differs_from_failure(inspect):
 @pytest.mark.requirement("server:inspector")
 def test_resources_are_listed_and_read(inspect):
     code, said = inspect("resources/list")
-    addresses = [each["uri"] for each in said["result"]["resources"]]
+    addresses = [resource["uri"] for resource in said["result"]["resources"]]
     assert (code, "sessions://stats" in addresses) == (0, True), said
     code, said = inspect("resources/read", "--uri", addresses[0])
     assert (code, said["result"]["contents"][0]["mimeType"]) == (0, "application/json"), said
@@ -111,14 +111,16 @@ def test_resources_are_listed_and_read(inspect):
 @pytest.mark.requirement("server:inspector")
 def test_templates_are_listed(inspect):
     code, said = inspect("resources/templates/list")
-    templates = [each["uriTemplate"] for each in said["result"]["resourceTemplates"]]
+    templates = [
+        resourceTemplate["uriTemplate"] for resourceTemplate in said["result"]["resourceTemplates"]
+    ]
     assert (code, "session://{session_id}" in templates) == (0, True), said
 
 
 @pytest.mark.requirement("server:inspector")
 def test_prompts_are_listed_and_fetched(inspect):
     code, said = inspect("prompts/list")
-    names = [each["name"] for each in said["result"]["prompts"]]
+    names = [prompt["name"] for prompt in said["result"]["prompts"]]
     assert (code, names) == (0, ["catch_up", "continue_here", "tidy_up", "compress_session"]), said
     code, said = inspect("prompts/get", "--prompt-name", "tidy_up")
     assert (code, len(said["result"]["messages"])) == (0, 1), said

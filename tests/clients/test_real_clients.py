@@ -71,7 +71,7 @@ def run(clients: dict[str, Path], own: dict[str, str], tmp_path: Path) -> Run:
     """Run a client in an empty folder, and return its output."""
 
     def run(name: str, *arguments: str, within: str = ".") -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [clients[name], *arguments],
             env=own,
             cwd=tmp_path / "user" / within,
@@ -81,9 +81,9 @@ def run(clients: dict[str, Path], own: dict[str, str], tmp_path: Path) -> Run:
             timeout=50,
             check=False,
         )
-        print(done.stdout, done.stderr)
-        assert done.returncode == 0
-        return done.stdout + done.stderr
+        print(result.stdout, result.stderr)
+        assert result.returncode == 0
+        return result.stdout + result.stderr
 
     return run
 
@@ -111,11 +111,11 @@ def ours(own: dict[str, str], home: Path, tmp_path: Path) -> Run:
 
 def read_server_entry(name: str, user: Path, project: Path | None = None) -> dict[str, Any]:
     """Return the entry of the server in the file of a client."""
-    client = next(each for each in CLIENTS if each.name == NAMES.get(name, name))
+    client = next(item for item in CLIENTS if item.name == NAMES.get(name, name))
     path = client.find_file(UserEnvironment(user, "linux", {}), project)
     form = formats.choose_format(path)
-    found: dict[str, Any] = formats.find_server(form, path.read_text(), client.table, "sessions")
-    return found
+    server: dict[str, Any] = formats.find_server(form, path.read_text(), client.table, "sessions")
+    return server
 
 
 def read_command_line(entry: dict[str, Any]) -> list[str]:
@@ -175,8 +175,8 @@ def test_claude_connects_over_each_transport(run, ways):
         asked = ways[way]
         given = ["--transport", way, way, asked["address"], "--header", format_bearer_header(asked)]
         run("claude", "mcp", "add", *given)
-    said = run("claude", "mcp", "list")
-    assert said.count("Connected") == 3, said
+    result = run("claude", "mcp", "list")
+    assert result.count("Connected") == 3, result
 
 
 @pytest.mark.requirement("terminal:plugin")
@@ -186,8 +186,8 @@ def test_claude_installs_plugin(run):
     run("claude", "plugin", "install", "mcp-sessions@mcp-sessions")
     details = run("claude", "plugin", "details", "mcp-sessions@mcp-sessions")
     assert all(name in details for name in ("recall", "tidy", "SessionEnd", "sessions"))
-    said = run("claude", "mcp", "list")
-    assert "plugin:mcp-sessions:sessions: mcp-sessions serve - ✔ Connected" in said
+    result = run("claude", "mcp", "list")
+    assert "plugin:mcp-sessions:sessions: mcp-sessions serve - ✔ Connected" in result
     run("claude", "plugin", "uninstall", "mcp-sessions@mcp-sessions")
     assert "sessions" not in run("claude", "mcp", "list")
 
@@ -223,8 +223,8 @@ def test_gemini_connects_over_each_transport(run, ways, tmp_path):
         asked[way]["headers"] = {"Authorization": f"Bearer {ways[way]['token']}"}
     settings = {"security": {"folderTrust": {"enabled": False}}, "mcpServers": asked}
     write_configuration(tmp_path / "user" / ".gemini" / "settings.json", settings)
-    said = run("gemini", "mcp", "list")
-    assert said.count("- Connected") == 3, said
+    result = run("gemini", "mcp", "list")
+    assert result.count("- Connected") == 3, result
 
 
 @pytest.mark.requirement("server:clients")
@@ -235,8 +235,8 @@ def test_opencode_connects_over_each_transport(run, ways, tmp_path):
         headers = {"Authorization": f"Bearer {ways[way]['token']}"}
         asked[way] = {"type": "remote", "url": ways[way]["address"], "headers": headers}
     write_configuration(tmp_path / "user" / "opencode.json", {"mcp": asked})
-    said = run("opencode", "mcp", "list")
-    assert said.count("connected") == 3, said
+    result = run("opencode", "mcp", "list")
+    assert result.count("connected") == 3, result
 
 
 class AppServer:
@@ -256,9 +256,9 @@ class AppServer:
         self._id += 1
         self.tell(method, id=self._id, params=params)
         for line in self._process.stdout:
-            said = json.loads(line)
-            if said.get("id") == self._id and "method" not in said:
-                return said["result"]
+            data = json.loads(line)
+            if data.get("id") == self._id and "method" not in data:
+                return data["result"]
         raise AssertionError("it has ended")
 
 
@@ -297,8 +297,8 @@ def codex(
 @pytest.mark.requirement("server:clients")
 def test_codex_calls_tools_and_reads_resources(codex, tmp_path):
     thread = codex.ask("thread/start", cwd=str(tmp_path / "user"))["thread"]["id"]
-    found = codex.ask("mcpServerStatus/list", threadId=thread)["data"]
-    counts = {each["name"]: (len(each["tools"]), len(each["resources"])) for each in found}
+    data = codex.ask("mcpServerStatus/list", threadId=thread)["data"]
+    counts = {item["name"]: (len(item["tools"]), len(item["resources"])) for item in data}
     assert counts == {"stdio": (11, 14), "http": (11, 14)}
     for way in counts:
         at = {"threadId": thread, "server": way}

@@ -66,11 +66,11 @@ def play(line: list[str], home: Path) -> dict[str, Any]:
     ) as process:
         try:
             for text in process.stdout:
-                said = json.loads(text)
-                if said["step"] == "done":
-                    return dict(said["seen"])
+                data = json.loads(text)
+                if data["step"] == "done":
+                    return dict(data["seen"])
                 with SessionDB(home / "state.db") as db:
-                    db.append_message(said["session"], "user", "is anybody there?")
+                    db.append_message(data["session"], "user", "is anybody there?")
             raise AssertionError(process.stderr.read())
         finally:
             process.kill()
@@ -104,6 +104,6 @@ SEEN = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("client", [*CANCELLING, "python 1"])
 def test_sdk_client_completes_course(clients, client, way, home):
-    with open_connection(home, way) as asked:
-        seen = play(clients[client](asked), home)
+    with open_connection(home, way) as connection:
+        seen = play(clients[client](connection), home)
     assert seen == SEEN | ({"cancelled": True} if client in CANCELLING else {})

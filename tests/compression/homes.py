@@ -116,8 +116,8 @@ class Chat:
     def _read_tables(self) -> dict[str, Any]:
         if self.db.path is not None:
             return read_tables(self.db.path)
-        found = postgres_home.read_tables(self.db)
-        return {name: rows for name, rows in found.items() if name != "compression_locks"}
+        tables = postgres_home.read_tables(self.db)
+        return {name: rows for name, rows in tables.items() if name != "compression_locks"}
 
     def open_again(self) -> StateDatabase:
         """Open the database again, as another process does. The caller closes it."""

@@ -94,7 +94,7 @@ def test_compression_keeps_head_summary_and_tail(chat: Chat, shape: Any) -> None
     assert after[:start] == rows[:start]
     assert after[-LAST:] == rows[-LAST:]
     summaries = [summary_message.parse_summary(message) for message in after[start : start + made]]
-    assert [found.text for found in summaries if found] == ["what was said"]
+    assert [summary.text for summary in summaries if summary] == ["what was said"]
     assert find_faults(after) == []
 
 
@@ -102,8 +102,8 @@ def test_compression_keeps_head_summary_and_tail(chat: Chat, shape: Any) -> None
 @pytest.mark.parametrize("shape", SHAPES)
 def test_result_matches_database(chat: Chat, shape: Any) -> None:
     old, before = chat.session_id, chat.db.get_revision(chat.session_id)
-    said = chat.db.get_messages(old)[0]["content"]
-    result = chat.compressor().compress(old, lambda _: said, shape=shape, keep_last=LAST)
+    content = chat.db.get_messages(old)[0]["content"]
+    result = chat.compressor().compress(old, lambda _: content, shape=shape, keep_last=LAST)
     assert (result.shape, result.old_session_id) == (shape, old)
     assert (result.session_id == old) is (shape == "in_place")
     assert result.tokens_after < result.tokens_before
@@ -216,9 +216,9 @@ def test_earlier_summary_is_replaced_by_update(chat: Chat) -> None:
         chat.say(f"and then {number} " + "again " * 50)
     chat.compressor().compress(chat.session_id, keep_last=LAST)
     rows = chat.db.get_messages(chat.session_id)
-    found = [text for row in rows if (text := summary_message.parse_summary(row))]
-    assert len(found) == 1
-    assert "ABC-1" in found[0].text
+    texts = [text for row in rows if (text := summary_message.parse_summary(row))]
+    assert len(texts) == 1
+    assert "ABC-1" in texts[0].text
 
 
 # -- concurrent changes ----------------------------------------------------------------------

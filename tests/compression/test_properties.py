@@ -64,14 +64,14 @@ def compress(
 
 def find_last(messages: Messages, role: str) -> int | None:
     """Return the last message of the user or the assistant, without summaries and results."""
-    said = [
+    indexs = [
         index
         for index, message in enumerate(messages)
         if message.get("role") == role
         and not summary_message.is_summary(message)
         and not (role == "user" and result_ids(message))
     ]
-    return said[-1] if said else None
+    return indexs[-1] if indexs else None
 
 
 @holds_for(conversations(), limits())

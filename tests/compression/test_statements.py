@@ -24,7 +24,9 @@ def assistant(text: str, number: int | None = None) -> Message:
 
 
 def read(*messages: Message) -> dict[str, Statement]:
-    return {found.text: found for found in statements.read_statements(messages).statements}
+    return {
+        statement.text: statement for statement in statements.read_statements(messages).statements
+    }
 
 
 def make_summary(text: str, number: int | None = None) -> Message:

@@ -56,13 +56,13 @@ def test_async_summarizer_runs_on_given_loop() -> None:
             assert asyncio.get_running_loop() is loop
             return await queue.get()
 
-        asked = asyncio.create_task(
+        task = asyncio.create_task(
             asyncio.to_thread(
                 summarizers.call_summarizer, of_this_loop, BRIEF, 10, AsyncioLoop(loop)
             )
         )
         await queue.put("text")
-        return await asked
+        return await task
 
     assert asyncio.run(main()) == "text"
 

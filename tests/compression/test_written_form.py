@@ -56,10 +56,10 @@ def test_header_counts_statements():
 
 
 def test_foreign_summary_keeps_its_headings():
-    found = written_form.read_summary(
+    summary = written_form.read_summary(
         "## Next steps\n- paint the door\n\n## Notes\nThe key is red."
     )
-    assert [(line.text, line.heading) for line in found.lines] == [
+    assert [(line.text, line.heading) for line in summary.lines] == [
         ("paint the door", "Next steps"),
         ("The key is red.", "Notes"),
     ]

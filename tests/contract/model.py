@@ -200,7 +200,7 @@ class Model:
 
     def _list_copies(self, source: str, some: list[int], ids: list[int]) -> list[Message]:
         known = {message.id: message for message in self.sessions[source].messages}
-        copied = [known[each] for each in some]
+        copied = [known[item] for item in some]
         return [
             Message(message_id, message.role, message.content, message.at)
             for message_id, message in zip(ids, copied, strict=True)

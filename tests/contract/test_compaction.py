@@ -252,8 +252,8 @@ def test_search_finds_restored_message_by_changed_text(
         reopened = reopen()
         foreign.update_rows("messages", {"id": made[0]}, content="wombat")
         reopened.rows.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
-        found = reopened.search("wombat", per="message").hits
-        assert [hit.message_id for hit in found] == [ids[3]]
+        hits = reopened.search("wombat", per="message").hits
+        assert [hit.message_id for hit in hits] == [ids[3]]
 
 
 @pytest.mark.parametrize("names", [("", "me"), ("s", "")])

@@ -289,9 +289,9 @@ def test_feed_reports_simultaneous_ends_once(db: StateDatabase, foreign: Foreign
     cursor = db.read_changes().cursor
     foreign.update_rows("sessions", {}, ended_at=time.time() + 1)
     seen: list[str] = []
-    while page := (found := db.read_changes(cursor, limit=200)).events:
+    while page := (changes := db.read_changes(cursor, limit=200)).events:
         seen += [event.session_id for event in page]
-        cursor = found.cursor
+        cursor = changes.cursor
     assert seen == [f"s{number:03}" for number in range(900)]
 
 
@@ -489,8 +489,8 @@ async def test_hundred_waiting_coroutines_block_no_caller(
     heard: list[str | None] = []
 
     async def wait() -> None:
-        found = await face.read_changes(cursor, timeout_s=30)
-        heard.extend(event.text for event in found.events)
+        changes = await face.read_changes(cursor, timeout_s=30)
+        heard.extend(event.text for event in changes.events)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(100):

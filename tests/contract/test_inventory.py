@@ -39,11 +39,11 @@ def test_inventory_lists_session_with_protection_facts(
     db.append_message("s", "assistant", "two", timestamp=205.0)
     db.set_session_title("s", "The schema")
     db.update_token_counts("s", api_call_count=2)
-    found = index_by_id(db)["s"]
-    assert (found.source, found.title, found.parent_id) == ("telegram", "The schema", "root")
-    assert (found.link, found.started_at, found.last_active_at) == ("continuation", 200.0, 210.0)
-    assert (found.ended_at, found.end_reason, found.archived) == (None, None, False)
-    assert (found.live, found.rows, found.counted, found.api_calls) == (2, 2, 2, 2)
+    s = index_by_id(db)["s"]
+    assert (s.source, s.title, s.parent_id) == ("telegram", "The schema", "root")
+    assert (s.link, s.started_at, s.last_active_at) == ("continuation", 200.0, 210.0)
+    assert (s.ended_at, s.end_reason, s.archived) == (None, None, False)
+    assert (s.live, s.rows, s.counted, s.api_calls) == (2, 2, 2, 2)
     assert index_by_id(db)["root"].last_active_at == 100.0
     assert foreign.update_rows("sessions", {"id": "s"}, message_count=9) == 1
     assert (index_by_id(db)["s"].live, index_by_id(db)["s"].counted) == (2, 9)
@@ -106,8 +106,8 @@ def test_inventory_ignores_invalid_times(
     assert index_by_id(db)["s"].last_active_at == (None if isinstance(time, float) else 50.0)
     foreign.update_rows("messages", {}, timestamp=time)
     foreign.update_rows("sessions", {}, started_at=time)
-    found = index_by_id(db)["s"]
-    assert (found.started_at, found.last_active_at) == (0.0, None)
+    s = index_by_id(db)["s"]
+    assert (s.started_at, s.last_active_at) == (0.0, None)
 
 
 @pytest.mark.needs("loose types")
@@ -125,8 +125,8 @@ def test_health_facts_count_rows_without_session(db: StateDatabase, foreign: For
             at = 100.0 + number
             db.append_message(name, "user", "x", timestamp=at, create={"source": "cli"})
     foreign.delete_rows("sessions", {"id": "gone"})
-    found = OrphanRows("messages", "session_id", "gone", 3, 102.0)
-    assert db.admin.read_health_facts().orphans == (found,)
+    orphan_rows = OrphanRows("messages", "session_id", "gone", 3, 102.0)
+    assert db.admin.read_health_facts().orphans == (orphan_rows,)
 
 
 @pytest.mark.needs("foreign tables")

@@ -119,10 +119,10 @@ def test_update_changes_text_and_revision(db: StateDatabase, session: str) -> No
 
 
 def test_stale_writer_notices_update(db: StateDatabase, other: StateDatabase, session: str) -> None:
-    seen = db.append_message(session, "user", "first").after
+    after = db.append_message(session, "user", "first").after
     other.sdk.update_message(int(db.get_messages(session)[0]["id"]), content="edited")
     with pytest.raises(Conflict):
-        db.append_message(session, "user", "second", expect=seen)
+        db.append_message(session, "user", "second", expect=after)
     assert live_texts(db) == ["edited"]
 
 
@@ -236,8 +236,10 @@ def test_platform_message_is_found_by_id(db: StateDatabase, session: str) -> Non
     ]
     db.append_message("t", "user", "x", create={"source": "cli"}, platform_message_id="p'1")
     db.sdk.pop_message(session)
-    found = db.sdk.find_platform_messages(session, ["p3", "p\x002", "p'1", "none", "p3"])
-    assert {key: row["id"] for key, row in found.items()} == {
+    platform_messages = db.sdk.find_platform_messages(
+        session, ["p3", "p\x002", "p'1", "none", "p3"]
+    )
+    assert {key: row["id"] for key, row in platform_messages.items()} == {
         "p3": ids[2],
         "p\x002": ids[1],
         "p'1": ids[0],
@@ -254,10 +256,10 @@ def test_platform_session_is_found_by_chat(db: StateDatabase) -> None:
     ):
         fields = {"chat_id": chat, "user_id": user, "started_at": float(number)}
         db.create_session(f"s{number}", source, **fields)
-    found = [row["id"] for row in db.sdk.find_platform_sessions("adk", "c1")]
-    assert found == (["s1", "s0"] if has_column(db, "chat_id") else [])
-    found = [row["id"] for row in db.sdk.find_platform_sessions("adk", "c1", user_id="u1")]
-    assert found == (["s0"] if has_column(db, "chat_id") else [])
+    ids = [row["id"] for row in db.sdk.find_platform_sessions("adk", "c1")]
+    assert ids == (["s1", "s0"] if has_column(db, "chat_id") else [])
+    ids = [row["id"] for row in db.sdk.find_platform_sessions("adk", "c1", user_id="u1")]
+    assert ids == (["s0"] if has_column(db, "chat_id") else [])
     assert db.sdk.find_platform_sessions("adk", "c1", thread_id="none") == []
     for refused in ((None, "c1"), ("adk", 7)):
         with pytest.raises(InvalidInput):

@@ -198,7 +198,7 @@ def test_concurrent_writers_lose_no_messages(
     row = db.get_session("s")
     assert row is not None
     assert (row["message_count"], row["tool_call_count"]) == (total, total)
-    appended = sorted((done for chain in chains for done in chain), key=int)
+    appended = sorted((item for chain in chains for item in chain), key=int)
     assert all(first.after == second.before for first, second in pairwise(appended))
     assert appended[-1].after == db.get_revision("s") == other.get_revision("s")
 

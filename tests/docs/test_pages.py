@@ -66,8 +66,8 @@ def test_code_blocks_name_a_language(page):
 
 @pytest.mark.parametrize(("code", "output"), EXAMPLES)
 def test_python_example_prints_its_output(forks, tmp_path, code, output):
-    done = forks.run([], os.environ, tmp_path, script=STRICT + code)
-    assert (done.code, done.err, done.out) == (0, "", output)
+    result = forks.run([], os.environ, tmp_path, script=STRICT + code)
+    assert (result.code, result.err, result.out) == (0, "", output)
 
 
 def test_every_python_block_is_an_example():

@@ -48,20 +48,20 @@ def main() -> int:
         metavar="name",
         help="a mutation, or a part such as routes; default: all",
     )
-    given = parser.parse_args()
-    _require_known_names(parser, given.names)
-    library: SqliteChoice = "bundled" if given.bundled else "standard"
+    args = parser.parse_args()
+    _require_known_names(parser, args.names)
+    library: SqliteChoice = "bundled" if args.bundled else "standard"
     began_at = time.monotonic()
-    print(f"{library} sqlite, {'all points' if given.all else f'seed {find_commit_seed()}'}\n")
+    print(f"{library} sqlite, {'all points' if args.all else f'seed {find_commit_seed()}'}\n")
     print("| mutation | fault | points | outcome |\n|---|---|---|---|")
     with LabPool(library) as labs:
         outcomes = {
             part: [
                 outcome
                 for name in mutations
-                if not given.names or name in given.names or part in given.names
+                if not args.names or name in args.names or part in args.names
                 for outcome in _print_outcome(
-                    _run_sweep(kind(labs), mutations[name], every=given.all)
+                    _run_sweep(kind(labs), mutations[name], every=args.all)
                 )
             ]
             for part, kind, mutations in SWEEP_PARTS

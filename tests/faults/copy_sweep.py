@@ -122,10 +122,10 @@ class CopySweep:
             wanted = digest_all(first.db)
             found = digest_all(second.db)
             word = "whole" if found == wanted else "in part" if found else "empty"
-            done = copy_home(first.db, second.db)
+            result = copy_home(first.db, second.db)
             wrong = {
                 "acknowledged and not whole": answer == "done" and found != wanted,
-                f"not finished: {done}": done.outcome != "applied" or bool(done.differing),
+                f"not finished: {result}": result.outcome != "applied" or bool(result.differing),
                 "sessions differ": digest_all(second.db) != wanted,
                 "numbers of messages differ": first.db.message_count() != second.db.message_count(),
                 "values differ": first.db.meta.list_values() != second.db.meta.list_values(),

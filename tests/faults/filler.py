@@ -29,12 +29,12 @@ def main(home: Path, how: str) -> None:
     with open_home(home) as db:
         acknowledged: list[int] = []
         failures = [_fill_database(db, acknowledged), _fill_database(db, acknowledged)]
-        seen = [row["id"] for row in db.get_messages("filled")]
+        ids = [row["id"] for row in db.get_messages("filled")]
         ballast.unlink()
         if how == "limit":
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
         again = int(db.append_message("filled", "user", TEXT))
-    print(json.dumps({"failures": failures, "acknowledged": acknowledged, "seen": seen}))
+    print(json.dumps({"failures": failures, "acknowledged": acknowledged, "seen": ids}))
     print(again, flush=True)
 
 

@@ -190,8 +190,8 @@ def read_log(log: Path, home: Path) -> list[TracedCall]:
         if syscall == "openat" and mode != "creates":
             continue
         name = "folder" if Path(path) == home else Path(path).name
-        seen = tuple(counts.items())
-        calls.append(TracedCall(len(calls), syscall, counts[syscall], name, seen))
+        items = tuple(counts.items())
+        calls.append(TracedCall(len(calls), syscall, counts[syscall], name, items))
     return calls
 
 

@@ -85,8 +85,8 @@ def _find_problems(trial: LedgerTrial, home: Path, *, acknowledged: bool) -> tup
     try:
         resume_steps(opened.db, opened.ledger)
         wrong = ledger.find_problems(opened, trial.whole)
-        found = ledger.read_state(opened)
-        if acknowledged and (set(found.gone) != set(MEMBER_IDS) or not found.finished):
+        state = ledger.read_state(opened)
+        if acknowledged and (set(state.gone) != set(MEMBER_IDS) or not state.finished):
             wrong.append("acknowledged and lost")
         ledger.apply_plan(opened)
         wrong += ledger.find_problems(opened, trial.whole)
@@ -99,4 +99,4 @@ def _find_problems(trial: LedgerTrial, home: Path, *, acknowledged: bool) -> tup
             wrong.append("trash that cannot be emptied")
     finally:
         opened.close()
-    return f"{len(found.gone)} of {len(MEMBER_IDS)} steps", wrong + ledger.find_damage(home)
+    return f"{len(state.gone)} of {len(MEMBER_IDS)} steps", wrong + ledger.find_damage(home)

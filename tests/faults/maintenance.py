@@ -125,14 +125,14 @@ def make_plan_and_apply(wanted: PlanRequest) -> MaintenanceAction:
 
 
 def _apply_plan(opened: MaintenanceHome) -> ApplyResult:
-    done = opened.maintenance.apply(opened.find_latest_id("plan"))
-    assert isinstance(done, ApplyResult)
-    return done
+    result = opened.maintenance.apply(opened.find_latest_id("plan"))
+    assert isinstance(result, ApplyResult)
+    return result
 
 
 def _retry_apply(opened: MaintenanceHome) -> bool:
-    done = _apply_plan(opened)
-    return bool(done.skipped) or any(NOT_RESET_WARNING in each for each in done.warnings)
+    plan = _apply_plan(opened)
+    return bool(plan.skipped) or any(NOT_RESET_WARNING in warning for warning in plan.warnings)
 
 
 def _restore_batch(opened: MaintenanceHome) -> None:
@@ -185,8 +185,8 @@ def _prepare_partial_removal(opened: MaintenanceHome) -> None:
 
 def _finish_partial_removal(opened: MaintenanceHome) -> bool:
     """Continue the plan, which restores the session, and check that all messages are there."""
-    done = _apply_plan(opened)
-    assert [each.id for each in done.skipped] == ["large"]
+    plan = _apply_plan(opened)
+    assert [each.id for each in plan.skipped] == ["large"]
     assert opened.db.message_count("large") == len(_MESSAGE_SIZES["large"]) + 1
     return False
 
@@ -238,9 +238,9 @@ def _retry_export(opened: MaintenanceHome) -> bool:
 
 
 def _import_sessions(opened: MaintenanceHome) -> bool:
-    done = opened.maintenance.import_sessions(_find_export_file(opened))
-    assert not done.broken
-    assert not done.left_out
+    result = opened.maintenance.import_sessions(_find_export_file(opened))
+    assert not result.broken
+    assert not result.left_out
     return False
 
 

@@ -100,11 +100,11 @@ def choose_points(
 @cache
 def find_commit_seed() -> str:
     """Return the tested commit as the seed of random choices, or 0 without a repository."""
-    asked = subprocess.run(
+    result = subprocess.run(
         ["git", "rev-parse", "HEAD"],  # noqa: S607 -- whichever git there is
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
         check=False,
     )
-    return asked.stdout.strip() if asked.returncode == 0 else "0"
+    return result.stdout.strip() if result.returncode == 0 else "0"

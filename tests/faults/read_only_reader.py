@@ -22,9 +22,9 @@ def main(path: Path) -> None:
     for _ in sys.stdin:
         came_to: list[Any]
         try:
-            seen = db.read_changes(cursor)
-            cursor = seen.cursor
-            came_to = [db.message_count(), len(seen.events), db.admin.immutable]
+            changes = db.read_changes(cursor)
+            cursor = changes.cursor
+            came_to = [db.message_count(), len(changes.events), db.admin.immutable]
         except SessionError as error:
             came_to = [type(error).__name__]
         print(json.dumps(came_to), flush=True)

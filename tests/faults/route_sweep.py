@@ -139,8 +139,8 @@ def _append_and_read(opened: RouteHome, entry: Any) -> list[str]:
     fields = opened.store.build_session_fields(entry)
     opened.db.append_message(entry.session_id, "user", "needle again", create=fields)
     read = [row["content"] for row in opened.db.get_messages(entry.session_id)]
-    said = [row["content"] for row in before]
-    wrong = [] if read == [*said, "needle again"] else ["it cannot be gone on with"]
-    if entry.session_id not in ("fresh", "later") and not said:
+    contents = [row["content"] for row in before]
+    wrong = [] if read == [*contents, "needle again"] else ["it cannot be gone on with"]
+    if entry.session_id not in ("fresh", "later") and not contents:
         wrong.append(f"the history of {entry.session_id} is lost")
     return wrong

@@ -78,14 +78,14 @@ def find_damage(home: Path) -> list[str]:
     if not path.exists():
         return []
     with open_connection(path, "rw") as opened:
-        found = [row for (row,) in opened.execute("PRAGMA quick_check") if row != "ok"]
+        rows = [row for (row,) in opened.execute("PRAGMA quick_check") if row != "ok"]
         for (name,) in opened.execute(_INDEXES_SQL).fetchall():
             try:
                 check = f"INSERT INTO {name}({name}, rank) VALUES('integrity-check', 0)"
                 opened.execute(check)
             except _sqlite3.load_library().Error as error:
-                found.append(f"{name}: {error}")
-    return found
+                rows.append(f"{name}: {error}")
+    return rows
 
 
 def _digest_table(opened: _sqlite3.Connection, table: str) -> str:
@@ -93,12 +93,10 @@ def _digest_table(opened: _sqlite3.Connection, table: str) -> str:
         "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
     ).fetchall()
     order = ", ".join(f'"{key}"' for (key,) in keys) or "rowid"
-    found = opened.execute(f'SELECT * FROM "{table}" ORDER BY {order}').fetchall()  # noqa: S608 -- names that were read
+    rows = opened.execute(f'SELECT * FROM "{table}" ORDER BY {order}').fetchall()  # noqa: S608 -- names that were read
     if table == "state_meta":
-        found = [_remove_identity(row) for row in found if row[0] != _INDEX_MARK_KEY]
-    return (
-        f"{len(found)}:{hashlib.sha256(json.dumps(found, default=repr).encode()).hexdigest()[:16]}"
-    )
+        rows = [_remove_identity(row) for row in rows if row[0] != _INDEX_MARK_KEY]
+    return f"{len(rows)}:{hashlib.sha256(json.dumps(rows, default=repr).encode()).hexdigest()[:16]}"
 
 
 def _remove_identity(row: tuple[Any, ...]) -> tuple[Any, ...]:

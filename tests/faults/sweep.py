@@ -160,13 +160,13 @@ def _is_usable(home: Path) -> bool:
         db.append_message("works", "user", "needle again", create={"source": "cli"})
         read = [row["content"] for row in db.get_messages("works")]
         hits = db.search("needle", per="message", status="all", limit=100).hits
-        found = {hit.message_id for hit in hits}
-    return read == ["needle again"] and found == state.find_searchable_ids(home, b"needle")
+        message_ids = {hit.message_id for hit in hits}
+    return read == ["needle again"] and message_ids == state.find_searchable_ids(home, b"needle")
 
 
 def _has_only_database(home: Path) -> bool:
     """Whether a home that has been changed since holds its database and nothing else."""
-    return all(each.name.startswith("state.db") for each in home.iterdir())
+    return all(path.name.startswith("state.db") for path in home.iterdir())
 
 
 @contextmanager

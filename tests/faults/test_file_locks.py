@@ -169,10 +169,10 @@ def _list_locks(home: Path, expected: Locks = frozenset()) -> Locks:
     """
     files = {str(path.stat().st_ino) for path in home.iterdir()}
     for _ in range(5):
-        found = frozenset(_read_kernel_locks(files))
-        if found == expected:
+        kernel_locks = frozenset(_read_kernel_locks(files))
+        if kernel_locks == expected:
             break
-    return found
+    return kernel_locks
 
 
 def _read_kernel_locks(files: set[str]) -> Iterator[tuple[str, ...]]:

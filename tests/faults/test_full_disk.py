@@ -84,15 +84,15 @@ def test_full_disk_refuses_until_room(tmp_path, kind):
 
 
 def _check_filled_home(home: Path, filler: ChildProcess) -> None:
-    told = json.loads(filler.read_line())
+    data = json.loads(filler.read_line())
     again = int(filler.read_line())
     filler.end()
-    assert set(told["failures"]) <= {"StorageFull", "StorageError"}
-    assert told["seen"] == told["acknowledged"]
-    assert len(told["acknowledged"]) > 3
+    assert set(data["failures"]) <= {"StorageFull", "StorageError"}
+    assert data["seen"] == data["acknowledged"]
+    assert len(data["acknowledged"]) > 3
     with state.open_connection(home / "state.db") as reader:
         rows = reader.execute("SELECT id FROM messages WHERE session_id = 'filled' ORDER BY id")
-        assert [number for (number,) in rows] == [*told["acknowledged"], again]
+        assert [number for (number,) in rows] == [*data["acknowledged"], again]
     assert state.find_damage(home) == []
 
 

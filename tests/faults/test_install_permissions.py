@@ -75,7 +75,7 @@ def test_doctor_reports_unreadable_configuration(came_to, file, shared):
     )
     assert (listed, code) == (0, 1)
     assert "cannot be read" in said
-    failed = {each["about"]: each for each in json.loads(looked)["checks"]}
+    failed = {check["about"]: check for check in json.loads(looked)["checks"]}
     assert failed["sessions"]["next"] == f"make it readable: ls -la {home}"
     assert failed["cursor"]["state"] == "failure"
     assert "--print" in failed["cursor"]["next"]

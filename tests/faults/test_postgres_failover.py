@@ -167,7 +167,7 @@ def test_lost_commit_is_not_confirmed(loose_pair: PostgresCluster) -> None:
         cursor = db.read_changes().cursor
         loose_pair.standby.kill()
         db.append_message("s", "user", "acknowledged by the primary alone")
-        seen = db.read_changes(cursor)
+        changes = db.read_changes(cursor)
         handle = db._store.begin_write()
         handle.execute_update("UPDATE sessions SET model = 'm' WHERE id = 's'")
         loose_pair.primary.kill()
@@ -183,7 +183,7 @@ def test_lost_commit_is_not_confirmed(loose_pair: PostgresCluster) -> None:
         assert dict(db.get_session("s") or {})["model"] is None
         assert [row["content"] for row in db.get_messages("s")] == ["kept"]
         db.append_message("s", "user", "new")
-        page = db.read_changes(seen.cursor)
+        page = db.read_changes(changes.cursor)
         assert (page.gap, page.events) == (True, [])
         db.append_message("s", "user", "newer")
         assert [event.text for event in db.read_changes(page.cursor).events] == ["newer"]

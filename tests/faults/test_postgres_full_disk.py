@@ -105,11 +105,11 @@ def test_full_log_refuses_until_room(disk: SmallDisk) -> None:
             server.process.wait(30)
             server.start_again()
             last = str(len(acknowledged))
-            found = _list_ids(db)
-            assert found in (acknowledged, [*acknowledged, last])
-            assert db.has_platform_message_id("s", last) == (found != acknowledged)
+            ids = _list_ids(db)
+            assert ids in (acknowledged, [*acknowledged, last])
+            assert db.has_platform_message_id("s", last) == (ids != acknowledged)
             db.append_message("s", "user", "works", platform_message_id="works")
-            assert _list_ids(db) == [*found, "works"]
+            assert _list_ids(db) == [*ids, "works"]
 
 
 def _list_ids(db: PostgresDB) -> list[str]:

@@ -75,8 +75,8 @@ def _check_acknowledged(home: Path, acknowledged: set[int]) -> None:
         return
     with state.open_connection(path) as reader:
         assert reader.execute("PRAGMA quick_check").fetchall() == [("ok",)]
-        found = {number for (number,) in reader.execute("SELECT id FROM messages")}
-        assert acknowledged <= found
+        numbers = {number for (number,) in reader.execute("SELECT id FROM messages")}
+        assert acknowledged <= numbers
         assert reader.execute(_COUNTERS_SQL).fetchall() == []
 
 

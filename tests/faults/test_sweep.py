@@ -100,7 +100,7 @@ def test_next_writer_rolls_back_interrupted_change(lab_pool, tmp_path):
 
 
 def test_unknown_mutation_is_refused():
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tests.faults", "nonsense"],
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -108,5 +108,5 @@ def test_unknown_mutation_is_refused():
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no mutation is named 'nonsense'; name a mutation" in done.stderr
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "no mutation is named 'nonsense'; name a mutation" in result.stderr

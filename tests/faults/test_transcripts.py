@@ -103,9 +103,9 @@ def test_no_verb_changes_stores_of_agents(home: Path, tmp_path: Path):
         for number, verb in enumerate(VERBS):
             log = tmp_path / f"{number}.log"
             traced = [find_strace(), "-f", "-y", "-s", "256", "-o", str(log), command, *verb]
-            done = subprocess.run(traced, env=env, capture_output=True, text=True, check=False)
-            assert done.returncode in (0, 1), done.stderr
-            assert "claude-code" in done.stdout or "roses" in done.stdout
+            result = subprocess.run(traced, env=env, capture_output=True, text=True, check=False)
+            assert result.returncode in (0, 1), result.stderr
+            assert "claude-code" in result.stdout or "roses" in result.stdout
             changes[verb] = list_changes(log, home)
         after = read_everything(home)
 

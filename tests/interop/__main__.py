@@ -18,14 +18,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
     parser.add_argument("--homes", type=int, default=12, help="homes of each version")
     parser.add_argument("--questions", type=int, default=260, help="questions about each home")
-    given = parser.parse_args()
+    args = parser.parse_args()
     agreed, differing = 0, 0
     reasons: Counter[str] = Counter()
     unexplained: list[str] = []
     for version in HERMES_SCHEMAS:
-        for seed in range(given.homes):
+        for seed in range(args.homes):
             with tempfile.TemporaryDirectory(prefix="compared_") as folder:
-                found: Comparison = compare(version, seed, given.questions, Path(folder))
+                found: Comparison = compare(version, seed, args.questions, Path(folder))
             agreed, differing = agreed + found.agreed, differing + found.differing
             reasons += found.explained
             unexplained += [f"{version} seed {seed}: {text}" for text in found.unexplained]

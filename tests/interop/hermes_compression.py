@@ -40,8 +40,8 @@ class Compression:
 
     def compact(self, session_id: str, summary: str, keep: int) -> None:
         """Compress in place."""
-        found = self.condense(session_id, summary, keep)
-        self.db.archive_and_compact(session_id, found["messages"])
+        result = self.condense(session_id, summary, keep)
+        self.db.archive_and_compact(session_id, result["messages"])
 
     def rotate(self, session_id: str, child: str, summary: str, keep: int) -> None:
         """Compress into a continuation, in the same steps as Hermes."""

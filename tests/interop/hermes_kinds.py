@@ -184,7 +184,7 @@ class Kinds:
             "archived": ({"status": "archived", "source": ["shelf"]}, {}),
         }
         for name, (where, given) in asked.items():
-            needed = {each for each in given if each not in _OF_THIS} | _list_columns(where)
+            needed = {item for item in given if item not in _OF_THIS} | _list_columns(where)
             if not needed <= self.columns:
                 continue
             source = given.get("source", where.get("source", ["cli"])[0])

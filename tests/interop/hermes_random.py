@@ -140,10 +140,10 @@ class RandomHome:
     def _decide_fate(self, session_id: str) -> None:
         """Rewind or compact in place, if this version can."""
         rows = self.db.get_messages(session_id)
-        asked = [row["id"] for row in rows if row["role"] == "user"]
+        ids = [row["id"] for row in rows if row["role"] == "user"]
         fate = self.chance.random()
-        if fate < 0.15 and len(asked) > 1:
-            self.db.rewind_to_message(session_id, asked[-1])
+        if fate < 0.15 and len(ids) > 1:
+            self.db.rewind_to_message(session_id, ids[-1])
         elif fate < 0.3 and len(rows) > 3 and hasattr(self.db, "archive_and_compact"):
             summary = {"role": "user", "content": f"summary of the {self._text()}"}
             keys = ("role", "content", "timestamp", "tool_calls", "tool_call_id", "tool_name")

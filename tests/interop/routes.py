@@ -104,8 +104,8 @@ class Chats:
 
     def file(self) -> dict[str, Any]:
         """Return the whole file with its metadata."""
-        found: dict[str, Any] = json.loads(self.file_path.read_text(encoding="utf-8"))
-        return found
+        data: dict[str, Any] = json.loads(self.file_path.read_text(encoding="utf-8"))
+        return data
 
     def file_entries(self) -> Stored:
         """Return the entries of the file."""

@@ -62,9 +62,9 @@ def run(home: Path, forks: ForkServer) -> Run:
     user = os.environ["HOME"]
 
     def run(*words: str, code: int | None = 0) -> CommandResult:
-        done = forks.run(["--home", str(home), *words], build_environment(user), user)
-        assert code is None or done.code == code, done.err + done.out
-        return done
+        result = forks.run(["--home", str(home), *words], build_environment(user), user)
+        assert code is None or result.code == code, result.err + result.out
+        return result
 
     return run
 
@@ -82,8 +82,8 @@ def writer(home: Path) -> Iterator[Callable[[], dict[str, float]]]:
 
         def end() -> dict[str, float]:
             output, _ = process.communicate(timeout=60)
-            found: dict[str, float] = json.loads(output)
-            return found
+            data: dict[str, float] = json.loads(output)
+            return data
 
         yield end
         process.kill()
@@ -195,9 +195,9 @@ def test_changes_with_extension_lose_nothing(home, run, writer, tmp_path):
 def test_suggested_commands_repeat_extension_option(run):
     planned = run("prune", LOAD, "--plan-only").out
     assert planned.rstrip().endswith(LOAD)
-    done = run(*planned.split("\n")[-2].split()[1:][2:], "--yes").out
-    assert "restore" in done
-    assert done.rstrip().endswith(LOAD)
+    output = run(*planned.split("\n")[-2].split()[1:][2:], "--yes").out
+    assert "restore" in output
+    assert output.rstrip().endswith(LOAD)
 
 
 @pytest.mark.requirement("homes:cjk-index")
@@ -243,4 +243,4 @@ def prune(server: Any, **arguments: Any) -> dict[str, Any]:
 
 def findings(server: Any) -> set[str]:
     answer = server.ask("tools/call", name="sessions_stats", arguments={})["result"]
-    return {each["code"] for each in answer["structuredContent"]["findings"]}
+    return {finding["code"] for finding in answer["structuredContent"]["findings"]}

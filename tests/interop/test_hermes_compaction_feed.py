@@ -14,8 +14,8 @@ SUMMARY = {"role": "user", "content": "[summary]"}
 @pytest.fixture
 def cursor(theirs, ours):
     theirs.call("create_session", "carried", "cli")
-    for said in SAID:
-        theirs.call("append_message", "carried", said["role"], said["content"])
+    for item in SAID:
+        theirs.call("append_message", "carried", item["role"], item["content"])
     return ours.read_changes().cursor
 
 
@@ -55,6 +55,6 @@ def test_continuation_copies_are_not_news(theirs, ours, cursor):
     assert find_messages(ours, "zebra19") == [("carried", False)]
     whole = ours.get_messages_as_conversation("on", include_ancestors=True)
     assert [message["content"] for message in whole] == [
-        *(said["content"] for said in SAID),
+        *(item["content"] for item in SAID),
         "[summary]",
     ]

@@ -86,16 +86,16 @@ def test_hermes_resolves_title_and_continues_numbering(compressed):
 @pytest.mark.requirement("compression:hermes-reads")
 def test_hermes_reads_compressed_conversation_alike(compressed):
     ask, db, tip = compressed.theirs.call, compressed.db, compressed.done.session_id
-    told = ask("get_messages_as_conversation", tip)
-    assert told == db.get_messages_as_conversation(tip)
+    answer = ask("get_messages_as_conversation", tip)
+    assert answer == db.get_messages_as_conversation(tip)
     assert ask("get_messages", tip) == db.get_messages(tip)
-    assert len(told) == len(db.get_messages(tip)) < 20
+    assert len(answer) == len(db.get_messages(tip)) < 20
 
 
 @pytest.mark.requirement("compression:hermes-reads")
 def test_tool_calls_keep_results_in_hermes(compressed):
-    told = compressed.theirs.call("get_messages_as_conversation", compressed.done.session_id)
-    assert _count_call_pairs(told)
+    answer = compressed.theirs.call("get_messages_as_conversation", compressed.done.session_id)
+    assert _count_call_pairs(answer)
 
 
 def _count_call_pairs(told):
@@ -190,11 +190,11 @@ def test_in_place_search_matches_hermes_compaction(case, tmp_path, built):
     if shape == "continuation":
         return
     trip.compress(shape)
-    told = trip.db.get_messages_as_conversation(trip.session_id)
+    messages = trip.db.get_messages_as_conversation(trip.session_id)
     home = hermes.copy(built(trip.version), tmp_path / "twin")
     with Trip(trip.version, home) as twin:
         twin.furnish()
-        twin.theirs.call("archive_and_compact", twin.session_id, told)
+        twin.theirs.call("archive_and_compact", twin.session_id, messages)
         for part in ("range", "parts", "tool", "cjk", "tail"):
             assert len(trip.hits(WORDS[part])) == len(twin.hits(WORDS[part])), part
         # Messages before the range stay as they are, and Hermes copies them too.
@@ -205,9 +205,9 @@ def test_in_place_search_matches_hermes_compaction(case, tmp_path, built):
 def test_undo_restores_everything_in_hermes(case):
     trip, shape = case
     before = _read_all_rows(trip)
-    done = trip.compress(shape)
+    result = trip.compress(shape)
     assert _read_all_rows(trip) != before
-    trip.compressor.undo(done.batch)
+    trip.compressor.undo(result.batch)
     assert differences(before["rows"], _read_all_rows(trip)["rows"]) == []
     assert _read_all_rows(trip) == before
     assert trip.db.admin.check_integrity(deep=True) == []
@@ -220,10 +220,10 @@ def test_in_place_undo_keeps_later_messages(case):
     if shape == "continuation":
         return
     before = trip.texts(trip.session_id)
-    done = trip.compress(shape)
+    result = trip.compress(shape)
     trip.go_on(trip.session_id, 3)
     since = trip.texts(trip.session_id)[-3:]
-    trip.compressor.undo(done.batch)
+    trip.compressor.undo(result.batch)
     assert trip.texts(trip.session_id) == [*before, *since]
     row = trip.theirs.call("get_session", trip.session_id)
     assert row["message_count"] == len(before) + 3
@@ -235,11 +235,11 @@ def test_continued_continuation_is_undone_by_plan(case):
     if shape == "in_place":
         return
     before = _read_all_rows(trip)
-    done = trip.compress(shape)
+    result = trip.compress(shape)
     trip.arrive()
-    trip.theirs.job("say", session_id=done.session_id, texts=["since"])
-    planned = trip.compressor.undo(done.batch).plan
-    assert (planned.sessions, planned.messages) == ((done.session_id,), 1)
+    trip.theirs.job("say", session_id=result.session_id, texts=["since"])
+    planned = trip.compressor.undo(result.batch).plan
+    assert (planned.sessions, planned.messages) == ((result.session_id,), 1)
     with pytest.raises(NotCompressed, match="within the hour"):
         trip.compressor.apply_undo(planned.plan)
     trip.now += 7200
@@ -343,11 +343,11 @@ def test_hermes_messages_during_compression_are_kept(case):
         while theirs.is_alive() or len(batches) == known:
             batches += _compress_or_undo(trip, len(batches))
         theirs.join()
-    told = trip.theirs.call("get_messages_as_conversation", session_id)
+    answer = trip.theirs.call("get_messages_as_conversation", session_id)
     places = [said.index(text) for text in trip.texts(session_id) if text in said]
     assert places == sorted(set(places))
     assert places[-1] == len(said) - 1
-    _count_call_pairs(told)
+    _count_call_pairs(answer)
     for batch in reversed(batches):
         if trip.ledger.get_batch(batch).undone_at is None:
             trip.compressor.undo(batch)
@@ -362,7 +362,7 @@ def test_hermes_messages_during_compression_are_kept(case):
 def _compress_or_undo(trip, number):
     """Compress in place, and undo every third compression at once."""
     try:
-        done = trip.compressor.compress(
+        result = trip.compressor.compress(
             trip.session_id, lambda _: "in short: the ferry", shape="in_place", keep_last=2
         )
     except NotCompressed as error:
@@ -370,8 +370,8 @@ def _compress_or_undo(trip, number):
             raise
         return []
     if number % 3 == 2:
-        trip.compressor.undo(done.batch)
-    return [done.batch]
+        trip.compressor.undo(result.batch)
+    return [result.batch]
 
 
 # -- theirs, compressed again by ours ----------------------------------------------------------
@@ -393,17 +393,17 @@ def test_hermes_compression_is_recompressed_and_undone(case):
     planned = trip.compressor.plan(trip.session_id, keep_last=KEEP, shape=shape)
     assert planned.session_id == tip
     assert "quay_17" in planned.brief.digest
-    done = trip.compressor.apply(planned.plan)
-    told = trip.theirs.call("get_messages_as_conversation", done.session_id)
-    assert told == trip.db.get_messages_as_conversation(done.session_id)
-    marked = [message for message in told if "[CONTEXT" in str(message["content"])]
+    result = trip.compressor.apply(planned.plan)
+    answer = trip.theirs.call("get_messages_as_conversation", result.session_id)
+    assert answer == trip.db.get_messages_as_conversation(result.session_id)
+    marked = [message for message in answer if "[CONTEXT" in str(message["content"])]
     assert len(marked) == 1
     assert "quay_17" in marked[0]["content"]
     assert "TRIP-4711" in marked[0]["content"]
-    assert trip.theirs.call("get_compression_tip", trip.session_id) == done.session_id
-    assert list(trip.lines()) == [done.session_id]
-    assert trip.arrive()["session_id"] == done.session_id
-    trip.compressor.undo(done.batch)
+    assert trip.theirs.call("get_compression_tip", trip.session_id) == result.session_id
+    assert list(trip.lines()) == [result.session_id]
+    assert trip.arrive()["session_id"] == result.session_id
+    trip.compressor.undo(result.batch)
     after = _read_all_rows(trip)
     for each in (before, after):
         each["route"] = each["route"]["session_id"]

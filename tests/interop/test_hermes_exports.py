@@ -29,8 +29,8 @@ def file(home: Path, theirs: Hermes, tmp_path: Path) -> Path:
 def imported_hermes(version: str, file: Path, tmp_path: Path) -> Iterator[tuple[Hermes, Place]]:
     """An empty Hermes home with the imported export."""
     with Hermes(version, tmp_path / "empty") as other, place(tmp_path / "empty", "own") as there:
-        done = there.importing.import_file(file)
-        assert (done.outcome, done.skipped, done.broken) == ("applied", (), ())
+        result = there.importing.import_file(file)
+        assert (result.outcome, result.skipped, result.broken) == ("applied", (), ())
         yield other, there
 
 
@@ -70,8 +70,8 @@ def test_hermes_continues_imported_sessions(theirs: Hermes, imported_hermes: tup
             for each in (theirs, other)
         ]
         assert found[0] == found[1] != []
-    said = other.call("append_message", "cli_work", "user", "and on we go")
-    assert said > max(row[0] for row in theirs.sql("SELECT max(id) FROM messages"))
+    answer = other.call("append_message", "cli_work", "user", "and on we go")
+    assert answer > max(row[0] for row in theirs.sql("SELECT max(id) FROM messages"))
     assert other.sql("PRAGMA integrity_check") == [["ok"]]
 
 
@@ -82,8 +82,8 @@ def test_hermes_export_imports_into_own_home(theirs: Hermes, tmp_path: Path):
     path = tmp_path / "theirs.jsonl"
     path.write_text("\n".join(json.dumps(each) for each in exported.values()))
     with place(tmp_path / "ours", "own") as ours:
-        done = ours.importing.import_file(path)
-        assert (done.sessions, done.broken, done.left_out) == (len(ids), (), ())
+        result = ours.importing.import_file(path)
+        assert (result.sessions, result.broken, result.left_out) == (len(ids), (), ())
         for session_id in ids:
             found = drop_chat_state(_strip_columns(ours.db, session_id, exported[session_id]))
             assert found == drop_chat_state(exported[session_id])
@@ -97,5 +97,7 @@ def _strip_columns(db: SessionDB, session_id: str, like: dict[str, Any]) -> dict
     found = {name: row[name] for name in like if name in row}
     return {
         **found,
-        "messages": [{name: each[name] for name in names if name in each} for each in messages],
+        "messages": [
+            {name: message[name] for name in names if name in message} for message in messages
+        ],
     }

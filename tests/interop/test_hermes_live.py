@@ -76,14 +76,14 @@ def test_hermes_commits_are_reported_once(theirs, ours):
     cursor = ours.read_changes().cursor
     theirs.call("create_session", "fresh", "telegram")
     message_id = theirs.call("append_message", "fresh", "user", "a word for the feed")
-    told = ours.read_changes(cursor, timeout_s=20)
-    assert [(event.type, event.session_id) for event in told.events] == [
+    changes = ours.read_changes(cursor, timeout_s=20)
+    assert [(event.type, event.session_id) for event in changes.events] == [
         ("session_started", "fresh"),
         ("message", "fresh"),
     ]
-    assert told.events[1].message_id == message_id
+    assert changes.events[1].message_id == message_id
     theirs.call("end_session", "fresh", "cli_close")
-    ended = ours.read_changes(told.cursor).events
+    ended = ours.read_changes(changes.cursor).events
     assert [(event.type, event.reason) for event in ended] == [("session_ended", "cli_close")]
 
 
@@ -113,8 +113,8 @@ def test_hermes_continues_own_home(version, own):
         theirs.call("append_message", "mine", "user", "a word of theirs about the 穿山甲 pangolin")
         theirs.call("create_session", "made_by_them", "telegram")
         theirs.call("append_message", "made_by_them", "user", "their echidna")
-        found = {row["session_id"] for row in theirs.call("search_messages", "pangolin")}
-        assert found == {"mine"}
+        session_ids = {row["session_id"] for row in theirs.call("search_messages", "pangolin")}
+        assert session_ids == {"mine"}
         assert theirs.call("get_session", "mine")["message_count"] == 3
         assert theirs.call("resolve_session_by_title", "Pangolins") == "mine"
 

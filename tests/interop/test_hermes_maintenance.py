@@ -76,13 +76,13 @@ def applied(make, request, tmp_path) -> AppliedHome:
         before, sessions = changed.read_everything(), changed.sessions()
         planned = changed.plan(kind, KINDS[kind])
         members = changed.ledger.get_plan(planned.plan).members
-        assert {named(each): together(each) for each in members} == made.chosen(kind)
+        assert {named(member): together(member) for member in members} == made.chosen(kind)
         if kind != "all":
             assert planned.protected == made.protected(kind)
-        done = changed.apply(planned)
-        assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
+        result = changed.apply(planned)
+        assert (result.outcome, result.skipped, result.remaining) == ("applied", (), 0)
         left = sessions, changed.sessions()
-    return AppliedHome(made, home, kind, tmp_path, before, done.batch, left)
+    return AppliedHome(made, home, kind, tmp_path, before, result.batch, left)
 
 
 @pytest.mark.requirement("maintenance:homes-of-hermes")
@@ -110,7 +110,7 @@ def _check_removed(applied: AppliedHome) -> None:
     chosen = {part: applied.made.chosen(part) for part in REMOVING_KINDS}
     parts = REMOVING_KINDS if applied.kind == "all" else (applied.kind,)
     assert applied.gone == {
-        each for part in parts for ids in chosen.get(part, {}).values() for each in ids
+        item for part in parts for ids in chosen.get(part, {}).values() for item in ids
     }
 
 
@@ -123,7 +123,7 @@ def _check_opening_and_lists(it: Hermes, applied: AppliedHome) -> None:
     ended = {row[0] for row in it.sql("SELECT id FROM sessions WHERE end_reason = ?", _REASON)}
     if applied.kind == "abandoned":
         together = applied.made.chosen("abandoned").values()
-        assert ended == {each for ids in together for each in ids}
+        assert ended == {item for ids in together for item in ids}
 
 
 _REASON = "abandoned"
@@ -131,10 +131,10 @@ _REASON = "abandoned"
 
 def _check_search_and_resume(it: Hermes, applied: AppliedHome) -> None:
     it.sql("INSERT INTO messages_fts(messages_fts) VALUES ('integrity-check')")
-    found = {row["session_id"] for row in it.call("search_messages", "waltz", limit=1000)}
+    session_ids = {row["session_id"] for row in it.call("search_messages", "waltz", limit=1000)}
     with_it = it.sql("SELECT DISTINCT session_id FROM messages WHERE content LIKE '%waltz%'")
-    assert found
-    assert found <= {row[0] for row in with_it} & applied.sessions[1]
+    assert session_ids
+    assert session_ids <= {row[0] for row in with_it} & applied.sessions[1]
     for method in ("resolve_resume_session_id", "get_compression_tip", "get_session_title",
                    "get_messages", "get_messages_as_conversation"):  # fmt: skip
         answers = it.each(method, sorted(applied.sessions[1]))
@@ -189,7 +189,7 @@ def _list_chosen(changed: Changing, where: dict[str, Any]) -> set[str]:
     at = changed.home.clock.now
     days = {name: at - value * DAY for name, value in where.items() if name in _TIMES}
     planned = changed.plan(where=SessionFilter(**{**where, **days}))
-    return {named(each) for each in changed.ledger.get_plan(planned.plan).members}
+    return {named(member) for member in changed.ledger.get_plan(planned.plan).members}
 
 
 _TIMES = ("started_before", "started_after", "active_before", "active_after")

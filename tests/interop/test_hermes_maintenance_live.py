@@ -76,7 +76,7 @@ def gateway(version: str, home: Path) -> Iterator[Hermes]:
 
 def members(changed: Changing, planned: Any) -> set[str]:
     found = changed.ledger.get_plan(planned.plan).members if planned.plan else ()
-    return {named(each) for each in found}
+    return {named(item) for item in found}
 
 
 def list_left_sessions(done: Any) -> dict[str, str]:
@@ -106,12 +106,12 @@ def test_route_changes_are_refused_while_gateway_lives(
         assert (again.outcome, again.plan) == ("nothing", None)
         assert set(again.protected) == {"live"}
         assert live.job("store_entries") == before
-    done = changed.apply(planned)
-    assert set(list_left_sessions(done).values()) <= {
+    result = changed.apply(planned)
+    assert set(list_left_sessions(result).values()) <= {
         "it does not exist any more",
         "its chat was used since",
     }
-    if done.skipped:
+    if result.skipped:
         changed.plan_and_apply("routes")
     with Hermes(made.version, home) as later:
         assert not set(later.job("store_open")) & set(made.chosen("routes"))
@@ -128,7 +128,7 @@ def test_no_session_reset_while_gateway_runs(changed: Changing, live: Hermes) ->
     before = live.job("store_entries")
     session_id = changed.home.session("mine_to_end", 20)
     planned = changed.plan("sessions", "finalize", ids=(session_id,), start_new=True)
-    assert any("stop it" in each for each in planned.warnings)
+    assert any("stop it" in warning for warning in planned.warnings)
     with pytest.raises(Denied, match="a gateway"):
         changed.maintenance.apply(planned.plan)
     assert live.call("get_session", session_id)["ended_at"] is None
@@ -142,7 +142,7 @@ def test_sessions_of_live_chats_are_kept(changed: Changing, made: Made, live: He
     for what, verb in (("sessions", "prune"), ("ghosts", "prune"), ("abandoned", "finalize"),
                        ("orphaned", "finalize"), ("expired", "finalize")):  # fmt: skip
         assert not members(changed, changed.plan(what, verb)) & led, what
-    there = [each for each in led if changed.home.db.get_session(each) is not None]
+    there = [item for item in led if changed.home.db.get_session(item) is not None]
     for verb in ("prune", "finalize"):
         planned = changed.plan("sessions", verb, ids=tuple(there))
         assert (planned.outcome, set(planned.protected)) == ("nothing", {"live"})
@@ -162,9 +162,9 @@ def test_unended_sessions_are_only_finalized(changed: Changing, made: Made, live
     assert members(changed, planned) == expected | dropped
     assert planned.protected["ended lately"] == len(LATELY)
     assert planned.protected["never ended"] == len(UNENDED)
-    assert any("has the database open" in each for each in planned.warnings)
-    done = changed.plan_and_apply("abandoned", "finalize")
-    assert (done.outcome, done.skipped) == ("applied", ())
+    assert any("has the database open" in warning for warning in planned.warnings)
+    result = changed.plan_and_apply("abandoned", "finalize")
+    assert (result.outcome, result.skipped) == ("applied", ())
     assert live.call("get_session", "left_long")["end_reason"] == "abandoned"
     again = changed.plan(ids=("left_long",))
     assert (again.outcome, dict(again.protected)) == ("nothing", {"ended lately": 1})
@@ -187,9 +187,9 @@ def test_session_activated_after_plan_is_skipped(
     if live.has("try_acquire_compression_lock"):
         live.call("try_acquire_compression_lock", "old_drifted", "theirs", 600)
         woken.add("old_drifted")
-    done = changed.apply(planned)
-    assert set(list_left_sessions(done)) == woken
-    assert done.removed == len(chosen - woken)
+    result = changed.apply(planned)
+    assert set(list_left_sessions(result)) == woken
+    assert result.removed == len(chosen - woken)
     assert live.call("get_session", "sprout")["parent_session_id"] == "stem"
     together = {each for name in woken for each in made.chosen("sessions")[name]}
     assert together <= changed.sessions()
@@ -212,14 +212,14 @@ def test_maintenance_next_to_gateway_loses_nothing(
     (talking,) = (e["session_id"] for k, e in before.items() if k == _build_key(made, "talking"))
     ids: list[int] = []
     job = {"session_id": talking, "count": COUNT, "pause": 0.002}
-    said = threading.Thread(target=lambda: ids.extend(live.job("append", **job)))
-    said.start()
-    while said.is_alive():
-        done = [changed.plan_and_apply(what) for what in ("sessions", "orphans")]
-        for each in reversed(done):
-            back = changed.restore(each)
+    thread = threading.Thread(target=lambda: ids.extend(live.job("append", **job)))
+    thread.start()
+    while thread.is_alive():
+        results = [changed.plan_and_apply(what) for what in ("sessions", "orphans")]
+        for item in reversed(results):
+            back = changed.restore(item)
             assert (back.outcome, back.unfit) == ("applied", ())
-    said.join()
+    thread.join()
     gone = members(changed, changed.plan())
     changed.plan_and_apply("sessions")
     assert len(ids) == COUNT

@@ -37,13 +37,13 @@ def test_session_rows_match_hermes(theirs, ours, ids):
 def test_message_rows_match_hermes(theirs, ours, ids, inactive):
     rows = theirs.each("get_messages", ids, include_inactive=inactive)
 
-    found = list_differences(
+    differences = list_differences(
         ids, rows, lambda one: ours.get_messages(one, include_inactive=inactive)
     )
 
     # Broken tool calls: theirs are an empty list, ours are none.
-    assert set(found) == {"odd"}
-    assert [row | {"tool_calls": None} for row in found["odd"][0]] == found["odd"][1]
+    assert set(differences) == {"odd"}
+    assert [row | {"tool_calls": None} for row in differences["odd"][0]] == differences["odd"][1]
 
 
 @pytest.mark.parametrize("inactive", [False, True])
@@ -67,9 +67,9 @@ def test_conversation_ancestors_stay_in_conversation(version, theirs, ours, ids)
             version, ours.get_messages_as_conversation(one, include_ancestors=True)
         )
 
-    found = list_differences(ids, rows, ours_of)
+    differences = list_differences(ids, rows, ours_of)
     # Theirs follows every parent link; to a branch, a delegate or in a circle is another matter.
-    assert {ours.get_link_kind(one) for one in found} <= {"branch", "delegate", "other"}
+    assert {ours.get_link_kind(one) for one in differences} <= {"branch", "delegate", "other"}
     assert len(ours_of("chain_3")) == 6
 
 
@@ -140,12 +140,12 @@ def test_root_is_start_of_conversation(theirs, ours, ids):
     assert ours.get_conversation_root("chain_3") == "chain_1"
     if not theirs.has("get_conversation_root"):
         return
-    found = list_differences(
+    differences = list_differences(
         ids, theirs.each("get_conversation_root", ids), ours.get_conversation_root
     )
     # Theirs walks every parent link, also those of branches and delegates and in circles.
-    assert not [one for one in found if ours.get_link_kind(one) == "continuation"]
-    assert {ours.get_conversation_root(one) for one in found} == set(found)
+    assert not [one for one in differences if ours.get_link_kind(one) == "continuation"]
+    assert {ours.get_conversation_root(one) for one in differences} == set(differences)
 
 
 def test_lineage_never_crosses_delegate(theirs, ours, ids):
@@ -153,9 +153,9 @@ def test_lineage_never_crosses_delegate(theirs, ours, ids):
     if not theirs.has("get_compression_lineage"):
         return
     answers = theirs.each("get_compression_lineage", ids)
-    found = list_differences(ids, answers, ours.get_compression_lineage)
+    differences = list_differences(ids, answers, ours.get_compression_lineage)
     # Theirs takes the child that started first: a delegate, or a sibling that was given up.
-    assert set(found) == {"chain_1", "chain_1_helper", "chain_2", "chain_3", "chain_3_stale"}
+    assert set(differences) == {"chain_1", "chain_1_helper", "chain_2", "chain_3", "chain_3_stale"}
     assert answers["chain_1"] == ["chain_1", "chain_1_helper"]
 
 

@@ -75,20 +75,20 @@ def make_random_query(chance: random.Random, texts: list[str]) -> str:
 def test_every_script_search_matches_hermes(theirs, ours, stored):
     for query in SCRIPTS:
         expected = [one for one in their_ids(theirs, query) if stored.shown(one)]
-        found = our_ids(ours, query)
+        ids = our_ids(ours, query)
         assert expected, query
-        assert stored.said(found) == stored.said(expected), query
+        assert stored.said(ids) == stored.said(expected), query
 
 
 def test_short_query_results_match_hermes(theirs, ours, stored):
     for query in SHORT:
         words = query.split()
-        found = our_ids(ours, query)
+        ids = our_ids(ours, query)
         # Hermes joins the words with OR, finds rewound messages and no text in parts.
-        assert stored.said(found) == stored.said(stored.with_all(*words)), query
+        assert stored.said(ids) == stored.said(stored.with_all(*words)), query
         if len(words) == 1:
             shown = {one for one in their_ids(theirs, query) if stored.shown(one)}
-            assert stored.said(shown) <= stored.said(found), query
+            assert stored.said(shown) <= stored.said(ids), query
 
 
 def test_rewound_message_is_found_only_by_hermes(theirs, ours, stored):
@@ -125,12 +125,12 @@ def test_invalid_query_is_searched_as_text(ours):
 def test_search_filters_match_hermes(theirs, ours, stored):
     for source in (["cli"], ["telegram", "slack"], ["nothing"]):
         expected = their_ids(theirs, "hello OR deploy OR marmot", source_filter=source)
-        found = our_ids(ours, "hello OR deploy OR marmot", source=source)
-        assert stored.said(found) == stored.said(expected), source
+        ids = our_ids(ours, "hello OR deploy OR marmot", source=source)
+        assert stored.said(ids) == stored.said(expected), source
     for roles in (["user"], ["tool"], ["assistant", "tool"]):
         expected = their_ids(theirs, "deploy OR revision OR hello", role_filter=roles)
-        found = our_ids(ours, "deploy OR revision OR hello", roles=roles)
-        assert stored.said(found) == stored.said(expected), roles
+        ids = our_ids(ours, "deploy OR revision OR hello", roles=roles)
+        assert stored.said(ids) == stored.said(expected), roles
 
 
 def test_conversation_is_single_hit_with_tip(ours):

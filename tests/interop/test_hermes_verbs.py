@@ -33,10 +33,10 @@ class Verbs:
 
     def answer(self, *arguments: str) -> dict[str, Any]:
         """Run a command that succeeds, and return its JSON."""
-        done = self.run(*arguments, "--json")
-        assert done.code == 0, done.err
-        found: dict[str, Any] = json.loads(done.out)
-        return found
+        result = self.run(*arguments, "--json")
+        assert result.code == 0, result.err
+        data: dict[str, Any] = json.loads(result.out)
+        return data
 
     def theirs(self) -> dict[str, dict[str, Any]]:
         """Return every session as Hermes reads it, after its integrity check."""
@@ -61,7 +61,7 @@ def verbs(made, forks, tmp_path):
 def list_gone(made, kind):
     """Return the sessions that a kind removes."""
     kinds = REMOVING_KINDS if kind == "all" else {kind}.intersection(REMOVING_KINDS)
-    return {each for one in kinds for ids in made.chosen(one).values() for each in ids}
+    return {item for one in kinds for ids in made.chosen(one).values() for item in ids}
 
 
 @pytest.mark.requirement("verbs:hermes")
@@ -71,11 +71,11 @@ def test_verb_removes_stated_sessions_and_restores(made, verbs, kind):
     planned = verbs.answer(KINDS[kind], kind, "--plan-only")
     if kind != "all":
         assert planned["count"] == len(made.chosen(kind))
-    done = verbs.answer(KINDS[kind], "--plan", planned["plan"], "--yes")
-    assert (done["outcome"], done["skipped"], done["remaining"]) == ("applied", [], 0)
+    answer = verbs.answer(KINDS[kind], "--plan", planned["plan"], "--yes")
+    assert (answer["outcome"], answer["skipped"], answer["remaining"]) == ("applied", [], 0)
     after = verbs.theirs()
     assert before.keys() - after.keys() == list_gone(made, kind)
-    assert verbs.answer("restore", done["batch"], "--yes")["outcome"] == "applied"
+    assert verbs.answer("restore", answer["batch"], "--yes")["outcome"] == "applied"
     assert verbs.theirs() == before
 
 
@@ -100,11 +100,11 @@ def test_hermes_reads_compression_and_undo(verbs):
             hermes.call("append_message", "long_one", "user", text)
             hermes.call("append_message", "long_one", "assistant", "noted")
         before = hermes.call("get_messages", "long_one")
-    done = verbs.answer("compress", "long_one", "--keep-last", "9", "--yes")
+    answer = verbs.answer("compress", "long_one", "--keep-last", "9", "--yes")
     with Hermes(VERSION, verbs.home) as hermes:
-        now = hermes.call("get_messages", done["session_id"])
+        now = hermes.call("get_messages", answer["session_id"])
     assert len(now) < len(before)
-    verbs.answer("restore", done["batch"], "--yes")
+    verbs.answer("restore", answer["batch"], "--yes")
     with Hermes(VERSION, verbs.home) as hermes:
         assert hermes.call("get_messages", "long_one") == before
 
@@ -117,11 +117,11 @@ def test_hermes_reads_home_after_vacuum(made, verbs):
         connection.execute("DROP TABLE filler")
     merged = verbs.answer("prune", "index", "--yes")
     assert merged["bytes"]["returned_to_disk"] > 3_000_000
-    done = verbs.answer("prune", "ghosts", "--yes")
+    answer = verbs.answer("prune", "ghosts", "--yes")
     emptied = verbs.answer("trash", "empty", "--older-than", "0", "--yes")
     assert emptied["removed"] == 1
     assert before.keys() - verbs.theirs().keys() == list_gone(made, "ghosts")
-    assert verbs.run("restore", done["batch"]).code == 4
+    assert verbs.run("restore", answer["batch"]).code == 4
     assert [line["what"] for line in verbs.answer("log")["lines"]] == [
         "prune trash",
         "prune ghosts",
@@ -134,11 +134,11 @@ def test_read_verbs_match_hermes(verbs, tmp_path):
         theirs = {row[0] for row in hermes.sql("SELECT id FROM sessions")}
         listed = verbs.answer("list", "--status", "all", "--limit", "1000")["sessions"]
         assert listed
-        assert {each["id"] for each in listed} <= theirs
+        assert {item["id"] for item in listed} <= theirs
         for each in listed[:20]:
-            said = hermes.call("get_messages", each["id"])
+            answer = hermes.call("get_messages", each["id"])
             shown = verbs.answer("show", each["id"], "--limit", "1000")["messages"]
-            assert [one["id"] for one in shown] == [one["id"] for one in said]
+            assert [one["id"] for one in shown] == [one["id"] for one in answer]
     assert verbs.answer("stats")["sessions"]["total"] == len(theirs)
     written = verbs.answer("export", "--out", str(tmp_path / "all.jsonl"))
     lines = (tmp_path / "all.jsonl").read_text(encoding="utf-8").splitlines()
@@ -152,13 +152,13 @@ def test_routes_verb_matches_hermes(made, verbs):
     stored = {key: json.loads(entry)["session_id"] for key, entry in rows if key[0] != "_"}
     shown = verbs.answer("routes", "--limit", "1000")["routes"]
     assert stored
-    assert stored.items() <= {each["session_key"]: each["session_id"] for each in shown}.items()
+    assert stored.items() <= {item["session_key"]: item["session_id"] for item in shown}.items()
 
 
 def test_doctor_accepts_hermes_home(verbs):
-    done = verbs.run("doctor", "--json")
-    checks = json.loads(done.out)["checks"]
-    assert [each for each in checks if each["state"] == "failure"] == []
+    result = verbs.run("doctor", "--json")
+    checks = json.loads(result.out)["checks"]
+    assert [check for check in checks if check["state"] == "failure"] == []
     assert {"home", "sessions", "gateway"} <= {each["about"] for each in checks}
 
 
@@ -167,4 +167,4 @@ def test_hermes_messages_are_found_immediately(verbs):
         hermes.call("create_session", "said_now", "cli")
         hermes.call("append_message", "said_now", "user", "the heliotrope ledger is signed")
         hits = verbs.answer("search", "heliotrope", "ledger")["hits"]
-    assert [each["session_id"] for each in hits] == ["said_now"]
+    assert [hit["session_id"] for hit in hits] == ["said_now"]

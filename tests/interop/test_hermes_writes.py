@@ -212,7 +212,7 @@ def test_hermes_reads_and_finds_written_messages(version, theirs, ours):
         assert theirs.call("get_session", one) == ours.get_session(one)
     assert theirs.call("resolve_session_by_title", "From outside") == "brand_new"
     for query in ("aardvark", "数据库里", "okapi talk"):
-        found = {row["id"] for row in theirs.call("search_messages", query, limit=50)}
+        ids = {row["id"] for row in theirs.call("search_messages", query, limit=50)}
         stored = {
             row[0]
             for row in theirs.sql(
@@ -221,7 +221,7 @@ def test_hermes_reads_and_finds_written_messages(version, theirs, ours):
             )
         }  # fmt: skip
         assert stored
-        assert stored <= found
+        assert stored <= ids
 
 
 @pytest.mark.requirement("interop:writes")

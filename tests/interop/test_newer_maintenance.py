@@ -126,11 +126,11 @@ def check_indexes(changed: Changing) -> None:
 @pytest.mark.parametrize("what", ["sessions", "all"])
 def test_prune_restores_newer_schema_whole(changed: Changing, what: str) -> None:
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
-    done = changed.plan_and_apply(what)
-    assert done.removed > 5
+    result = changed.plan_and_apply(what)
+    assert result.removed > 5
     assert changed.home.db.get_session("old") is None
     assert shape(changed.home.folder) == home_shape
-    assert changed.restore(done).unfit == ()
+    assert changed.restore(result).unfit == ()
     assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)
@@ -139,9 +139,9 @@ def test_prune_restores_newer_schema_whole(changed: Changing, what: str) -> None
 @pytest.mark.requirement("homes:newer-maintenance")
 def test_finalize_restores_newer_schema_whole(changed: Changing) -> None:
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
-    done = changed.plan_and_apply("abandoned", "finalize")
-    assert done.finalized
-    assert changed.restore(done).unfit == ()
+    result = changed.plan_and_apply("abandoned", "finalize")
+    assert result.finalized
+    assert changed.restore(result).unfit == ()
     assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
 
@@ -152,12 +152,12 @@ def test_compression_undo_restores_newer_schema_whole(
     changed: Changing, compressor: Compressor, kind: Any
 ) -> None:
     before, home_shape = changed.read_everything(), shape(changed.home.folder)
-    done = compressor.compress("long", shape=kind)
+    result = compressor.compress("long", shape=kind)
     assert changed.home.db.search("summary", limit=1) is not None
-    assert done.tokens_after < done.tokens_before
+    assert result.tokens_after < result.tokens_before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)
-    compressor.undo(done.batch)
+    compressor.undo(result.batch)
     assert changed.read_everything() == before
     assert shape(changed.home.folder) == home_shape
     check_indexes(changed)
@@ -217,7 +217,7 @@ def test_append_is_found_in_every_index(changed: Changing) -> None:
 
 @pytest.mark.requirement("homes:newer-maintenance")
 def test_finding_names_no_blocked_index(changed: Changing) -> None:
-    codes = {each.code for each in changed.maintenance.health(deep=True).findings}
+    codes = {finding.code for finding in changed.maintenance.health(deep=True).findings}
     assert not codes & {"blocked_index", "unreadable", "search_index_damaged", "damaged"}
     assert changed.home.clock.now == NOW
 

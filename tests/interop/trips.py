@@ -93,8 +93,8 @@ class Trip:
 
     def hits(self, word: str) -> list[Any]:
         """Return the messages that its search finds, with repetitions."""
-        found = self.theirs.call("search_messages", f'"{word}"', limit=50)
-        return sorted((hit["session_id"], hit["id"]) for hit in found)
+        answer = self.theirs.call("search_messages", f'"{word}"', limit=50)
+        return sorted((hit["session_id"], hit["id"]) for hit in answer)
 
     def lines(self) -> dict[str, Any]:
         """Return the lines of its list about this conversation, by id."""

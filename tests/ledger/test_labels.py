@@ -51,8 +51,8 @@ class Desk:
 
     def list_ids(self, **where: object) -> list[str]:
         """Return the ids of a list."""
-        found = self.store.list_sessions(SessionFilter(**where))  # type: ignore[arg-type]
-        return sorted(row.id for row in found.items)
+        sessions = self.store.list_sessions(SessionFilter(**where))  # type: ignore[arg-type]
+        return sorted(row.id for row in sessions.items)
 
     def close(self) -> None:
         """Close the open objects."""

@@ -183,9 +183,9 @@ def test_message_after_undo_returns_to_original_session(
     world: World, compressor: Compressor
 ) -> None:
     old = fill_long_chat(world)
-    done = compressor.compress(old, lambda _: "short", shape="continuation", keep_last=2)
-    assert world.store.peek_session_id(KEY) == done.session_id
-    compressor.undo(done.batch)
+    result = compressor.compress(old, lambda _: "short", shape="continuation", keep_last=2)
+    assert world.store.peek_session_id(KEY) == result.session_id
+    compressor.undo(result.batch)
     assert world.say("back again").session_id == old
 
 

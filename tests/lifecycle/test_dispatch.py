@@ -24,7 +24,7 @@ def record_calls(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.requirement("hooks:boundary")
 def test_new_session_finalizes_before_reset(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     hooks.call_boundary("old", "new", "telegram", "new_session")
     both = {
         "platform": "telegram",
@@ -32,7 +32,7 @@ def test_new_session_finalizes_before_reset(hooks: Hooks) -> None:
         "old_session_id": "old",
         "new_session_id": "new",
     }
-    assert seen == [
+    assert calls == [
         (FINALIZE, {"session_id": "old", **both}),
         (RESET, {"session_id": "new", **both}),
     ]
@@ -40,10 +40,10 @@ def test_new_session_finalizes_before_reset(hooks: Hooks) -> None:
 
 @pytest.mark.requirement("hooks:boundary")
 def test_expiry_finalizes_with_reason_only(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     report = hooks.call_boundary("s", None, "telegram", "session_expired")
     arguments = {"session_id": "s", "platform": "telegram", "reason": "session_expired"}
-    assert seen == [(FINALIZE, arguments)]
+    assert calls == [(FINALIZE, arguments)]
     assert report.reset is None
 
 
@@ -62,31 +62,31 @@ def test_boundary_hooks_get_old_and_new_id(
 
 
 def test_finalize_without_reason_passes_none(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     hooks.call_boundary("s", None, "tui")
-    assert seen == [(FINALIZE, {"session_id": "s", "platform": "tui"})]
+    assert calls == [(FINALIZE, {"session_id": "s", "platform": "tui"})]
 
 
 def test_first_session_finalizes_nothing(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     report = hooks.call_boundary(None, "new", "cli")
-    assert seen == [(RESET, {"session_id": "new", "platform": "cli"})]
+    assert calls == [(RESET, {"session_id": "new", "platform": "cli"})]
     assert report.finalize is None
 
 
 def test_failing_finalize_does_not_prevent_reset(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     hooks.add(FINALIZE, lambda: 1 / 0)
     report = hooks.call_boundary("old", "new", "cli")
-    assert [hook for hook, _ in seen] == [FINALIZE, RESET]
+    assert [hook for hook, _ in calls] == [FINALIZE, RESET]
     assert [fault.how for fault in report.failed] == ["raised"]
 
 
 def test_boundary_fires_once(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     hooks.call_boundary("old", None, "cli", "session_expired")
     report = hooks.call_boundary("old", "new", "cli", "new_session")
-    assert [(hook, arguments["reason"]) for hook, arguments in seen] == [
+    assert [(hook, arguments["reason"]) for hook, arguments in calls] == [
         (FINALIZE, "session_expired"),
         (RESET, "new_session"),
     ]
@@ -96,7 +96,7 @@ def test_boundary_fires_once(hooks: Hooks) -> None:
 
 @pytest.mark.parametrize("beginning", ["start", "reset", "reopened"])
 def test_reopened_session_is_finalized_again(hooks: Hooks, beginning: str) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     hooks.call_boundary("s", None, "cli")
     if beginning == "start":
         hooks.call_once("on_session_start", session_id="s", platform="cli")
@@ -106,16 +106,16 @@ def test_reopened_session_is_finalized_again(hooks: Hooks, beginning: str) -> No
         hooks.mark_reopened("s")
     hooks.call_boundary("s", None, "cli")
     finalized = [
-        hook for hook, arguments in seen if arguments["session_id"] == "s" and hook == FINALIZE
+        hook for hook, arguments in calls if arguments["session_id"] == "s" and hook == FINALIZE
     ]
     assert finalized == [FINALIZE, FINALIZE]
 
 
 def test_switching_back_and_forth_fires_every_boundary(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     for old, new in (("a", "b"), ("b", "a"), ("a", "b")):
         hooks.call_boundary(old, new, "cli")
-    assert [(hook, arguments["session_id"]) for hook, arguments in seen] == [
+    assert [(hook, arguments["session_id"]) for hook, arguments in calls] == [
         (FINALIZE, "a"),
         (RESET, "b"),
         (FINALIZE, "b"),
@@ -126,10 +126,10 @@ def test_switching_back_and_forth_fires_every_boundary(hooks: Hooks) -> None:
 
 
 def test_session_start_fires_once_until_finalized(hooks: Hooks) -> None:
-    seen = record_calls(hooks)
+    calls = record_calls(hooks)
     for _ in range(2):
         hooks.call_once("on_session_start", session_id="s", platform="cli", model="m")
-    assert seen == [("on_session_start", {"session_id": "s", "platform": "cli", "model": "m"})]
+    assert calls == [("on_session_start", {"session_id": "s", "platform": "cli", "model": "m"})]
 
 
 @pytest.mark.requirement("hooks:boundary")

@@ -47,7 +47,7 @@ TOLD = [f"told {number}" for number in range(4)]
 
 def run_hook_process(code: str, ended_as: int = 0) -> list[str]:
     """Return the output of a process that ends with a backlog of hook calls."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BEHIND + code],
         cwd=ROOT,
         timeout=60,
@@ -55,8 +55,8 @@ def run_hook_process(code: str, ended_as: int = 0) -> list[str]:
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (ended_as, "")
-    return done.stdout.splitlines()
+    assert (result.returncode, result.stderr) == (ended_as, "")
+    return result.stdout.splitlines()
 
 
 @pytest.mark.requirement("hooks:end")

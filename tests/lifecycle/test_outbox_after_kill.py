@@ -78,9 +78,9 @@ def kill(forks: ForkServer, home_path: Path, session_id: str) -> Kill:
     """Start a process that changes the chat's session and is killed, and return its hook calls."""
 
     def kill(way: str, where: str) -> Told:
-        done = forks.run_script(_KILLED, home_path, way, where)
-        assert done.code == -9, done.err
-        lines = (line.split() for line in done.out.splitlines())
+        result = forks.run_script(_KILLED, home_path, way, where)
+        assert result.code == -9, result.err
+        lines = (line.split() for line in result.out.splitlines())
         return [(hook, told_of) for hook, told_of in lines]
 
     return kill

@@ -184,8 +184,8 @@ print(ExpiryWatcher(world.runtime).tick(), world.boundaries)
 """
 
     def ran(how: str) -> tuple[int, str]:
-        done = forks.run_script(code, home_path, how)
-        return done.code, done.out.strip()
+        result = forks.run_script(code, home_path, how)
+        return result.code, result.out.strip()
 
     assert ran("killed") == (-9, "")
     assert ran("whole") == (0, f"['{session_id}'] []")

@@ -182,5 +182,5 @@ HELD = HomeActivity(NOW, holders=(Holder(7, "hermes"),))
 def test_company_describes_active_processes(
     company: HomeActivity, active_at: Any, routed: bool, said: str | None
 ) -> None:
-    found = company.describe_active_user("s", active_at, routed=routed)
-    assert found is None if said is None else said in str(found)
+    active_user = company.describe_active_user("s", active_at, routed=routed)
+    assert active_user is None if said is None else said in str(active_user)

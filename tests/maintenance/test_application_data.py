@@ -46,10 +46,10 @@ def test_restore_brings_back_application_data(changed: Changing) -> None:
     with connect(db.path) as connection:
         connection.execute("UPDATE sessions SET ended_at = ?", (NOW - 399 * DAY_S,))
     before = changed.read_everything()
-    done = changed.plan_and_apply(ids=("app",))
+    result = changed.plan_and_apply(ids=("app",))
     assert db.get_session("app") is None
     assert read_application_session(db) == [[], {}]
-    changed.restore(done)
+    changed.restore(result)
     assert read_application_session(db) == STORED
     assert (
         changed.read_everything()["rows"]["ms_session_state"] == before["rows"]["ms_session_state"]

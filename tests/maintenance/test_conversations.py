@@ -59,8 +59,8 @@ def make_rows(draw: st.DrawFn) -> list[InventoryItem]:
 @given(make_rows())
 def test_each_session_has_single_conversation(given_: list[InventoryItem]) -> None:
     conversations = ConversationIndex(given_)
-    found = [session.id for conversation in conversations.all for session in conversation.sessions]
-    assert sorted(found) == sorted(list_ids(given_))
+    ids = [session.id for conversation in conversations.all for session in conversation.sessions]
+    assert sorted(ids) == sorted(list_ids(given_))
     assert all(item in conversations.find_conversation(item.id).sessions for item in given_)
 
 

@@ -102,9 +102,9 @@ def test_copy_equals_its_source(homes: Homes, kind: str) -> None:
     preview = preview_copy(source, target)
     assert (preview.sessions, preview.present, preview.left_out) == (len(IDS) + 2, 0, ())
     assert (preview.dropped_columns, preview.routes) == ({}, 0)
-    done = copy_home(source, target)
-    assert (done.outcome, done.copied, done.differing) == ("applied", len(IDS) + 2, ())
-    assert (done.renumbered, done.messages) == ((), preview.messages)
+    result = copy_home(source, target)
+    assert (result.outcome, result.copied, result.differing) == ("applied", len(IDS) + 2, ())
+    assert (result.renumbered, result.messages) == ((), preview.messages)
     assert digest_all(source) == digest_all(target)
     for session in source.admin.list_inventory():
         assert source.get_messages(session.id) == target.get_messages(session.id)
@@ -155,8 +155,8 @@ def test_second_copy_brings_only_changes(homes: Homes, kind: str) -> None:
     source.update_token_counts("parts", input_tokens=4, model="m")
     source.set_session_title("child", "Renamed")
     source.append_message("new", "user", "x", create={"source": "cli"})
-    done = copy_home(source, target)
-    assert (done.copied, done.updated, done.unchanged) == (1, 2, len(IDS))
+    result = copy_home(source, target)
+    assert (result.copied, result.updated, result.unchanged) == (1, 2, len(IDS))
     assert digest_all(source) == digest_all(target)
     source.rewind_to_message("parts", ids[3])
     assert copy_home(source, target).updated == 1
@@ -168,8 +168,8 @@ def test_taken_ids_are_shifted_together(homes: Homes, kind: str) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     target.append_message("here", "user", "first", create={"source": "cli"})
     fill(source)
-    done = copy_home(source, target)
-    assert (done.renumbered, done.differing) == ((IDS[0],), ())
+    result = copy_home(source, target)
+    assert (result.renumbered, result.differing) == ((IDS[0],), ())
     assert digest_all(source).items() <= digest_all(target).items()
     for number in range(3):
         target.append_message("here", "user", "more")
@@ -190,12 +190,12 @@ def test_foreign_sessions_of_target_stay(homes: Homes, kind: str) -> None:
     preview = preview_copy(source, target)
     assert [item.id for item in preview.left_out] == ["child"]
     assert preview.present == 1
-    done = copy_home(source, target)
-    assert [item.id for item in done.differing] == ["parts"]
-    assert [item.id for item in done.left_out] == ["child"]
+    result = copy_home(source, target)
+    assert [item.id for item in result.differing] == ["parts"]
+    assert [item.id for item in result.left_out] == ["child"]
     assert target.get_session_title("child") is None
     assert [row["content"] for row in target.get_messages("parts")] == ["of another"]
-    assert copy_home(source, target).unchanged == done.copied
+    assert copy_home(source, target).unchanged == result.copied
 
 
 @pytest.mark.parametrize("kind", MAINLY_SQLITE)
@@ -207,8 +207,8 @@ def test_session_changed_in_target_is_left(homes: Homes, kind: str) -> None:
     source.append_message("parts", "user", "only there")
     target.set_session_title("child", "Named here")
     before = digest_all(target)
-    done = copy_home(source, target)
-    assert sorted(item.id for item in done.differing) == ["child", "parts"]
+    result = copy_home(source, target)
+    assert sorted(item.id for item in result.differing) == ["child", "parts"]
     assert digest_all(target) == before
 
 
@@ -221,12 +221,12 @@ def test_removed_session_stays_removed(homes: Homes, kind: str) -> None:
     source.append_message(IDS[1], "user", "more")
     preview = preview_copy(source, target)
     assert (preview.sessions, preview.removed) == (0, 1)
-    done = copy_home(source, target)
-    assert (done.removed, done.copied, done.differing) == (1, 0, ())
+    result = copy_home(source, target)
+    assert (result.removed, result.copied, result.differing) == (1, 0, ())
     assert target.get_session(IDS[1]) is None
     assert preview_copy(source, target, copies_removed=True).sessions == 1
-    done = copy_home(source, target, copies_removed=True)
-    assert (done.removed, done.copied) == (0, 1)
+    result = copy_home(source, target, copies_removed=True)
+    assert (result.removed, result.copied) == (0, 1)
     assert digest_all(source) == digest_all(target)
 
 
@@ -243,9 +243,9 @@ def test_values_and_pins_are_added(homes: Homes, kind: str) -> None:
         ledger.pins.set_pins({"parts": True, "gone": True})
     preview = preview_copy(source, target)
     assert (preview.values, preview.pins, preview.batches) == (4, 2, 0)
-    done = copy_home(source, target)
-    assert (done.values, done.pins) == (3, 1)
-    assert [item.id for item in done.left_out] == ["taken"]
+    result = copy_home(source, target)
+    assert (result.values, result.pins) == (3, 1)
+    assert [item.id for item in result.left_out] == ["taken"]
     assert target.meta.list_values() == source.meta.list_values() | {"taken": "of the target"}
     assert target.state.read_user_state("app", "user") == {"likes": [1, "Ä"]}
     assert target.state.read_app_state("app") == {"limit": 2}
@@ -261,8 +261,8 @@ def test_equal_session_of_target_is_recognised(homes: Homes, tmp_path: Path) -> 
     copy_home(source, homes.open("sqlite", "b"))
     first, second = homes.open("sqlite", "b"), homes.open("sqlite", "c")
     copy_home(source, second)
-    done = copy_home(first, second)
-    assert (done.unchanged, done.differing) == (len(IDS) + 2, ())
+    result = copy_home(first, second)
+    assert (result.unchanged, result.differing) == (len(IDS) + 2, ())
 
 
 @pytest.mark.parametrize("kind", MAINLY_SQLITE)
@@ -274,8 +274,8 @@ def test_stopped_copy_continues(homes: Homes, kind: str, monkeypatch: pytest.Mon
         source.append_message("parts", "user", f"{number} " + "x" * 100)
     for calls in (3, 9, 30):
         left = iter(range(calls))
-        done = copy_home(source, target, stop=lambda left=left: next(left, None) is None)
-        assert done.outcome == "partial"
+        result = copy_home(source, target, stop=lambda left=left: next(left, None) is None)
+        assert result.outcome == "partial"
     assert copy_home(source, target).outcome == "applied"
     assert digest_all(source) == digest_all(target)
 
@@ -309,8 +309,8 @@ def test_killed_copy_continues(homes: Homes, kind: str, kill_at: int) -> None:
     source, target = homes.open("sqlite", "a"), homes.open(kind, "b")
     partly = digest_all(target)
     assert partly != digest_all(source)
-    done = copy_home(source, target)
-    assert (done.outcome, done.differing) == ("applied", ())
+    result = copy_home(source, target)
+    assert (result.outcome, result.differing) == ("applied", ())
     assert digest_all(source) == digest_all(target)
 
 
@@ -338,8 +338,8 @@ def test_values_that_target_lacks_are_named(homes: Homes) -> None:
         connection.execute("UPDATE sessions SET mood = 'good'")
     preview = preview_copy(source, target)
     assert preview.dropped_columns == {"sessions": ("mood",), "messages": ("smell",)}
-    done = copy_home(source, target)
-    assert (done.copied, done.differing) == (1, ())
+    result = copy_home(source, target)
+    assert (result.copied, result.differing) == (1, ())
 
 
 def test_impossible_copies_are_refused(homes: Homes) -> None:

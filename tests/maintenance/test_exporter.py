@@ -176,8 +176,8 @@ def test_export_line_is_strict_json(home: Place):
         connection.execute("UPDATE messages SET timestamp = 9e999 WHERE session_id = 'other'")
     parts: list[bytes] = []
     home.exporting.write_sessions(parts.append, ExportRequest(["other"]))
-    found = json.loads(b"".join(parts), parse_constant=pytest.fail)
-    assert found["messages"][0]["timestamp"] == {"$real": "inf"}
+    data = json.loads(b"".join(parts), parse_constant=pytest.fail)
+    assert data["messages"][0]["timestamp"] == {"$real": "inf"}
 
 
 def test_unknown_session_and_form_raise(home: Place, tmp_path: Path):

@@ -260,8 +260,8 @@ KILLED = """
 
 def run_killed_import(forks: ForkServer, home: Path, file: Path, point: int) -> None:
     """Import in a process that is killed in the transaction of this number."""
-    done = forks.run_script(textwrap.dedent(KILLED), home, file, point)
-    assert done.code == -signal.SIGKILL, done.err
+    result = forks.run_script(textwrap.dedent(KILLED), home, file, point)
+    assert result.code == -signal.SIGKILL, result.err
 
 
 def write_several_sessions(file: Path) -> Path:

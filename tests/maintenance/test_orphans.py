@@ -88,24 +88,28 @@ def test_orphan_age_comes_from_dated_table(full: Home) -> None:
 @pytest.mark.requirement("maintenance:filters")
 def test_orphans_match_no_filter(full: Home) -> None:
     snapshot, facts = full.take_snapshot(), full.db.admin.read_health_facts()
-    asked = PlanRequest("orphans", where=SessionFilter(source=("slack",)))
-    assert orphans.select_orphaned_rows(snapshot, facts, asked).items == ()
-    assert orphans.select_dead_locks(snapshot, facts, asked).items == ()
-    assert orphans.select_broken_links(snapshot, asked).items == ()
-    assert orphans.select_orphaned_files(snapshot, full.store.sessions_dir, asked).items == ()
+    plan_request = PlanRequest("orphans", where=SessionFilter(source=("slack",)))
+    assert orphans.select_orphaned_rows(snapshot, facts, plan_request).items == ()
+    assert orphans.select_dead_locks(snapshot, facts, plan_request).items == ()
+    assert orphans.select_broken_links(snapshot, plan_request).items == ()
+    assert (
+        orphans.select_orphaned_files(snapshot, full.store.sessions_dir, plan_request).items == ()
+    )
 
 
 @pytest.mark.requirement("maintenance:filters")
 def test_filter_selects_links_and_locks_by_session(full: Home) -> None:
     snapshot, facts = full.take_snapshot(), full.db.admin.read_health_facts()
-    asked = PlanRequest("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
-    links = {item.id for item in orphans.select_broken_links(snapshot, asked).items}
+    plan_request = PlanRequest(
+        "orphans", where=SessionFilter(source=("cli",), end_reason="cli_close")
+    )
+    links = {item.id for item in orphans.select_broken_links(snapshot, plan_request).items}
     assert links == set(full.of("links").chosen)
     idle = PlanRequest("orphans", where=SessionFilter(end_reason="idle"))
     assert [lock.session_id for lock in orphans.select_dead_locks(snapshot, facts, idle).items] == [
         "old"
     ]
-    assert orphans.select_dead_locks(snapshot, facts, asked).items == ()
+    assert orphans.select_dead_locks(snapshot, facts, plan_request).items == ()
 
 
 # -- files ---------------------------------------------------------------------------------
@@ -151,8 +155,10 @@ def test_mirror_and_lock_are_never_selected(home: Home) -> None:
 def test_session_files_are_found_by_id(home: Home) -> None:
     fill(home)
     strange = home.file(f"session_{orphans.make_safe_name('a/b')}.json", 1)
-    found = orphans.find_session_files(home.store.sessions_dir, ["old", "a/b", "long_lived"])
-    assert {name: sorted(path.name for path in paths) for name, paths in found.items()} == {
+    session_files = orphans.find_session_files(
+        home.store.sessions_dir, ["old", "a/b", "long_lived"]
+    )
+    assert {name: sorted(path.name for path in paths) for name, paths in session_files.items()} == {
         "a/b": [strange.name],
         "old": [
             "old.json",

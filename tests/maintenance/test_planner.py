@@ -35,8 +35,8 @@ def list_stated(changing: Changing, what: str) -> set[str]:
         return {name for part in parts for name in home.of(part).chosen}
     if what == "all":
         parts = ("sessions", "ghosts", "routes", "orphans")
-        found = {name for part in parts for name in list_stated(changing, part)}
-        return found - {"compression_locks/old"} | {"index"}  # the lock goes with its session
+        names = {name for part in parts for name in list_stated(changing, part)}
+        return names - {"compression_locks/old"} | {"index"}  # the lock goes with its session
     return set(home.of(what).chosen)
 
 
@@ -187,10 +187,10 @@ def test_plan_lists_requested_number_of_items(changed: Changing) -> None:
     changed.home.db.set_session_title("old_24", "The last")
     planned = changed.plan("sessions")
     assert (planned.count, len(planned.items)) == (25, 20)
-    found = changed.maintenance.get_plan(str(planned.plan), 100)
-    assert found.items[:20] == planned.items
-    assert {item.id for item in found.items} == {f"old_{number:02}" for number in range(25)}
-    titled = [item.id for item in found.items if item.title == "The last"]
+    plan = changed.maintenance.get_plan(str(planned.plan), 100)
+    assert plan.items[:20] == planned.items
+    assert {item.id for item in plan.items} == {f"old_{number:02}" for number in range(25)}
+    titled = [item.id for item in plan.items if item.title == "The last"]
     assert titled == ["old_24"]
     assert len(changed.maintenance.get_plan(str(planned.plan), 3).items) == 3
     with pytest.raises(InvalidInput, match="items must be >= 1"):

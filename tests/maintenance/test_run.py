@@ -69,8 +69,8 @@ def list_skip_reasons(done: ApplyResult) -> dict[str, str]:
 
 
 def read_rows(long: Changing, *tables: str) -> list[Any]:
-    found = long.read_everything()["rows"]
-    return [found[table] for table in tables]
+    rows = long.read_everything()["rows"]
+    return [rows[table] for table in tables]
 
 
 # -- put back --------------------------------------------------------------------------------------
@@ -84,15 +84,20 @@ def test_append_during_removal_restores_conversation(
     half = apply_until_half(long)
     with closing(long.home.open_again()) as other:
         other.append_message("root", "user", "not yet")
-    done = apply_again(long, half)
-    assert (done.outcome, done.removed, done.remaining, done.warnings) == ("applied", 2, 0, ())
-    assert list_skip_reasons(done) == {"root": f"session root was changed since{RESTORED_SUFFIX}"}
+    result = apply_again(long, half)
+    assert (result.outcome, result.removed, result.remaining, result.warnings) == (
+        "applied",
+        2,
+        0,
+        (),
+    )
+    assert list_skip_reasons(result) == {"root": f"session root was changed since{RESTORED_SUFFIX}"}
     assert long.sessions() == {"root", "tip", "branch"}
     assert [row["content"].split()[1] for row in long.home.db.get_messages("root")] == [
         *map(str, range(12)),
         "yet",
     ]
-    long.restore(done)
+    long.restore(result)
     long.home.sql("DELETE FROM messages WHERE content = 'not yet'")
     assert read_rows(long, "messages", "session_model_usage") == before
 
@@ -124,10 +129,13 @@ def test_use_during_removal_restores_conversation(
     messages, files = read_rows(long, "messages"), long.read_everything()["files"]
     half = apply_until_half(long)
     come(long)
-    done = apply_again(long, half)
-    assert (done.removed, list_skip_reasons(done)) == (2, {"root": COMES[come] + RESTORED_SUFFIX})
+    result = apply_again(long, half)
+    assert (result.removed, list_skip_reasons(result)) == (
+        2,
+        {"root": COMES[come] + RESTORED_SUFFIX},
+    )
     assert long.home.db.get_session("branch")["parent_session_id"] == "tip"
-    long.restore(done)
+    long.restore(result)
     assert read_rows(long, "messages") == messages
     assert long.read_everything()["files"] == files
     assert long.home.db.get_session("tip")["parent_session_id"] == "root"
@@ -145,9 +153,9 @@ def test_other_members_of_restored_steps_stay_removed(
     ]
     assert any(set(step.result["sessions"]) - {"tip"} for step in shared)
     pin_session(long)
-    done = apply_again(long, half)
+    result = apply_again(long, half)
     assert long.sessions() == {"root", "tip", "branch"}
-    assert long.restore(done).restored == 2
+    assert long.restore(result).restored == 2
     assert long.read_everything() == before
 
 
@@ -155,9 +163,9 @@ def test_restore_of_rest_counts_remaining(long: Changing) -> None:
     before = long.read_everything()
     half = apply_until_half(long)
     pin_session(long)
-    done = apply_again(long, half)
-    for _ in long.ledger.list_steps(done.batch):
-        back = long.restore(done, 0)
+    result = apply_again(long, half)
+    for _ in long.ledger.list_steps(result.batch):
+        back = long.restore(result, 0)
         if back.outcome == "applied":
             break
         assert back.remaining > 0
@@ -171,8 +179,8 @@ def test_restored_files_stay_when_plan_resumes(long: Changing) -> None:
     tip = long.home.store.sessions_dir / "session_tip.json"
     part = apply_again(long, half, stop=tip.exists)
     assert (part.outcome, tip.exists()) == ("partial", True)
-    done = apply_again(long, half)
-    assert (done.outcome, tip.read_text()) == ("applied", "its file")
+    result = apply_again(long, half)
+    assert (result.outcome, tip.read_text()) == ("applied", "its file")
 
 
 def test_partial_restore_stops_and_resumes(long: Changing) -> None:
@@ -181,9 +189,9 @@ def test_partial_restore_stops_and_resumes(long: Changing) -> None:
     part = apply_again(long, half, stop=lambda: bool(long.ledger.list_partial_members()))
     assert (part.outcome, part.skipped) == ("partial", ())
     assert part.remaining > 0
-    done = apply_again(long, half)
-    assert (done.outcome, done.remaining) == ("applied", 0)
-    assert list_skip_reasons(done) == {"root": COMES[pin_session] + RESTORED_SUFFIX}
+    result = apply_again(long, half)
+    assert (result.outcome, result.remaining) == ("applied", 0)
+    assert list_skip_reasons(result) == {"root": COMES[pin_session] + RESTORED_SUFFIX}
 
 
 @pytest.mark.requirement("maintenance:coming-alive")
@@ -191,16 +199,16 @@ def test_partial_restore_keeps_replacement_and_reports_misfit(long: Changing) ->
     half = apply_until_half(long)
     pin_session(long)
     long.home.db.create_session("tip", "cli")
-    done = apply_again(long, half)
+    result = apply_again(long, half)
     why = (
         f"{COMES[pin_session]}{RESTORED_SUFFIX} except items that do not fit: "
         f"restore {half.batch} lists them"
     )
-    assert list_skip_reasons(done) == {"root": why}
+    assert list_skip_reasons(result) == {"root": why}
     assert long.home.db.message_count("tip") == 0
     assert long.home.db.message_count("root") == 12
     long.home.db.delete_session("tip")
-    assert long.restore(done).unfit == ()
+    assert long.restore(result).unfit == ()
     assert long.home.db.message_count("tip") == 2
 
 
@@ -239,9 +247,9 @@ def test_damaged_trash_blocks_no_other_restore(long: Changing) -> None:
     long.ledger._file.write(
         lambda rows: rows.execute_update("UPDATE trash SET data = x'00' WHERE step = ?", (first,))
     )
-    done = apply_again(long, half)
-    assert done.outcome == "applied"
-    assert "except items that do not fit" in list_skip_reasons(done)["root"]
+    result = apply_again(long, half)
+    assert result.outcome == "applied"
+    assert "except items that do not fit" in list_skip_reasons(result)["root"]
 
 
 # -- several, and one that dies --------------------------------------------------------------------
@@ -294,10 +302,10 @@ def test_second_maintainer_stops_removing_restored_member(
             monkeypatch.setattr(step_undo, "undo_step_for_sessions", step_first)
             long.ledger.skip_members(half.plan, ["sessions/root"], "left", half=True)
             edit_session(long, half)
-    done = apply_again(long, half)
-    assert list_skip_reasons(done) == {"root": "left" + RESTORED_SUFFIX}
+    result = apply_again(long, half)
+    assert list_skip_reasons(result) == {"root": "left" + RESTORED_SUFFIX}
     assert long.home.db.message_count("root") == 12
-    long.restore(done)
+    long.restore(result)
     assert read_rows(long, "messages") == messages
 
 

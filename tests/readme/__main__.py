@@ -7,8 +7,8 @@ from tests.readme import parts, picture
 
 def main() -> None:
     """Write them."""
-    said = parts.README.read_text(encoding="utf-8")
-    parts.README.write_text(parts.render_page(said), encoding="utf-8")
+    text = parts.README.read_text(encoding="utf-8")
+    parts.README.write_text(parts.render_page(text), encoding="utf-8")
     picture.PICTURE_PATH.write_text(picture.draw_picture(), encoding="utf-8")
 
 

@@ -81,8 +81,8 @@ def _format_clients() -> str:
     return format_table(
         ("client", "`mcp-sessions install`", "with `--project` in"),
         (
-            (each.label, f"`{each.name}`", f"`{each.project}`" if each.project else "")
-            for each in CLIENTS
+            (item.label, f"`{item.name}`", f"`{item.project}`" if item.project else "")
+            for item in CLIENTS
         ),
     )
 

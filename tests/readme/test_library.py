@@ -49,9 +49,9 @@ def _find_blocks(language):
 
 
 def _run_example(code, folder):
-    done = get_fork_server().run([], os.environ, folder, script=STRICT + code)
-    assert (done.code, done.err) == (0, "")
-    return done.out
+    result = get_fork_server().run([], os.environ, folder, script=STRICT + code)
+    assert (result.code, result.err) == (0, "")
+    return result.out
 
 
 def test_every_readme_example_is_covered():
@@ -61,10 +61,10 @@ def test_every_readme_example_is_covered():
 @pytest.mark.requirement("project:library")
 @pytest.mark.parametrize("heading", PRINTS)
 def test_readme_example_runs_twice(tmp_path, heading):
-    said = _run_example(_find_blocks("python")[heading], tmp_path)
+    example = _run_example(_find_blocks("python")[heading], tmp_path)
     place = 0
     for expected in PRINTS[heading]:
-        place = said.index(expected, place) + len(expected)
+        place = example.index(expected, place) + len(expected)
     _run_example(_find_blocks("python")[heading], tmp_path)
 
 

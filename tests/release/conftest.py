@@ -43,14 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _released(tmp_path_factory) -> Released:
     """Build the artifacts with `python -m release`."""
     folder: Path = tmp_path_factory.mktemp("dist")
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "release", "--to", str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr + done.stdout
+    assert result.returncode == 0, result.stderr + result.stdout
     files = (sorted(folder.glob(f"*{end}")) for end in (".whl", ".tar.gz", ".mcpb", ".json"))
     (wheel,), (sdist,), (bundle,), (entry,) = files
     return Released(wheel, sdist, bundle, entry)
@@ -85,7 +85,7 @@ def _shell(person, tmp_path):
     folder.mkdir()
 
     def shell(*command: object) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             list(map(str, command)),
             cwd=folder,
             env=person,
@@ -94,8 +94,8 @@ def _shell(person, tmp_path):
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
     return shell
 

@@ -17,6 +17,6 @@ def list_session_ids(command: Sequence[object], env: Mapping[str, str]) -> list[
     async def ask() -> list[str]:
         async with Client(stdio_client(server)) as client:
             answer = await client.call_tool("sessions_list", {})
-            return [each["id"] for each in answer.structured_content["sessions"]]
+            return [session["id"] for session in answer.structured_content["sessions"]]
 
     return sorted(anyio.run(ask))

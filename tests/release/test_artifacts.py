@@ -123,12 +123,12 @@ def test_bundle_manifest_passes_validator(released, mcpb, tmp_path):
     whole = run_program(*mcpb, "unpack", released.bundle, tmp_path / "whole")
     assert whole.returncode == 0, whole.stdout + whole.stderr
     manifest = tmp_path / "whole" / "manifest.json"
-    done = run_program(*mcpb, "validate", manifest)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(manifest.read_text("utf-8"))
-    assert said["version"] == SAID.version
-    assert [tool["name"] for tool in said["tools"]] == [spec.name for spec in load_specs()]
-    manifest.write_text(json.dumps(said | {"server": {"type": "uv"}}))
+    result = run_program(*mcpb, "validate", manifest)
+    assert result.returncode == 0, result.stdout + result.stderr
+    data = json.loads(manifest.read_text("utf-8"))
+    assert data["version"] == SAID.version
+    assert [tool["name"] for tool in data["tools"]] == [spec.name for spec in load_specs()]
+    manifest.write_text(json.dumps(data | {"server": {"type": "uv"}}))
     assert run_program(*mcpb, "validate", manifest).returncode == 1
 
 
@@ -142,7 +142,7 @@ def test_installed_bundle_lists_sessions(released, lists_all, uv, tmp_path):
     # The values of the variables of a host.
     given = {"${__dirname}": str(tmp_path / "bundle"), "${user_config.home}": default}
     config = server["mcp_config"]
-    args = [given.get(each, each) for each in config["args"]]
+    args = [given.get(arg, arg) for arg in config["args"]]
     env = {name: given.get(value, value) for name, value in config["env"].items()}
     assert config["command"] == "uv"
     assert lists_all(uv, *args, **env)

@@ -28,16 +28,16 @@ SMOKE = (
 def _others(uv) -> dict[str, str]:
     """Pythons of other declared versions, by version. One is installed where there is none."""
     versions = [version for version in DECLARED if version != THIS]
-    found = list_pythons(versions)
-    if not found:
+    pythons = list_pythons(versions)
+    if not pythons:
         folder = get_peers_folder() / "pythons"
         try:
             run_command([str(uv), "python", "install", "-i", str(folder), versions[0]], versions[0])
         except PeerMissing as error:
             wanted = ", ".join(versions)
             raise PeerMissing(f"install a second Python, one of {wanted}: {error}") from error
-        found = {versions[0]: str(next(folder.glob("*/bin/python3.*[0-9]")))}
-    return found
+        pythons = {versions[0]: str(next(folder.glob("*/bin/python3.*[0-9]")))}
+    return pythons
 
 
 @pytest.mark.requirement("project:pythons")
@@ -75,7 +75,7 @@ def test_sdist_tests_pass_on_another_python(released, shell, uv, others, tmp_pat
     shell(uv, "venv", "--quiet", "--python", others[oldest], folder / "env")
     shell(uv, "pip", "install", "--quiet", "--python", python, "--editable", f"{folder}[dev]")
     smoke = [folder / file for file in SMOKE]
-    said = shell(
+    result = shell(
         python, "-m", "pytest", "--rootdir", folder, "-c", folder / "pyproject.toml", *smoke
     )
-    assert " passed" in said
+    assert " passed" in result

@@ -51,9 +51,9 @@ def test_end_reason_accepts_any_script(db):
 @pytest.mark.requirement("hostile:controls")
 @pytest.mark.parametrize("reason", CONTROLS)
 def test_finalize_refuses_controls(db, run, reason):
-    done = run("finalize", "--session", "s1", "--reason", reason, "--yes")
-    assert (done.code, done.out) == (USAGE, "")
-    assert "reason must not contain control characters" in done.err
+    result = run("finalize", "--session", "s1", "--reason", reason, "--yes")
+    assert (result.code, result.out) == (USAGE, "")
+    assert "reason must not contain control characters" in result.err
     assert db.get_session("s1")["ended_at"] is None
 
 
@@ -66,8 +66,8 @@ def test_import_refuses_controls(db, run, tmp_path, name):
     ]
     file = tmp_path / "sessions.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = run("import", str(file), "--yes")
-    assert f"{name} must not contain control characters" in " ".join(done.out.split()), done
-    assert "\x1b" not in done.out + done.err
+    result = run("import", str(file), "--yes")
+    assert f"{name} must not contain control characters" in " ".join(result.out.split()), result
+    assert "\x1b" not in result.out + result.err
     assert db.get_session("bad") is None
     assert db.get_session("good") is not None

@@ -52,9 +52,9 @@ def test_prune_routes_writes_through_no_link(run, tmp_path, outside):
         db.routes.save_entry(key, text, scope=str(home / "sessions"), expect=None)
         db.append_message("one", "user", "hello", create={"source": "cli"})
     (home / "sessions" / "sessions.json").symlink_to(outside)
-    done = run("prune", "routes", "--yes", "--home", str(home))
-    assert "is a link to a file outside of" in done.err + done.out, (done.out, done.err)
-    assert "Traceback" not in done.err
+    result = run("prune", "routes", "--yes", "--home", str(home))
+    assert "is a link to a file outside of" in result.err + result.out, (result.out, result.err)
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.requirement("hostile:whole-files")
@@ -78,8 +78,8 @@ def test_page_replaces_no_link_target(run, tmp_path, outside):
     with SessionDB(home / "state.db") as db:
         db.append_message("one", "user", "hello", create={"source": "cli"})
     (tmp_path / "page.html").symlink_to(outside)
-    done = run("stats", "--html", str(tmp_path / "page.html"), "--yes", "--home", str(home))
-    assert (done.code, "is a link to a file outside of" in done.err) == (1, True), done.err
+    result = run("stats", "--html", str(tmp_path / "page.html"), "--yes", "--home", str(home))
+    assert (result.code, "is a link to a file outside of" in result.err) == (1, True), result.err
 
 
 @pytest.mark.requirement("hostile:whole-files")
@@ -89,8 +89,8 @@ def test_export_replaces_no_link_target(run, tmp_path, outside):
     with SessionDB(home / "state.db") as db:
         db.append_message("one", "user", "hello", create={"source": "cli"})
     (tmp_path / "all.jsonl").symlink_to(outside)
-    done = run("export", "--out", str(tmp_path / "all.jsonl"), "--home", str(home))
-    assert (done.code, "exists already" in done.err) == (1, True), done.err
+    result = run("export", "--out", str(tmp_path / "all.jsonl"), "--home", str(home))
+    assert (result.code, "exists already" in result.err) == (1, True), result.err
 
 
 @pytest.mark.requirement("hostile:whole-files")
@@ -98,6 +98,6 @@ def test_client_configuration_as_fifo_is_refused(run):
     path = Path(os.environ["HOME"], ".cursor", "mcp.json")
     path.parent.mkdir()
     os.mkfifo(path)
-    done = run("install", "cursor", "--yes")
-    assert (done.code, "not a regular file" in done.err) == (1, True), done.err
+    result = run("install", "cursor", "--yes")
+    assert (result.code, "not a regular file" in result.err) == (1, True), result.err
     assert stat.S_ISFIFO(path.lstat().st_mode)

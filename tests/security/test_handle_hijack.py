@@ -86,10 +86,10 @@ async def test_plan_of_other_store_is_refused(home_path, mode):
         arguments = {"plan": planned["plan"], "store": "hermes"}
         refused = await client.call_tool("sessions_prune", arguments)
         assert "there is no plan" in refused.content[0].text
-        done = await client.call_tool(
+        answer = await client.call_tool(
             "sessions_prune", {"plan": planned["plan"], "store": "hermes:work"}
         )
-        assert done.structured_content["removed"] == 1
+        assert answer.structured_content["removed"] == 1
     served.close()
 
 
@@ -116,10 +116,10 @@ async def test_expired_plan_asks_no_consent(home_path, mode):
 @pytest.mark.requirement("security:handles")
 async def test_applied_plan_does_nothing_again(db, call):
     plan = (await call("sessions_prune"))["plan"]
-    done = await call("sessions_prune", plan=plan)
+    answer = await call("sessions_prune", plan=plan)
     add_old_session(db, "old")
     add_old_session(db, "older")
-    assert await call("sessions_prune", plan=plan) == done
+    assert await call("sessions_prune", plan=plan) == answer
     assert db.get_session("old") is not None
 
 

@@ -129,11 +129,11 @@ def _linked(home_path, tmp_path):
 async def test_link_among_files_is_left_alone(call, linked_file, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     assert linked_file.name not in json.dumps(planned)
-    done = await call("sessions_prune", plan=planned["plan"])
-    assert (done["outcome"], done["removed"]) == ("applied", 1)
+    answer = await call("sessions_prune", plan=planned["plan"])
+    assert (answer["outcome"], answer["removed"]) == ("applied", 1)
     assert linked_file.is_symlink()
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
-    await call("sessions_restore", batch=done["batch"])
+    await call("sessions_restore", batch=answer["batch"])
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
 
 
@@ -142,8 +142,8 @@ async def test_swapped_link_is_not_followed(call, linked_file, tmp_path):
     swapped = linked_file.with_name("20250102_000000_abcdef.jsonl")
     swapped.unlink()
     swapped.symlink_to(tmp_path / "outside.txt")
-    done = await call("sessions_prune", plan=planned["plan"])
-    assert done["removed"] == 0
+    answer = await call("sessions_prune", plan=planned["plan"])
+    assert answer["removed"] == 0
     assert swapped.is_symlink()
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
 
@@ -151,10 +151,10 @@ async def test_swapped_link_is_not_followed(call, linked_file, tmp_path):
 @pytest.mark.requirement("security:paths")
 async def test_restore_writes_through_no_link(call, linked_file, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
-    done = await call("sessions_prune", plan=planned["plan"])
+    answer = await call("sessions_prune", plan=planned["plan"])
     back = linked_file.with_name("20250102_000000_abcdef.jsonl")
     back.symlink_to(tmp_path / "outside.txt")
-    restored = await call("sessions_restore", batch=done["batch"])
+    restored = await call("sessions_restore", batch=answer["batch"])
     assert restored["outcome"] in ("applied", "partial")
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
 

@@ -173,9 +173,9 @@ def test_no_verb_shows_a_disguised_secret(forks, tmp_path, number, parts):
         arguments |= {"NEW": str(tmp_path / "new.jsonl"), "HOME": str(home)}
         named = [] if verb in ("keep", "copy") else ["--home", str(home)]
         words = [verb, *named, *(arguments.get(word, word) for word in call)]
-        done = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
-        message.append((f"{verb} {call}", done.out, secret))
-        message.append((f"{verb} {call} error", done.err, secret))
+        result = forks.run(words, build_environment(tmp_path), str(tmp_path), "")
+        message.append((f"{verb} {call}", result.out, secret))
+        message.append((f"{verb} {call} error", result.err, secret))
     planned = [
         output for place, output, _ in message if place.startswith("keep ['forget', 'claude")
     ]

@@ -147,9 +147,9 @@ async def test_message_text_is_returned_unchanged(walk_results):
         for where, output in walk_results
         if where == "sessions_read" and "messages" in output
     ]
-    seen = {message["text"] for page in read for message in page["messages"]}
+    texts = {message["text"] for page in read for message in page["messages"]}
     for text in INJECTIONS.values():
-        assert f"needle {text}" in seen
+        assert f"needle {text}" in texts
 
 
 @pytest.mark.requirement("security:injection")

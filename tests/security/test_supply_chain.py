@@ -68,10 +68,10 @@ def test_requirements_have_both_bounds(requirement):
 
 @pytest.mark.requirement("security:supplies")
 def test_server_imports_only_declared_packages(tmp_path):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == ["mcp_serve", "session_core"]
+    assert json.loads(result.stdout) == ["mcp_serve", "session_core"]
 
 
 def test_installation_runs_no_code():

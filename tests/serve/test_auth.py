@@ -50,16 +50,16 @@ def test_server_start_fails_on_invalid_token(db_path):
     file = StateFolder(db_path).find() / "token"
     file.write_text("")
     command = [sys.executable, "-m", "mcp_serve.cli.main", "serve", "--http", "--port", "0"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, "--home", str(db_path.parent)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"mcp-sessions: the content of {file} is not a valid token")
-    assert "remove the file to create a new one" in done.stderr
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"mcp-sessions: the content of {file} is not a valid token")
+    assert "remove the file to create a new one" in result.stderr
 
 
 @pytest.mark.requirement("wire:token")

@@ -59,12 +59,15 @@ async def test_compress_applies_caller_summary(call, refused, db):
     assert "redacted" in await refused(
         "sessions_compress", plan=planned["plan"], summary="the key was [redacted: aws key]"
     )
-    done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
-    assert (done["outcome"], done["tokens_after"] < done["tokens_before"]) == ("applied", True)
-    assert done["retention"]["found"] > done["retention"]["kept"]
-    page = await call("sessions_read", session=done["session_id"])
+    answer = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
+    assert (answer["outcome"], answer["tokens_after"] < answer["tokens_before"]) == (
+        "applied",
+        True,
+    )
+    assert answer["retention"]["found"] > answer["retention"]["kept"]
+    page = await call("sessions_read", session=answer["session_id"])
     assert any("Ports were decided." in message["text"] for message in page["messages"])
-    restored = await call("sessions_restore", batch=done["batch"])
+    restored = await call("sessions_restore", batch=answer["batch"])
     assert restored["outcome"] == "applied"
 
 
@@ -72,9 +75,9 @@ async def test_compress_applies_caller_summary(call, refused, db):
 async def test_compress_applies_extractive_summary(call, db):
     make_long_session(db)
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
-    done = await call("sessions_compress", plan=planned["plan"])
-    assert done["outcome"] == "applied"
-    assert done["retention"]["kept"] > 0
+    answer = await call("sessions_compress", plan=planned["plan"])
+    assert answer["outcome"] == "applied"
+    assert answer["retention"]["kept"] > 0
 
 
 @pytest.mark.requirement("changing:handles")
@@ -204,11 +207,11 @@ async def test_import_removal_is_planned_first(call, db, tmp_path):
     assert (listed["batch"], listed["tool"], listed["count"]) == (batch, "import", 2)
     planned = await call("sessions_restore", batch=batch)
     assert (planned["outcome"], planned["count"]) == ("planned", 2)
-    done = await call("sessions_restore", plan=planned["plan"])
-    assert (done["outcome"], done["restored"], done["remaining"]) == ("applied", 2, 0)
-    assert await call("sessions_restore", plan=planned["plan"]) == done
+    answer = await call("sessions_restore", plan=planned["plan"])
+    assert (answer["outcome"], answer["restored"], answer["remaining"]) == ("applied", 2, 0)
+    assert await call("sessions_restore", plan=planned["plan"]) == answer
     rows = (await call("sessions_list", status="all"))["sessions"]
     assert sorted(row["id"] for row in rows) == ["new", "old0", "old1", "old2"]
     (listed,) = (await call("sessions_restore"))["batches"]
-    assert listed["batch"] == done["batch"]
-    assert (await call("sessions_restore", batch=done["batch"]))["restored"] == 2
+    assert listed["batch"] == answer["batch"]
+    assert (await call("sessions_restore", batch=answer["batch"]))["restored"] == 2

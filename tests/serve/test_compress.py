@@ -37,8 +37,8 @@ async def test_summary_plan_requires_summary(call, refused, db):
     assert "waits for a summary that you write" in text
     assert "method=extractive" in text
     assert db.message_count("long") == 120
-    done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
-    assert done["outcome"] == "applied"
+    answer = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
+    assert answer["outcome"] == "applied"
 
 
 @pytest.mark.requirement("changing:compress")
@@ -52,9 +52,9 @@ async def test_extractive_plan_rejects_summary(call, refused):
 @pytest.mark.requirement("changing:compress")
 async def test_compression_counts_replaced_messages(call):
     planned = await call("sessions_compress", session="long", keep_last=10)
-    done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
+    answer = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
     again = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
-    counts = [item["count"] for item in (planned, done, again)]
+    counts = [item["count"] for item in (planned, answer, again)]
     assert counts == [planned["brief"]["messages"]] * 3
     assert counts[0] > 50
 
@@ -101,8 +101,8 @@ async def test_extractive_summary_contains_no_secret(call, db, kind):
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
     assert planned["brief"]["must_survive"]
     assert SECRET[:9] not in json.dumps(planned)
-    done = await call("sessions_compress", plan=planned["plan"])
-    live = json.dumps([row["content"] for row in db.get_messages(done["session_id"])])
+    answer = await call("sessions_compress", plan=planned["plan"])
+    live = json.dumps([row["content"] for row in db.get_messages(answer["session_id"])])
     assert "8443" in live
     assert SECRET[:9] not in live
 
@@ -114,8 +114,8 @@ async def test_unredacted_summary_keeps_secrets(call, db):
         db.append_message("long", "user", f"We decided: DB_PASSWORD={SECRET} on port 8443.")
     add_messages(db)
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
-    done = await call("sessions_compress", plan=planned["plan"])
-    assert SECRET in json.dumps([row["content"] for row in db.get_messages(done["session_id"])])
+    answer = await call("sessions_compress", plan=planned["plan"])
+    assert SECRET in json.dumps([row["content"] for row in db.get_messages(answer["session_id"])])
 
 
 @pytest.mark.requirement("changing:dropped")
@@ -132,13 +132,13 @@ async def test_lossy_undo_asks_for_consent(home_path, db, mode):
         human.answer = {"action": "accept", "content": {"agree": True}}
         arguments = {"session": "long", "keep_last": 10, "shape": "continuation"}
         planned = await call("sessions_compress", **arguments)
-        done = await call("sessions_compress", plan=planned["plan"], summary="Decided.")
-        db.set_session_title(done["session_id"], "Named since")
-        undo = await call("sessions_restore", batch=done["batch"])
+        answer = await call("sessions_compress", plan=planned["plan"], summary="Decided.")
+        db.set_session_title(answer["session_id"], "Named since")
+        undo = await call("sessions_restore", batch=answer["batch"])
         assert undo["outcome"] == "planned"
         assert undo["warnings"] == ["changes made since go to the trash: title"]
-        db.append_message(done["session_id"], "user", "said since")
-        undo = await call("sessions_restore", batch=done["batch"])
+        db.append_message(answer["session_id"], "user", "said since")
+        undo = await call("sessions_restore", batch=answer["batch"])
         assert undo["warnings"][0] == "1 messages added since go to the trash"
         human.asked.clear()
         back = await call("sessions_restore", plan=undo["plan"])

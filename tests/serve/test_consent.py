@@ -92,5 +92,5 @@ async def test_consent_question_is_stable_with_examples(served, mode):
 async def test_client_without_elicitation_agrees_by_plan(served, mode):
     async with Client(server.create_server(served), mode=mode) as client:
         plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
-        done = (await client.call_tool("sessions_prune", {"plan": plan})).structured_content
-    assert (done["outcome"], done["removed"]) == ("applied", 7)
+        answer = (await client.call_tool("sessions_prune", {"plan": plan})).structured_content
+    assert (answer["outcome"], answer["removed"]) == ("applied", 7)

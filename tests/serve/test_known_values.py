@@ -105,9 +105,11 @@ async def test_unknown_values_hide_secrets(call):
 
 @pytest.mark.requirement("serving:values")
 async def test_unknown_role_of_search_lists_usual(call):
-    found = await call("sessions_search", query="hello", roles=["User", "robot"])
-    assert (len(found["hits"]), found.get("note")) == (5, None)
-    found = await call("sessions_search", query="hello", roles=["robot"])
-    assert found["hits"] == []
-    assert found["note"] == "No hit has the role robot; usual roles: user, assistant, tool, system."
+    answer = await call("sessions_search", query="hello", roles=["User", "robot"])
+    assert (len(answer["hits"]), answer.get("note")) == (5, None)
+    answer = await call("sessions_search", query="hello", roles=["robot"])
+    assert answer["hits"] == []
+    assert (
+        answer["note"] == "No hit has the role robot; usual roles: user, assistant, tool, system."
+    )
     assert "note" not in await call("sessions_search", query="absent", roles=["user"])

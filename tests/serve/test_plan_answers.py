@@ -58,17 +58,17 @@ async def test_plan_answer_has_contract_keys(call):
 async def test_prune_result_reports_removed_and_skipped(call, db):
     plan = await call("sessions_prune")
     db.append_message("old03", "user", "back again")
-    done = await call("sessions_prune", plan=plan["plan"])
-    assert sorted(done) == sorted([*PLAN, *TOTALS, *DONE, "removed"])
-    assert done["items"] == []
-    assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 24, 0)
-    ((remaining,),) = (done["skipped"],)
+    answer = await call("sessions_prune", plan=plan["plan"])
+    assert sorted(answer) == sorted([*PLAN, *TOTALS, *DONE, "removed"])
+    assert answer["items"] == []
+    assert (answer["outcome"], answer["removed"], answer["remaining"]) == ("applied", 24, 0)
+    ((remaining,),) = (answer["skipped"],)
     assert remaining["id"] == "old03"
     assert remaining["why"]
     (batch,) = (await call("sessions_restore"))["batches"]
     assert sorted(batch) == ["at", "batch", "count", "expires_at", "tool"]
     kept = parse_moment(batch["expires_at"]) - parse_moment(batch["at"])
-    assert (batch["batch"], batch["count"], kept) == (done["batch"], 24, timedelta(days=30))
+    assert (batch["batch"], batch["count"], kept) == (answer["batch"], 24, timedelta(days=30))
     back = await call("sessions_restore", batch=batch["batch"])
     assert sorted(back) == sorted([*PLAN, *DONE, "restored"])
     assert (back["outcome"], back["restored"], back["batch"]) == ("applied", 24, batch["batch"])
@@ -79,9 +79,9 @@ async def test_prune_result_reports_removed_and_skipped(call, db):
 async def test_finalize_result_reports_count(call):
     plan = await call("sessions_finalize", sessions=["new"])
     assert sorted(plan) == sorted([*PLAN, *TOTALS])
-    done = await call("sessions_finalize", plan=plan["plan"])
-    assert sorted(done) == sorted([*PLAN, *TOTALS, *DONE, "finalized"])
-    assert (done["finalized"], done["skipped"]) == (1, [])
+    answer = await call("sessions_finalize", plan=plan["plan"])
+    assert sorted(answer) == sorted([*PLAN, *TOTALS, *DONE, "finalized"])
+    assert (answer["finalized"], answer["skipped"]) == (1, [])
 
 
 @pytest.mark.requirement("changing:answers")
@@ -91,8 +91,8 @@ async def test_trash_plan_warns_about_missing_undo(call):
     await call("sessions_edit", sessions="new", title="T")
     plan = await call("sessions_prune", what="trash", older_than_days=0)
     assert plan["warnings"] == ["this has no undo: emptied trash can never be restored"]
-    done = await call("sessions_prune", plan=plan["plan"])
-    assert (done["removed"], done["batch"]) == (1, None)
+    answer = await call("sessions_prune", plan=plan["plan"])
+    assert (answer["removed"], answer["batch"]) == (1, None)
     assert (await call("sessions_restore"))["batches"] == []
 
 
@@ -121,10 +121,10 @@ async def test_prune_result_names_shrink_call(call, db):
     db.end_session("old03", "user_exit")
     plan = await call("sessions_prune", sessions=["old03"])
     assert "next" not in plan
-    done = await call("sessions_prune", plan=plan["plan"])
-    assert done["next"] == "sessions_prune(what='index')"
-    assert done["bytes"]["free_in_file"] > 1_000_000
-    assert (done["bytes"]["returned_to_disk"], done["bytes"]["trash"] > 0) == (0, True)
+    answer = await call("sessions_prune", plan=plan["plan"])
+    assert answer["next"] == "sessions_prune(what='index')"
+    assert answer["bytes"]["free_in_file"] > 1_000_000
+    assert (answer["bytes"]["returned_to_disk"], answer["bytes"]["trash"] > 0) == (0, True)
 
 
 @pytest.mark.requirement("changing:answers")
@@ -138,23 +138,27 @@ async def test_compression_reports_facts_and_retention(call):
     )
     assert any("8003" in fact or "ABC-3" in fact for fact in brief["must_survive"])
     summary = "We decided to use port 8012."
-    done = await call("sessions_compress", plan=plan["plan"], summary=summary)
+    answer = await call("sessions_compress", plan=plan["plan"], summary=summary)
     more = ["shape", "session_id", "tokens_before", "tokens_after", "retention"]
-    assert sorted(done) == sorted([*about_one, "remaining", "batch", *more])
-    assert done["shape"] in ("in_place", "continuation")
-    assert sorted(done["retention"]) == ["by_kind", "found", "kept"]
-    for kind, (result, kept) in done["retention"]["by_kind"].items():
+    assert sorted(answer) == sorted([*about_one, "remaining", "batch", *more])
+    assert answer["shape"] in ("in_place", "continuation")
+    assert sorted(answer["retention"]) == ["by_kind", "found", "kept"]
+    for kind, (result, kept) in answer["retention"]["by_kind"].items():
         assert result >= kept >= 0, kind
-    assert done["retention"]["kept"] == sum(k for _, k in done["retention"]["by_kind"].values()) > 0
+    assert (
+        answer["retention"]["kept"]
+        == sum(k for _, k in answer["retention"]["by_kind"].values())
+        > 0
+    )
 
 
 @pytest.mark.requirement("changing:answers")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 async def test_compression_uses_requested_shape(call, db, shape):
     plan = await call("sessions_compress", session="long", keep_last=7, shape=shape)
-    done = await call("sessions_compress", plan=plan["plan"], summary="Ports were decided.")
-    assert (done["shape"], done["session_id"] == "long") == (shape, shape == "in_place")
-    live = [row["content"] for row in db.get_messages(done["session_id"])]
+    answer = await call("sessions_compress", plan=plan["plan"], summary="Ports were decided.")
+    assert (answer["shape"], answer["session_id"] == "long") == (shape, shape == "in_place")
+    live = [row["content"] for row in db.get_messages(answer["session_id"])]
     assert [text[:15] for text in live[-7:]] == [f"ticket ABC-{n}: " for n in range(53, 60)]
 
 

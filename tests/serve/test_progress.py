@@ -81,9 +81,9 @@ async def test_plan_reports_progress(served, mode):
         await apply("sessions_prune", plan=planned["plan"])
         assert events_answer.so_far == [(1, 3), (2, 3), (3, 3)]
         planned = await apply("sessions_prune", what="all")
-        done = await apply("sessions_prune", plan=planned["plan"])
+        result = await apply("sessions_prune", plan=planned["plan"])
         assert events_answer.so_far[-1] == (planned["count"], planned["count"])
-        await apply("sessions_restore", batch=done["batch"])
+        await apply("sessions_restore", batch=result["batch"])
         steps = [step for step, _ in events_answer.so_far]
         assert steps == sorted(set(steps))
         assert events_answer.so_far[-1] == (steps[-1], steps[-1])
@@ -97,8 +97,8 @@ async def test_plan_reports_progress(served, mode):
 async def test_progress_requires_token(served, mode):
     async with Client(server.create_server(served), mode=mode) as client:
         planned = (await client.call_tool("sessions_prune", {})).structured_content
-        done = await client.call_tool("sessions_prune", {"plan": planned["plan"]})
-        assert done.structured_content["outcome"] == "applied"
+        answer = await client.call_tool("sessions_prune", {"plan": planned["plan"]})
+        assert answer.structured_content["outcome"] == "applied"
 
 
 @pytest.mark.requirement("changing:working")
@@ -128,13 +128,13 @@ async def test_cancelled_plan_stops_between_steps(served, db, mode):
         begun = ledger.get_plan(planned["plan"])
         assert begun.state == "applying"
         assert 0 < len(begun.remaining) < planned["count"]
-        done = (await client.call_tool("sessions_prune", arguments)).structured_content
-        assert (done["outcome"], done["remaining"]) == ("applied", 0)
-        assert RESUMED_NOTE in done["warnings"]
-        assert done["batch"] == begun.batch
+        answer = (await client.call_tool("sessions_prune", arguments)).structured_content
+        assert (answer["outcome"], answer["remaining"]) == ("applied", 0)
+        assert RESUMED_NOTE in answer["warnings"]
+        assert answer["batch"] == begun.batch
         (batch,) = (await client.call_tool("sessions_restore", {})).structured_content["batches"]
-        assert batch["batch"] == done["batch"]
-        back = await client.call_tool("sessions_restore", {"batch": done["batch"]})
+        assert batch["batch"] == answer["batch"]
+        back = await client.call_tool("sessions_restore", {"batch": answer["batch"]})
         assert back.structured_content["outcome"] == "applied"
         assert RESUMED_NOTE not in back.structured_content["warnings"]
         assert db.get_session("old0") is not None
@@ -199,8 +199,8 @@ async def test_cancelled_compression_changes_nothing(served, db, mode):
         await wait_until(lambda: not has_begun())
         assert db.get_revision("long") == before
         assert served.get_home().ledger.get_plan(planned["plan"]).state == "planned"
-        done = (await client.call_tool("sessions_compress", arguments)).structured_content
-        assert done["outcome"] == "applied"
+        answer = (await client.call_tool("sessions_compress", arguments)).structured_content
+        assert answer["outcome"] == "applied"
 
 
 @pytest.mark.requirement("changing:log")

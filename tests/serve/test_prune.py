@@ -21,14 +21,14 @@ async def test_prune_plans_then_applies_then_restores(call):
     assert planned["totals"]["by_source"] == {"cli": 3}
     assert planned["items"][0]["messages"] == 1
     assert planned["items"][0]["last_active_at"] == "2020-09-13T12:26:40Z"
-    done = await call("sessions_prune", plan=planned["plan"])
-    assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 3, 0)
-    assert (done["items"], done["totals"]) == ([], planned["totals"])
+    answer = await call("sessions_prune", plan=planned["plan"])
+    assert (answer["outcome"], answer["removed"], answer["remaining"]) == ("applied", 3, 0)
+    assert (answer["items"], answer["totals"]) == ([], planned["totals"])
     assert list_ids(await call("sessions_list", status="all")) == ["new"]
     again = await call("sessions_prune", plan=planned["plan"])
-    assert again == done
+    assert again == answer
     (batch,) = (await call("sessions_restore"))["batches"]
-    assert (batch["batch"], batch["count"]) == (done["batch"], 3)
+    assert (batch["batch"], batch["count"]) == (answer["batch"], 3)
     restored = await call("sessions_restore", batch=batch["batch"])
     assert (restored["outcome"], restored["restored"]) == ("applied", 3)
     assert list_ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]

@@ -314,8 +314,8 @@ async def test_plan_reason_shows_no_secret(db, call):
     planned = await call("sessions_prune", sessions=["s1"])
     assert planned["items"][0]["why"]
     assert SECRET not in json.dumps(planned)
-    done = await call("sessions_prune", plan=planned["plan"])
-    assert SECRET not in json.dumps(done)
+    answer = await call("sessions_prune", plan=planned["plan"])
+    assert SECRET not in json.dumps(answer)
 
 
 @pytest.mark.requirement("faces:redacted-paths")

@@ -36,7 +36,7 @@ async def test_read_accepts_id_prefix_key_title(call, db, key, tool, more):
 async def test_wait_accepts_id_prefix_key_title(call, db, key):
     db.set_session_title("tip", "Ferries")
     names = ("tip", "ti", key, "Ferries")
-    begun = [await call("events_wait", session=given, timeout_s=0) for given in names]
+    begun = [await call("events_wait", session=name, timeout_s=0) for name in names]
     db.append_message("other", "user", "not this", create={"source": "cli"})
     db.append_message("tip", "user", "third")
     for item in begun:

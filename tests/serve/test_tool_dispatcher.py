@@ -105,12 +105,12 @@ async def test_read_and_edit_name_store(call):
 @pytest.mark.parametrize("store", ["hermes", WORK])
 async def test_plan_and_batch_find_store(call, store, homes):
     planned = await call("sessions_prune", store=store)
-    done = await call("sessions_prune", plan=planned["plan"])
-    assert (done["outcome"], done["removed"]) == ("applied", 2)
+    answer = await call("sessions_prune", plan=planned["plan"])
+    assert (answer["outcome"], answer["removed"]) == ("applied", 2)
     (listed,) = (await call("sessions_restore", store=store))["batches"]
-    back = await call("sessions_restore", batch=done["batch"])
+    back = await call("sessions_restore", batch=answer["batch"])
     assert (back["outcome"], back["restored"]) == ("applied", 2)
-    assert {item["store"] for item in (planned, done, listed, back)} == {store}
+    assert {item["store"] for item in (planned, answer, listed, back)} == {store}
     with SessionDB(homes[store] / "state.db", read_only=True) as db:
         assert db.get_session(f"old_{store}")["end_reason"] == "user_exit"
 

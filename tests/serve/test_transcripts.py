@@ -93,33 +93,33 @@ def read_one_file_a_call(tree, monkeypatch):
 async def test_search_of_unindexed_transcripts_states_coverage(call, tree, monkeypatch):
     read_one_file_a_call(tree, monkeypatch)
     monkeypatch.setattr(transcript_store, "SCAN_S", 0.0)
-    found = await call("sessions_search", query="postgres")
-    assert found["hits"] == []
-    assert found["searched_back_to"] is not None
-    assert 0.0 <= found["coverage"] < 1.0  # the newest file is read in any case
-    assert "of the transcripts are indexed yet; repeat the call" in found["note"]
+    answer = await call("sessions_search", query="postgres")
+    assert answer["hits"] == []
+    assert answer["searched_back_to"] is not None
+    assert 0.0 <= answer["coverage"] < 1.0  # the newest file is read in any case
+    assert "of the transcripts are indexed yet; repeat the call" in answer["note"]
     monkeypatch.setattr(transcripts, "INDEXING_S", 60.0)
-    found = await call("sessions_search", query="postgres")
-    assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
-    assert "note" not in found
+    answer = await call("sessions_search", query="postgres")
+    assert [hit["session_id"] for hit in answer["hits"]] == [CLAUDE]
+    assert "note" not in answer
 
 
 @pytest.mark.requirement("transcripts:bounded")
 async def test_search_scans_unindexed_files(call, tree, monkeypatch):
     read_one_file_a_call(tree, monkeypatch)
-    found = await call("sessions_search", query="chose Postgres")
-    assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
-    assert found["coverage"] < 1.0  # the files without the words are still to be indexed
-    assert found["searched_back_to"] is None
-    found = await call("sessions_search", query="zyzzyva")
-    assert (found["hits"], found["searched_back_to"]) == ([], None)
+    answer = await call("sessions_search", query="chose Postgres")
+    assert [hit["session_id"] for hit in answer["hits"]] == [CLAUDE]
+    assert answer["coverage"] < 1.0  # the files without the words are still to be indexed
+    assert answer["searched_back_to"] is None
+    answer = await call("sessions_search", query="zyzzyva")
+    assert (answer["hits"], answer["searched_back_to"]) == ([], None)
 
 
 @pytest.mark.requirement("transcripts:served")
 async def test_search_and_read_lead_to_messages(call):
-    found = await call("sessions_search", query="chose postgres")
-    assert "coverage" not in found
-    (hit,) = found["hits"]
+    answer = await call("sessions_search", query="chose postgres")
+    assert "coverage" not in answer
+    (hit,) = answer["hits"]
     assert (hit["session_id"], hit["store"]) == (CLAUDE, "claude-code")
     page = await call("sessions_read", session=CLAUDE, around=hit["message_id"], limit=2)
     assert [message["text"] for message in page["messages"]] == [
@@ -140,9 +140,9 @@ async def test_reading_pages_cover_whole_session(call, tree):
 async def test_keys_are_redacted_in_transcripts(call):
     page = await call("sessions_read", session=CLAUDE)
     assert page["messages"][-1]["text"] == "key [redacted: anthropic key]"
-    found = await call("sessions_search", query="key", detail="detailed")
-    assert KEY[:30] not in json.dumps(found)
-    assert "[redacted" in found["hits"][0]["snippet"]
+    answer = await call("sessions_search", query="key", detail="detailed")
+    assert KEY[:30] not in json.dumps(answer)
+    assert "[redacted" in answer["hits"][0]["snippet"]
 
 
 async def test_session_is_found_by_prefix(call, refused):
@@ -212,8 +212,8 @@ async def test_search_pages_merge_homes_and_transcripts(call, db, tree):
 async def test_named_store_limits_answers(call):
     listed = await call("sessions_list", store="codex")
     assert [row["id"] for row in listed["sessions"]] == [CODEX]
-    found = await call("sessions_search", query="ledger", store="claude-code")
-    assert [hit["session_id"] for hit in found["hits"]] == [CLAUDE]
+    answer = await call("sessions_search", query="ledger", store="claude-code")
+    assert [hit["session_id"] for hit in answer["hits"]] == [CLAUDE]
     assert (await call("sessions_read", session=CODEX, store="codex"))["session"]["id"] == CODEX
     assert (await call("routes_list", store="codex"))["routes"] == []
 
@@ -400,11 +400,11 @@ async def test_appended_line_is_an_event(call, tree):
     path = tree.get_path(CLAUDE)
     with path.open("ab") as file:
         file.write(make_line(CLAUDE, 3, f"noted, {KEY}"))
-    found = await call("events_wait", cursor=start["cursor"], timeout_s=20)
-    assert [(event["type"], event["store"], event["text"]) for event in found["events"]] == [
+    answer = await call("events_wait", cursor=start["cursor"], timeout_s=20)
+    assert [(event["type"], event["store"], event["text"]) for event in answer["events"]] == [
         ("message", "claude-code", "noted, [redacted: anthropic key]")
     ]
-    again = await call("events_wait", cursor=found["cursor"], timeout_s=0)
+    again = await call("events_wait", cursor=answer["cursor"], timeout_s=0)
     assert again["events"] == []
 
 
@@ -412,8 +412,8 @@ async def test_appended_line_is_an_event(call, tree):
 async def test_session_events_follow_one_transcript(call, tree):
     start = await call("events_wait", session=CODEX, timeout_s=0)
     tree.write(CLAUDE, ["not this one"])
-    found = await call("events_wait", cursor=start["cursor"], timeout_s=0)
-    assert found["events"] == []
+    answer = await call("events_wait", cursor=start["cursor"], timeout_s=0)
+    assert answer["events"] == []
 
 
 @pytest.mark.requirement("transcripts:labels")
@@ -452,14 +452,14 @@ async def test_completions_know_transcripts(client, argument, typed, values):
     template = ResourceTemplateReference(
         type="ref/resource", uri="session://{session_id}/messages{?cursor,store}"
     )
-    done = await client.complete(template, {"name": argument, "value": typed})
-    assert done.completion.values == values
+    result = await client.complete(template, {"name": argument, "value": typed})
+    assert result.completion.values == values
 
 
 async def test_unwritable_index_is_named_in_note(call, db, monkeypatch, tmp_path):
     db.append_message("home", "user", "ledger", create={"source": "cli"})
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "file"))
-    found = await call("sessions_list")
-    assert [row["id"] for row in found["sessions"]] == ["home"]
-    assert "transcripts is left out" in found["note"]
+    answer = await call("sessions_list")
+    assert [row["id"] for row in answer["sessions"]] == ["home"]
+    assert "transcripts is left out" in answer["note"]

@@ -49,8 +49,8 @@ async def test_async_methods_match_protocol_signatures(db: AsyncSessionDB, name:
 
 async def test_async_conversation_is_written_and_read(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli", model="m")
-    done = await db.append_message("s", role="user", content="hello")
-    assert done.after == await db.get_revision("s")
+    message_id = await db.append_message("s", role="user", content="hello")
+    assert message_id.after == await db.get_revision("s")
     assert [row["content"] for row in await db.get_messages("s")] == ["hello"]
     assert [line.id for line in (await db.list_sessions()).items] == ["s"]
 

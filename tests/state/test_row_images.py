@@ -115,7 +115,10 @@ def read_images(db: SessionDB, *session_ids: str) -> list[RowImages]:
 def remove_sessions(db: SessionDB, *session_ids: str) -> list[RowImages]:
     """Remove sessions as a step does, and return the images in its trash."""
     images = pass_through_trash(read_images(db, *session_ids))
-    ids = {each: db.rows.read_message_images(each, 0, 10**9)[0] for each in session_ids}
+    ids = {
+        session_id: db.rows.read_message_images(session_id, 0, 10**9)[0]
+        for session_id in session_ids
+    }
     with db.transaction():
         db.rows.remove_messages(
             {

@@ -38,7 +38,7 @@ PAIRS = [
     ("🤔 👍🏽 fine", ("🤔", "👍", "🤔 fine")),
     ("foo_bar.baz é.b", ("foo_bar.baz", '"foo bar"', "e.b")),
 ]
-EACH = [pytest.param(text, asked, id=asked) for text, several in PAIRS for asked in several]
+EACH = [pytest.param(text, item, id=item) for text, several in PAIRS for item in several]
 
 ALPHABETS = (
     "abC019_.-",

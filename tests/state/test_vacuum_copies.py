@@ -102,8 +102,10 @@ def read_file_settings(path: Path) -> tuple[object, ...]:
         problems = connection.execute("PRAGMA quick_check").fetchall()
     # In another process, since closing a file drops all locks of the closing process on it.
     head = "import sys; print(open(sys.argv[1], 'rb').read(21)[16:])"
-    done = subprocess.run([sys.executable, "-c", head, str(path)], capture_output=True, check=True)
-    return (*pragmas, cache, problems, done.stdout)
+    result = subprocess.run(
+        [sys.executable, "-c", head, str(path)], capture_output=True, check=True
+    )
+    return (*pragmas, cache, problems, result.stdout)
 
 
 @pytest.mark.requirement("maintenance:vacuum-copies")

@@ -63,10 +63,10 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def commit_in_process(path: Path, key: str) -> str:
     """Commit in another process, and return the error that prevented it."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", OTHER, str(path), key], capture_output=True, text=True, check=False
     )
-    return done.stderr.strip().rpartition("\n")[2]
+    return result.stderr.strip().rpartition("\n")[2]
 
 
 def test_vacuum_frees_pages_and_leaves_no_copies(db: SessionDB, path: Path) -> None:

@@ -52,8 +52,8 @@ class Model:
         for name in KNOWN_ONLY:
             values = given.get(name, [])
             for value in values if isinstance(values, list) else [values]:
-                said = json.dumps(value, ensure_ascii=False).strip('"')
-                assert said in known, f"{name}={value} is nowhere in what it has read"
+                output = json.dumps(value, ensure_ascii=False).strip('"')
+                assert output in known, f"{name}={value} is nowhere in what it has read"
 
     def check(self, most: int, errors: int = 0) -> None:
         """Check that the task took no more calls and characters than it needs."""

@@ -37,8 +37,8 @@ async def test_cleanup_keeps_one_subject(given, db):
     assert [item["id"] for item in planned["items"]] == ["bread"]
     (kept,) = [each for each in planned["protected"] if each["ids"]]
     assert (kept["why"], kept["ids"]) == ("keep names it", ["tax"])
-    done = await model.call("sessions_prune", plan=planned["plan"])
-    assert (done["removed"], db.get_session("tax") is None) == (1, False)
+    answer = await model.call("sessions_prune", plan=planned["plan"])
+    assert (answer["removed"], db.get_session("tax") is None) == (1, False)
     model.check(most=1_300)
 
 
@@ -110,8 +110,8 @@ async def test_command_that_fixed_error_is_found(given, db):
         "That helped, thanks.",
     )
     model = given("Which command fixed the error ENOSPC-77?", "find it")
-    found = await model.call("sessions_search", query="which command fixed the error ENOSPC-77?")
-    best = found["hits"][0]
+    answer = await model.call("sessions_search", query="which command fixed the error ENOSPC-77?")
+    best = answer["hits"][0]
     assert "journalctl --vacuum-size=200M" in best["snippet"] + best.get("next", "")
     model.check(most=5_000)
 
@@ -123,8 +123,8 @@ async def test_person_of_chat_is_found(given, db):
     listed = await model.call("sessions_list", query="Ann")
     row = next(row for row in listed["sessions"] if row["id"] == "ann")
     assert (row["chat"], row["source"]) == ("Ann B.", "telegram")
-    found = await model.call("sessions_search", query="who is Ann", limit=3)
-    assert any("The keys are with Ann." in hit["snippet"] for hit in found["hits"])
+    answer = await model.call("sessions_search", query="who is Ann", limit=3)
+    assert any("The keys are with Ann." in hit["snippet"] for hit in answer["hits"])
     model.check(most=3_500)
 
 

@@ -88,8 +88,8 @@ async def test_cleanup_keeps_subject_in_any_home(given, home):
     planned_ids = {item["id"] for item in planned["items"]}
     assert {"bread", "ann"} <= planned_ids
     assert "tax" not in planned_ids
-    done = await model.call("sessions_prune", plan=planned["plan"])
-    assert done["outcome"] == "applied"
+    answer = await model.call("sessions_prune", plan=planned["plan"])
+    assert answer["outcome"] == "applied"
     assert (read_row(home, "tax") is None, read_row(home, "bread")) == (False, None)
     model.check(most=4_000)
 
@@ -121,8 +121,8 @@ async def test_source_is_archived_in_any_home(given, home):
 @pytest.mark.requirement("tasks:reading")
 async def test_fix_is_found_in_any_home(given):
     model = given("Which command fixed the error ENOSPC-77?", "find it")
-    found = await model.call("sessions_search", query="which command fixed the error ENOSPC-77?")
-    best = found["hits"][0]
+    answer = await model.call("sessions_search", query="which command fixed the error ENOSPC-77?")
+    best = answer["hits"][0]
     assert "journalctl --vacuum-size=200M" in best["snippet"] + best.get("next", "")
     model.check(most=3_000)
 
@@ -132,8 +132,8 @@ async def test_person_is_found_in_any_home(given):
     model = given("Who is Ann?", "which chats", "what is said")
     listed = await model.call("sessions_list", query="Ann")
     assert [row["id"] for row in listed["sessions"]] == ["ann"]
-    found = await model.call("sessions_search", query="who is Ann", limit=3)
-    assert any("The keys are with Ann." in hit["snippet"] for hit in found["hits"])
+    answer = await model.call("sessions_search", query="who is Ann", limit=3)
+    assert any("The keys are with Ann." in hit["snippet"] for hit in answer["hits"])
     model.check(most=2_000)
 
 
@@ -154,7 +154,7 @@ async def test_untitled_session_is_titled_in_any_home(given, home):
     listed = await model.call("sessions_list", titled=False, min_messages=1, limit=1)
     (row,) = listed["sessions"]
     edited = await model.call("sessions_edit", sessions=row["id"], title="Deploy script")
-    assert [each["title"] for each in edited["sessions"]] == ["Deploy script"]
+    assert [session["title"] for session in edited["sessions"]] == ["Deploy script"]
     model.check(most=1_500)
 
 
@@ -166,6 +166,6 @@ async def test_problems_are_found_and_tidied(given, home):
     assert any(tool.startswith("sessions_prune(what='ghosts'") for tool in tools)
     planned = await model.call("sessions_prune", what="ghosts")
     assert planned["count"] >= 20
-    done = await model.call("sessions_prune", plan=planned["plan"])
-    assert (done["outcome"], read_row(home, "ghost3")) == ("applied", None)
+    answer = await model.call("sessions_prune", plan=planned["plan"])
+    assert (answer["outcome"], read_row(home, "ghost3")) == ("applied", None)
     model.check(most=8_000)

@@ -14,10 +14,10 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.requirement("tasks:reading")
 async def test_decision_is_found_with_preceding_messages(given):
     model = given("What did we decide about the orders schema?", "find it", "read it")
-    found = await model.call(
+    answer = await model.call(
         "sessions_search", query="what did we decide about the orders schema?", limit=3
     )
-    best = found["hits"][0]
+    best = answer["hits"][0]
     page = await model.call(
         "sessions_read", session=best["session_id"], around=best["message_id"], limit=4
     )
@@ -30,9 +30,9 @@ async def test_decision_is_found_with_preceding_messages(given):
 @pytest.mark.requirement("tasks:reading")
 async def test_error_cause_is_in_first_answer(given):
     model = given("Where did ERR_POOL_4711 come from?", "find it")
-    found = await model.call("sessions_search", query="ERR_POOL_4711", limit=3)
-    assert "table_41.py" in found["hits"][0]["snippet"]
-    assert "orders_sync.flush_batch" in found["hits"][0]["snippet"]
+    answer = await model.call("sessions_search", query="ERR_POOL_4711", limit=3)
+    assert "table_41.py" in answer["hits"][0]["snippet"]
+    assert "orders_sync.flush_batch" in answer["hits"][0]["snippet"]
     model.check(most=450)
 
 
@@ -87,8 +87,8 @@ async def test_chat_is_followed_until_new_message(given, home):
 @pytest.mark.requirement("tasks:reading")
 async def test_question_in_other_script_finds_conversation(given):
     model = given("予算はどうなりましたか", "find it", "read it")
-    found = await model.call("sessions_search", query="予算はどうなりましたか", limit=1)
-    page = await model.call("sessions_read", session=found["hits"][0]["session_id"])
+    answer = await model.call("sessions_search", query="予算はどうなりましたか", limit=1)
+    page = await model.call("sessions_read", session=answer["hits"][0]["session_id"])
     assert any("広告費を二割" in message["text"] for message in page["messages"])
     model.check(most=1_500)
 
@@ -96,12 +96,12 @@ async def test_question_in_other_script_finds_conversation(given):
 @pytest.mark.requirement("tasks:reading")
 async def test_summarized_message_is_found_and_read(given):
     model = given("Why did the pager go off at 3 am?", "find it", "read it")
-    found = await model.call("sessions_search", query="pager 3 am", limit=1)
-    (hit,) = found["hits"]
+    answer = await model.call("sessions_search", query="pager 3 am", limit=1)
+    (hit,) = answer["hits"]
     page = await model.call(
         "sessions_read", session=hit["session_id"], around=hit["message_id"], view="full"
     )
-    assert any("certificate of api.example.org" in each["text"] for each in page["messages"])
+    assert any("certificate of api.example.org" in message["text"] for message in page["messages"])
     model.check(most=1_600)
 
 

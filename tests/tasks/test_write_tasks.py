@@ -23,22 +23,22 @@ async def test_home_is_repaired_from_report_commands(given, client):
         tool, what = get_repair_call(finding)
         planned = await model.call(tool, what=what)
         assert planned["outcome"] == "planned", planned
-        done = await model.call(tool, plan=planned["plan"])
-        assert done["outcome"] == "applied"
+        answer = await model.call(tool, plan=planned["plan"])
+        assert answer["outcome"] == "applied"
     model.steps = ("look", *("plan", "apply") * len(findings))
     model.check(most=1_500 + 3_500 * len(findings))
     left = (await client.call_tool("sessions_stats", {})).structured_content["findings"]
     codes = {each["code"] for each in findings}
-    assert not codes & {each["code"] for each in left}
+    assert not codes & {item["code"] for item in left}
 
 
 @pytest.mark.requirement("tasks:changing")
 async def test_last_change_is_undone_from_answer(given):
     model = given("Remove the empty sessions. No, wait, bring them back!", "plan", "apply", "undo")
     planned = await model.call("sessions_prune", what="ghosts")
-    done = await model.call("sessions_prune", plan=planned["plan"])
-    restored = await model.call("sessions_restore", batch=done["batch"])
-    assert (done["removed"], restored["restored"]) == (3, 3)
+    answer = await model.call("sessions_prune", plan=planned["plan"])
+    restored = await model.call("sessions_restore", batch=answer["batch"])
+    assert (answer["removed"], restored["restored"]) == (3, 3)
     model.check(most=1_600)
 
 
@@ -68,13 +68,16 @@ async def test_long_session_is_compressed_by_model_summary(given, client):
     while page["messages"][-1]["id"] < brief["to_id"]:
         page = await model.call("sessions_read", cursor=page["next_cursor"])
     summary = "All services move.\n" + "\n".join(brief["must_survive"])
-    done = await model.call(
+    answer = await model.call(
         "sessions_compress", plan=planned["plan"], summary=summary[: brief["target_chars"]]
     )
-    assert (done["outcome"], done["tokens_after"] < done["tokens_before"]) == ("applied", True)
-    assert done["retention"]["kept"] > 0
+    assert (answer["outcome"], answer["tokens_after"] < answer["tokens_before"]) == (
+        "applied",
+        True,
+    )
+    assert answer["retention"]["kept"] > 0
     model.check(most=46_500)
-    again = await client.call_tool("sessions_read", {"session": done["session_id"], "after": 0})
+    again = await client.call_tool("sessions_read", {"session": answer["session_id"], "after": 0})
     assert "All services move." in again.content[0].text
 
 
@@ -83,8 +86,11 @@ async def test_long_session_is_compressed_without_model(given):
     model = given("Compress 'Move of the services', do not read it.", "which", "plan", "apply")
     (row,) = (await model.call("sessions_list", query="Move of the services"))["sessions"]
     planned = await model.call("sessions_compress", session=row["id"], method="extractive")
-    done = await model.call("sessions_compress", plan=planned["plan"])
-    assert (done["outcome"], done["tokens_after"] < done["tokens_before"]) == ("applied", True)
+    answer = await model.call("sessions_compress", plan=planned["plan"])
+    assert (answer["outcome"], answer["tokens_after"] < answer["tokens_before"]) == (
+        "applied",
+        True,
+    )
     model.check(most=6_500)
 
 
@@ -107,8 +113,8 @@ async def test_unended_session_is_finalized(given):
     model = given("End the sessions that nobody has used for a month.", "plan", "apply")
     planned = await model.call("sessions_finalize", what="abandoned")
     assert planned["count"] > 50
-    done = await model.call("sessions_finalize", plan=planned["plan"])
-    assert (done["finalized"], done["remaining"]) == (planned["count"], 0)
+    answer = await model.call("sessions_finalize", plan=planned["plan"])
+    assert (answer["finalized"], answer["remaining"]) == (planned["count"], 0)
     model.check(most=6_500)
 
 
@@ -118,8 +124,8 @@ async def test_single_conversation_is_removed(given, client):
     (hit, *_) = (await model.call("sessions_search", query="invoice screenshot", limit=1))["hits"]
     planned = await model.call("sessions_prune", sessions=[hit["session_id"]])
     assert planned["outcome"] == "planned", planned
-    done = await model.call("sessions_prune", plan=planned["plan"])
-    assert done["removed"] == 1
+    answer = await model.call("sessions_prune", plan=planned["plan"])
+    assert answer["removed"] == 1
     model.check(most=1_300)
 
 
@@ -128,6 +134,6 @@ async def test_old_project_conversations_are_removed(given, client):
     model = given("Delete what is older than two months in /home/sam/billing.", "plan", "apply")
     planned = await model.call("sessions_prune", project="/home/sam/billing", older_than_days=60)
     assert planned["count"] > 5
-    done = await model.call("sessions_prune", plan=planned["plan"])
-    assert (done["outcome"], done["removed"]) == ("applied", planned["count"])
+    answer = await model.call("sessions_prune", plan=planned["plan"])
+    assert (answer["outcome"], answer["removed"]) == ("applied", planned["count"])
     model.check(most=7_000)

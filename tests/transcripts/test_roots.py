@@ -24,10 +24,10 @@ def sweep(root: Root, user_id: int | None = None) -> Sweep:
 def test_sweep_finds_wanted_files_below_root(tree: ClaudeTree, root: Root):
     tree.write("one", ["a"])
     tree.write("two", ["b"], "-src-other").with_suffix(".txt").write_text("not wanted")
-    found = sweep(root, os.getuid())
-    assert set(found.files) == {"-src-app/one.jsonl", "-src-other/two.jsonl"}
-    assert sorted(found.folders) == ["", "-src-app", "-src-other"]
-    assert (found.foreign, found.links, found.unreadable) == (0, 0, 0)
+    result = sweep(root, os.getuid())
+    assert set(result.files) == {"-src-app/one.jsonl", "-src-other/two.jsonl"}
+    assert sorted(result.folders) == ["", "-src-app", "-src-other"]
+    assert (result.foreign, result.links, result.unreadable) == (0, 0, 0)
 
 
 def test_sweep_follows_no_link(tree: ClaudeTree, root: Root, tmp_path: Path):
@@ -36,14 +36,14 @@ def test_sweep_follows_no_link(tree: ClaudeTree, root: Root, tmp_path: Path):
     (secret / "two.jsonl").write_text("{}")
     tree.write("one", ["a"]).with_name("link.jsonl").symlink_to(secret / "two.jsonl")
     (tree.projects / "folder").symlink_to(secret)
-    found = sweep(root)
-    assert (set(found.files), found.links) == ({"-src-app/one.jsonl"}, 2)
+    result = sweep(root)
+    assert (set(result.files), result.links) == ({"-src-app/one.jsonl"}, 2)
 
 
 def test_files_of_other_users_are_counted(tree: ClaudeTree, root: Root):
     tree.write("one", ["a"])
-    found = sweep(root, os.getuid() + 1)
-    assert (found.files, found.foreign) == ({}, 1)
+    result = sweep(root, os.getuid() + 1)
+    assert (result.files, result.foreign) == ({}, 1)
 
 
 def test_sweep_leaves_out_unmatched_and_deep_folders(tree: ClaudeTree, root: Root):
@@ -59,22 +59,22 @@ def test_sweep_leaves_out_unmatched_and_deep_folders(tree: ClaudeTree, root: Roo
 
 
 def test_missing_root_is_empty_not_unreadable(tmp_path: Path):
-    found = sweep(Root(ClaudeCodeFormat(), str(tmp_path / "gone")))
-    assert (found.files, found.folders, found.unreadable) == ({}, [], 0)
+    result = sweep(Root(ClaudeCodeFormat(), str(tmp_path / "gone")))
+    assert (result.files, result.folders, result.unreadable) == ({}, [], 0)
     (tmp_path / "file").write_text("no folder")
     assert sweep(Root(ClaudeCodeFormat(), str(tmp_path / "file"))).unreadable == 1
 
 
 def test_update_sees_change_and_removal(tree: ClaudeTree, root: Root):
     path = tree.write("one", ["a"])
-    found = sweep(root)
-    before = found.files["-src-app/one.jsonl"]
+    result = sweep(root)
+    before = result.files["-src-app/one.jsonl"]
     tree.write("one", ["b"])
-    update_file(found, root, "-src-app/one.jsonl", None)
-    assert found.files["-src-app/one.jsonl"].size == path.stat().st_size > before.size
+    update_file(result, root, "-src-app/one.jsonl", None)
+    assert result.files["-src-app/one.jsonl"].size == path.stat().st_size > before.size
     path.unlink()
-    update_file(found, root, "-src-app/one.jsonl", None)
-    assert found.files == {}
+    update_file(result, root, "-src-app/one.jsonl", None)
+    assert result.files == {}
 
 
 def test_linked_folder_is_one_root(tree: ClaudeTree, tmp_path: Path):

@@ -228,9 +228,9 @@ def test_messages_are_found_by_session_and_id(tree: ClaudeTree, store: Transcrip
     tree.write("two", ["apples too"])
     places = [(hit.session_id, hit.message_id) for hit in store.search("apples").hits]
 
-    found = store.find_messages([*places, ("one", 7), ("three", 0)])
+    messages = store.find_messages([*places, ("one", 7), ("three", 0)])
 
-    assert {place: row["content"] for place, row in found.items()} == {
+    assert {place: row["content"] for place, row in messages.items()} == {
         ("one", 0): "apples",
         ("two", 0): "apples too",
     }

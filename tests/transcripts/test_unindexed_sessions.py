@@ -16,8 +16,8 @@ def test_folders_are_listed_before_indexing(tree: ClaudeTree, store: TranscriptS
     assert store.select_stores(["qwen"]).list_folders() == ["/src"]
     index_all(store)
     assert store.list_folders() == ["/src", "/src/app"]
-    found = store.list_sessions(SessionFilter(project=("/nowhere", "/src/app")))
-    assert [row.id for row in found.items] == ["c", "b", "a"]
+    sessions = store.list_sessions(SessionFilter(project=("/nowhere", "/src/app")))
+    assert [row.id for row in sessions.items] == ["c", "b", "a"]
 
 
 def test_list_reads_no_history(tree: ClaudeTree):

@@ -62,10 +62,10 @@ async def test_servers_share_events_and_plans(tmp_path: Path) -> None:
         ]
         assert (await call(one, "sessions_stats"))["home"] == address
         plan = (await call(one, "sessions_prune"))["plan"]
-        done = await call(other, "sessions_prune", plan=plan)
-        assert (done["outcome"], done["removed"]) == ("applied", 1)
+        answer = await call(other, "sessions_prune", plan=plan)
+        assert (answer["outcome"], answer["removed"]) == ("applied", 1)
         assert (await call(one, "sessions_list"))["sessions"] == []
-        assert (await call(one, "sessions_restore", batch=done["batch"]))["restored"] == 1
+        assert (await call(one, "sessions_restore", batch=answer["batch"]))["restored"] == 1
         assert len((await call(other, "sessions_list"))["sessions"]) == 1
 
 

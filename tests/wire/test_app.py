@@ -157,10 +157,10 @@ def test_doctor_prints_token_of_served_stores(tmp_path):
     with serve_home(tmp_path / "home", *several, token=None) as (_, port):
         verb = [*fork_command(tmp_path / "home", *several), "--token"]
         verb[verb.index("serve")] = "doctor"
-        done = subprocess.run(verb, env=env, capture_output=True, text=True, check=True)
+        result = subprocess.run(verb, env=env, capture_output=True, text=True, check=True)
         assert (
             send_request(
-                port, "POST", "/mcp", make_initialize_request(), token=done.stdout.strip()
+                port, "POST", "/mcp", make_initialize_request(), token=result.stdout.strip()
             )[0]
             == 200
         )
@@ -178,10 +178,10 @@ def test_doctor_prints_existing_token(tmp_path):
     with serve_home(home, "--read-only", token=None) as (_, port):
         verb = fork_command(home)
         verb[verb.index("serve")] = "doctor"
-        done = subprocess.run(
+        result = subprocess.run(
             [*verb, "--token"], env=env, capture_output=True, text=True, check=True
         )
-        token = done.stdout.strip()
+        token = result.stdout.strip()
         assert send_request(port, "POST", "/mcp", make_initialize_request(), token=token)[0] == 200
     kept = [path for path in home.rglob("*") if path.is_file()]
     assert {path.name for path in kept} == {"token", "home.json"}
@@ -205,15 +205,15 @@ def test_doctor_prints_existing_token(tmp_path):
     ],
 )
 def test_public_server_requires_token(served_home, more, code, text):
-    done = subprocess.run(
+    result = subprocess.run(
         [*fork_command(served_home), "--http", *more],
         env=make_environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == code
-    assert text in done.stderr
+    assert result.returncode == code
+    assert text in result.stderr
 
 
 @pytest.mark.requirement("wire:open")

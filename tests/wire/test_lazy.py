@@ -58,10 +58,10 @@ for verb in verbs:
 
 @pytest.mark.requirement("wire:start")
 def test_startup_loads_few_modules(tmp_path):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    ours, theirs = json.loads(done.stdout)
+    ours, theirs = json.loads(result.stdout)
     assert ours == [
         "mcp_serve",
         "mcp_serve.features",
@@ -88,17 +88,19 @@ def test_startup_loads_few_modules(tmp_path):
 
 @pytest.mark.requirement("wire:start")
 def test_reading_loads_no_maintenance_modules(served_home):
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", READ, str(served_home)], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == []
+    assert json.loads(result.stdout) == []
 
 
 @pytest.mark.requirement("wire:start")
 def test_help_loads_no_sdk():
     text = "import sys; from mcp_serve.cli import main; print('mcp' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    result = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"
 
 
 @pytest.mark.requirement("wire:start")
@@ -107,8 +109,10 @@ def test_serve_options_load_no_database():
         "import sys; from mcp_serve.cli import main; main.build_parser(['serve']); "
         "print({'sqlite3', 'session_core.types', 'pydantic'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    result = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "set()\n"
 
 
 @pytest.mark.requirement("wire:start")
@@ -118,7 +122,7 @@ def test_verbs_load_no_sdk(served_home):
     reading = ("list", "show", "search hello", "routes", "stats", "log", "trash list", "restore")
     changing = ("prune --plan-only", "finalize abandoned --plan-only")
     arguments = [str(served_home), first.id, *reading, *changing]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", VERBS, *arguments], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr

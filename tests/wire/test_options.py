@@ -47,8 +47,8 @@ async def test_confirm_option_controls_consent(home, mode, more, outcome, questi
     async with Client(stdio_client(server), mode=mode, elicitation_callback=human) as client:
         with anyio.fail_after(60):
             plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
-            done = await client.call_tool("sessions_prune", {"plan": plan})
-    assert (done.structured_content["outcome"], len(human.asked)) == (outcome, questions)
+            answer = await client.call_tool("sessions_prune", {"plan": plan})
+    assert (answer.structured_content["outcome"], len(human.asked)) == (outcome, questions)
 
 
 @pytest.mark.requirement("wire:options")

@@ -87,17 +87,17 @@ def _prune_home(maintenance, plan, for_s):
     began = time.perf_counter()
     while True:
         left = for_s - (time.perf_counter() - began)
-        done = maintenance.apply(plan, max(0.0, min(left, _BATCH_S)))
-        if done.outcome == "applied" or time.perf_counter() - began >= for_s:
-            return done, time.perf_counter() - began
+        result = maintenance.apply(plan, max(0.0, min(left, _BATCH_S)))
+        if result.outcome == "applied" or time.perf_counter() - began >= for_s:
+            return result, time.perf_counter() - began
 
 
 def _restore_batch(maintenance, batch):
     rows, began = 0, time.perf_counter()
     while True:
-        done = maintenance.restore(batch, _BATCH_S)
-        rows += done.rows
-        if done.outcome == "applied":
+        result = maintenance.restore(batch, _BATCH_S)
+        rows += result.rows
+        if result.outcome == "applied":
             return rows, time.perf_counter() - began
 
 

@@ -84,12 +84,12 @@ def _look(run):
     """Run it with `--json`, and return its exit code and the checks by subject."""
 
     def look(*arguments, **more):
-        done = run(*arguments, "--json", **more)
-        assert done.err == ""
+        result = run(*arguments, "--json", **more)
+        assert result.err == ""
         found = {}
-        for each in json.loads(done.out)["checks"]:
-            found.setdefault(each["about"], []).append(each)
-        return done.code, found
+        for check in json.loads(result.out)["checks"]:
+            found.setdefault(check["about"], []).append(check)
+        return result.code, found
 
     return look
 

@@ -36,7 +36,7 @@ def test_failed_check_has_next_step(look, sick, user):
     (user / ".claude.json").write_text('{"mcpServers": {')
     code, found = look("--home", str(sick), **NO_TOKEN)
     assert code == 1
-    wrong = [each for some in found.values() for each in some if each["state"] != "ok"]
+    wrong = [item for some in found.values() for item in some if item["state"] != "ok"]
     assert {"sessions", "claude-code", "handshake", "state folder"} <= {
         each["about"] for each in wrong
     }
@@ -53,8 +53,8 @@ def test_interrupted_doctor_leaves_no_process(screen, user):
 
 
 def test_unknown_store_exits_as_unknown_id(run, user):
-    done = run("--store", "work")
-    assert (done.code, done.out) == (3, "")
+    result = run("--store", "work")
+    assert (result.code, result.out) == (3, "")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -64,20 +64,20 @@ def test_doctor_lines_fit_terminal(screen, sick, user, width):
         assert seen.end() == 1
     assert find_wide_lines(seen.seen, width) == []
     assert STYLE.search(seen.seen)
-    said = strip_style(seen.seen)
-    assert "\x1b" not in said
-    assert re.search(r"^✔ ok +home ", said, re.MULTILINE)
-    assert re.search(r"^✘ failure +handshake ", said, re.MULTILINE)
+    text = strip_style(seen.seen)
+    assert "\x1b" not in text
+    assert re.search(r"^✔ ok +home ", text, re.MULTILINE)
+    assert re.search(r"^✘ failure +handshake ", text, re.MULTILINE)
     assert re.search(
-        r"^! warning +sessions .*\n( .*\n)* +-> mcp-sessions prune ghosts", said, re.MULTILINE
+        r"^! warning +sessions .*\n( .*\n)* +-> mcp-sessions prune ghosts", text, re.MULTILINE
     )
-    assert said.rstrip().endswith("warnings.")
+    assert text.rstrip().endswith("warnings.")
 
 
 def test_doctor_has_no_style_in_pipe(run):
-    done = run()
-    assert (done.code, done.err) == (3, "")  # there is no home
-    assert "\x1b" not in done.out
+    result = run()
+    assert (result.code, result.err) == (3, "")  # there is no home
+    assert "\x1b" not in result.out
 
 
 def test_doctor_help_has_examples(run):

@@ -20,7 +20,7 @@ def test_findings_name_fixing_command(look_in, sick):
     found = look_in("--home", str(sick))
     count, *findings = found["sessions"]
     assert (count["total"], count["state"]) == (250, "ok")
-    assert {each["code"]: each["next"] for each in findings} == {
+    assert {finding["code"]: finding["next"] for finding in findings} == {
         "abandoned": "mcp-sessions finalize abandoned",
         "old_sessions": "mcp-sessions prune sessions",
         "ghosts": "mcp-sessions prune ghosts",
@@ -59,9 +59,9 @@ def test_unreadable_database_is_failure_with_advice(look_in, sick, tmp_path, dam
         (home / "state.db").write_bytes(whole)
     before = read_tree(home)
     found = look_in("--home", str(home))
-    wrong = [each for each in found["sessions"] if each["state"] == "failure"]
+    wrong = [session for session in found["sessions"] if session["state"] == "failure"]
     assert wrong
-    assert all(each["next"] for each in wrong)
+    assert all(item["next"] for item in wrong)
     assert read_tree(home) == before
 
 
@@ -73,7 +73,7 @@ def test_broken_route_file_is_reported_and_kept(look_in, tmp_path):
     (home / "sessions" / "sessions.json").write_text('{"half": ')
     before = read_tree(home)
     found = look_in("--home", str(home))
-    assert "broken_entries" in [each.get("code") for each in found["sessions"]]
+    assert "broken_entries" in [session.get("code") for session in found["sessions"]]
     assert read_tree(home) == before
 
 

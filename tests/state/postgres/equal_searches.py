@@ -320,11 +320,11 @@ def _print_rows(
             for case, pages in zip(cases, expected, strict=True)
             if case.kind == kind
         ]
-        found = [list_found(pages) for _, pages, _ in pairs]
+        hits = [list_found(pages) for _, pages, _ in pairs]
         same_hits = sum(set(list_found(a)) == set(list_found(b)) for _, a, b in pairs)
         other = [case for case, ours, theirs in pairs if ours != theirs]
         print(
-            f"| {locale} | {kind} | {len(pairs)} | {sum(map(bool, found))} | {sum(map(len, found))}"
+            f"| {locale} | {kind} | {len(pairs)} | {sum(map(bool, hits))} | {sum(map(len, hits))}"
             f" | {same_hits} | {len(pairs) - len(other)} |",
             flush=True,
         )

@@ -62,5 +62,7 @@ def test_timeouts_of_address_are_kept() -> None:
 
 def test_library_does_not_load_driver() -> None:
     code = "import sys, session_core; session_core.SessionDB; print('psycopg' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"

@@ -130,9 +130,9 @@ def test_statement_without_predicate_reads_one_home(bare: str) -> None:
             text = f"EXPLAIN (FORMAT JSON, VERBOSE) EXECUTE s{number}{nulls}"
             row = plain.execute(text.encode()).fetchone()
             assert row is not None
-            found = find_open_scans(row[0][0]["Plan"])
-            if found:
-                open_statements[name] = found
+            open_scans = find_open_scans(row[0][0]["Plan"])
+            if open_scans:
+                open_statements[name] = open_scans
     assert open_statements == {}
 
 
@@ -208,8 +208,8 @@ def use_home(home: Any, word: str) -> list[Any]:
     seen.append(db.rewind_to_message("s", db.get_messages("s")[-1]["id"]).rewound)
     plan = home.maintenance.plan(PlanRequest("sessions", ids=("s",)))
     seen.append([item.id for item in plan.items])
-    done = home.maintenance.apply(plan.plan)
-    seen += [look(), home.maintenance.restore(done.batch).restored, look()]
+    result = home.maintenance.apply(plan.plan)
+    seen += [look(), home.maintenance.restore(result.batch).restored, look()]
     for number in range(30):
         db.append_message("long", "user", f"{word} {number} " * 20, create={"source": "cli"})
     batch = home.compressor.compress("long", keep_last=2).batch

@@ -136,8 +136,8 @@ def test_database_fork_keeps_keys_of_copies(database):
 def test_database_records_are_read_by_offset(database):
     for record in read_all(database[1], {}):
         if record.type != "session_windows":
-            found = DATABASES.read_session(database[1], str(record.session_id), [record.offset])
-            assert found == [record]
+            session = DATABASES.read_session(database[1], str(record.session_id), [record.offset])
+            assert session == [record]
     assert DATABASES.read_session(database[1], "3c3c", [10**9]) == []
 
 

@@ -32,8 +32,8 @@ def read_fixture(name: str) -> str:
 
 def read_all(query: Query, state: dict[str, Any], limit: int = 100) -> list[Record]:
     records: list[Record] = []
-    while found := READER.read_changes(query, state, limit):
-        records += found
+    while changes := READER.read_changes(query, state, limit):
+        records += changes
     return records
 
 

@@ -62,7 +62,7 @@ class ClientRunner:
     ) -> str:
         """Run the client to its end, and return its output."""
         self.project.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
+        result = subprocess.run(
             [find_program(self.name), *arguments],
             env=self._make_environment() | (environment or {}),
             cwd=self.project,
@@ -72,8 +72,8 @@ class ClientRunner:
             timeout=_TIMEOUT_S,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
     def write_file(self, path: str, content: str) -> None:
         """Write a configuration file below the home folder."""
