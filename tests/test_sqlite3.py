@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "tests/cli/fork_server.py": "it imports what the verbs that it forks may choose",
     "tests/bench/scripts/on_hermes.py": "what Hermes itself runs on",
     "tests/bench/scripts/on_openai.py": "what the peer itself runs on",
+    "tests/bench/scripts/on_sdk.py": "what the peers run on, whose settings it reads",
 }
 
 needs_bundled = pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it has no wheel here")
