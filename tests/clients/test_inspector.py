@@ -111,9 +111,7 @@ def test_resources_are_listed_and_read(inspect):
 @pytest.mark.requirement("server:inspector")
 def test_templates_are_listed(inspect):
     code, said = inspect("resources/templates/list")
-    templates = [
-        resourceTemplate["uriTemplate"] for resourceTemplate in said["result"]["resourceTemplates"]
-    ]
+    templates = [template["uriTemplate"] for template in said["result"]["resourceTemplates"]]
     assert (code, "session://{session_id}" in templates) == (0, True), said
 
 

@@ -64,14 +64,14 @@ def compress(
 
 def find_last(messages: Messages, role: str) -> int | None:
     """Return the last message of the user or the assistant, without summaries and results."""
-    indexs = [
+    indexes = [
         index
         for index, message in enumerate(messages)
         if message.get("role") == role
         and not summary_message.is_summary(message)
         and not (role == "user" and result_ids(message))
     ]
-    return indexs[-1] if indexs else None
+    return indexes[-1] if indexes else None
 
 
 @holds_for(conversations(), limits())

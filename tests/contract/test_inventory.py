@@ -39,11 +39,15 @@ def test_inventory_lists_session_with_protection_facts(
     db.append_message("s", "assistant", "two", timestamp=205.0)
     db.set_session_title("s", "The schema")
     db.update_token_counts("s", api_call_count=2)
-    s = index_by_id(db)["s"]
-    assert (s.source, s.title, s.parent_id) == ("telegram", "The schema", "root")
-    assert (s.link, s.started_at, s.last_active_at) == ("continuation", 200.0, 210.0)
-    assert (s.ended_at, s.end_reason, s.archived) == (None, None, False)
-    assert (s.live, s.rows, s.counted, s.api_calls) == (2, 2, 2, 2)
+    session = index_by_id(db)["s"]
+    assert (session.source, session.title, session.parent_id) == ("telegram", "The schema", "root")
+    assert (session.link, session.started_at, session.last_active_at) == (
+        "continuation",
+        200.0,
+        210.0,
+    )
+    assert (session.ended_at, session.end_reason, session.archived) == (None, None, False)
+    assert (session.live, session.rows, session.counted, session.api_calls) == (2, 2, 2, 2)
     assert index_by_id(db)["root"].last_active_at == 100.0
     assert foreign.update_rows("sessions", {"id": "s"}, message_count=9) == 1
     assert (index_by_id(db)["s"].live, index_by_id(db)["s"].counted) == (2, 9)
@@ -106,8 +110,8 @@ def test_inventory_ignores_invalid_times(
     assert index_by_id(db)["s"].last_active_at == (None if isinstance(time, float) else 50.0)
     foreign.update_rows("messages", {}, timestamp=time)
     foreign.update_rows("sessions", {}, started_at=time)
-    s = index_by_id(db)["s"]
-    assert (s.started_at, s.last_active_at) == (0.0, None)
+    session = index_by_id(db)["s"]
+    assert (session.started_at, session.last_active_at) == (0.0, None)
 
 
 @pytest.mark.needs("loose types")

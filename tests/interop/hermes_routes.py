@@ -47,10 +47,8 @@ class Routes:
 
     def arrive(self, source: dict[str, Any], force_new: bool = False) -> dict[str, Any]:
         """Handle a message of a chat and return its entry."""
-        or_create_session = self.store.get_or_create_session(
-            _build_source(source), force_new=force_new
-        )
-        return or_create_session.to_dict()
+        entry = self.store.get_or_create_session(_build_source(source), force_new=force_new)
+        return entry.to_dict()
 
     def store_call(self, method: str, *, args: list[Any]) -> Any:
         """Call a method of the store. Entries are returned in their stored form."""
