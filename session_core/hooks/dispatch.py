@@ -7,7 +7,7 @@ not disturb the caller, and its faults are reported. An async implementation run
 of a caller that awaits the change, else on a loop of its own. At the end of the process, `drain`
 waits up to `DRAIN_S` for the backlog and reports the remaining calls.
 
-`FiredBoundaries` remembers which hooks were called for which session, so that threads that race for
+`CalledHooks` remembers which hooks were called for which session, so that threads that race for
 a boundary deliver it once.
 """
 
@@ -89,7 +89,7 @@ class Hooks(HookRegistry):
         super().__init__(group, timeout_s)
         self._report = report
         self._calls: dict[_ImplementationKey, list[IsolatedCall]] = {}
-        self._boundaries = FiredBoundaries()
+        self._called_hooks = CalledHooks()
         _all_hooks.add(self)
 
     def call(self, hook: str, /, **arguments: Any) -> HookReport:
@@ -147,11 +147,11 @@ class Hooks(HookRegistry):
 
     def has_finalized(self, session_id: str) -> bool:
         """Return True if this object remembers that a session was finalized and not reopened."""
-        return self._boundaries.has_fired(session_id, FINALIZE)
+        return self._called_hooks.has_called(session_id, FINALIZE)
 
     def mark_reopened(self, session_id: str) -> None:
         """Record that a session continues, so that its next end is finalized again."""
-        self._boundaries.forget(session_id)
+        self._called_hooks.forget(session_id)
 
     def drain(self, wait_s: float = DRAIN_S) -> tuple[HookFault, ...]:
         """Wait up to `wait_s` until all calls have ended.
@@ -190,13 +190,13 @@ class Hooks(HookRegistry):
         try:
             # One timeout for each implementation, and one for the installed plugins.
             bound_s = self.timeout_s * (len(self.list_implementations(hook)) + 1)
-            with self._boundaries.enter_boundary(session_id, hook, wait_s=bound_s) as is_first:
+            with self._called_hooks.enter_call(session_id, hook, wait_s=bound_s) as is_first:
                 if is_first:
                     return self._call_all(hook, arguments, begins)
             if session_id is not None and begins is not None and begins(hook):
                 # The store has recorded that the call is still pending: the memory is out of date.
                 self.mark_reopened(session_id)
-                with self._boundaries.enter_boundary(session_id, hook, wait_s=0):
+                with self._called_hooks.enter_call(session_id, hook, wait_s=0):
                     return self._call_all(hook, arguments)
         except Exception as error:  # noqa: BLE001 -- a fault of hooks does not stop a reset
             fault = HookFault("the dispatcher", hook, "dispatcher", error)
@@ -299,7 +299,7 @@ def _build_arguments(
 _MAX_REMEMBERED = 10_000
 
 
-class FiredBoundaries:
+class CalledHooks:
     """The hooks that were called for each session since it last began or ended.
 
     A start clears the record of an end, and an end clears the record of a start. This object
@@ -310,10 +310,10 @@ class FiredBoundaries:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._fired: OrderedDict[str, dict[str, threading.Event]] = OrderedDict()
+        self._calls: OrderedDict[str, dict[str, threading.Event]] = OrderedDict()
 
     @contextmanager
-    def enter_boundary(self, session_id: str | None, hook: str, *, wait_s: float) -> Iterator[bool]:
+    def enter_call(self, session_id: str | None, hook: str, *, wait_s: float) -> Iterator[bool]:
         """Yield True to the first caller of a hook for a session, and False to later callers.
 
         A later caller waits until the first has finished, at most `wait_s`.
@@ -321,7 +321,7 @@ class FiredBoundaries:
         if session_id is None:
             yield True
             return
-        finished, is_first = self._claim_boundary(session_id, hook)
+        finished, is_first = self._claim_call(session_id, hook)
         if not is_first:
             finished.wait(wait_s)
             yield False
@@ -331,40 +331,40 @@ class FiredBoundaries:
         finally:
             finished.set()
 
-    def has_fired(self, session_id: str, hook: str) -> bool:
+    def has_called(self, session_id: str, hook: str) -> bool:
         """Return True if this object remembers that the hook was called."""
         with self._lock:
-            return hook in self._fired.get(session_id, {})
+            return hook in self._calls.get(session_id, {})
 
     def forget(self, session_id: str) -> None:
         """Forget the end of a session and the reset to it, except running calls."""
         with self._lock:
-            fired = self._fired.get(session_id, {})
+            calls = self._calls.get(session_id, {})
             for hook in (FINALIZE, RESET):
-                if hook in fired and fired[hook].is_set():
-                    del fired[hook]
+                if hook in calls and calls[hook].is_set():
+                    del calls[hook]
 
-    def _claim_boundary(self, session_id: str, hook: str) -> tuple[threading.Event, bool]:
+    def _claim_call(self, session_id: str, hook: str) -> tuple[threading.Event, bool]:
         with self._lock:
-            fired = self._fired.setdefault(session_id, {})
-            self._fired.move_to_end(session_id)
-            if hook in fired:
-                return fired[hook], False
+            calls = self._calls.setdefault(session_id, {})
+            self._calls.move_to_end(session_id)
+            if hook in calls:
+                return calls[hook], False
             # An end undoes the earlier start and reset; a start or reset undoes the end.
             if hook == FINALIZE:
-                fired.clear()
+                calls.clear()
             else:
-                fired.pop(FINALIZE, None)
-            event = fired[hook] = threading.Event()
+                calls.pop(FINALIZE, None)
+            event = calls[hook] = threading.Event()
             self._forget_oldest()
             return event, True
 
     def _forget_oldest(self) -> None:
-        excess = len(self._fired) - _MAX_REMEMBERED
+        excess = len(self._calls) - _MAX_REMEMBERED
         finished_ids = (
             session_id
-            for session_id, fired in self._fired.items()
-            if all(event.is_set() for event in fired.values())
+            for session_id, calls in self._calls.items()
+            if all(event.is_set() for event in calls.values())
         )
         for session_id in list(islice(finished_ids, max(excess, 0))):
-            del self._fired[session_id]
+            del self._calls[session_id]

@@ -180,11 +180,11 @@ def test_running_boundary_call_is_never_forgotten(
     assert begun == ["old"]
 
 
-def test_old_fired_boundaries_are_forgotten(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_called_hooks_are_forgotten(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 10)
     for number in range(100):
         hooks.call_boundary(str(number), None, "cli")
-    assert len(hooks._boundaries._fired) == 10
+    assert len(hooks._called_hooks._calls) == 10
 
 
 def test_least_recently_asked_boundary_is_forgotten_first(
@@ -193,7 +193,7 @@ def test_least_recently_asked_boundary_is_forgotten_first(
     monkeypatch.setattr(dispatch, "_MAX_REMEMBERED", 2)
     for session_id in ("first", "second", "first", "third"):
         hooks.call_boundary(session_id, None, "cli")
-    assert list(hooks._boundaries._fired) == ["first", "third"]
+    assert list(hooks._called_hooks._calls) == ["first", "third"]
 
 
 def test_compression_hook_results_are_ignored(hooks: Hooks) -> None:
