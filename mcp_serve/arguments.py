@@ -17,11 +17,13 @@ from mcp_serve.redaction.redaction import redact
 from session_core import InvalidInput
 
 Text = Annotated[str, Field(max_length=2000)]
+# Programs may create longer ids than the 500 characters that answers show.
 Session = Annotated[
-    str, Field(min_length=1, max_length=500, description="Id, unique prefix, session key or title.")
+    str,
+    Field(min_length=1, max_length=2000, description="Id, unique prefix, session key or title."),
 ]
 UntitledSession = Annotated[
-    str, Field(min_length=1, max_length=500, description="Id, unique prefix or session key.")
+    str, Field(min_length=1, max_length=2000, description="Id, unique prefix or session key.")
 ]
 Project = Annotated[str, Field(max_length=1000, description="Folder, or its last part.")]
 Since = Annotated[str, Field(max_length=64, description="Same format as since.")]

@@ -157,8 +157,8 @@ def _render_preview(store: ServedStore, summary: Summary, row: MessageRow | None
 
 
 def render_id(value: Any) -> str:
-    """Return an id or a key, shortened only beyond the length that any tool accepts."""
-    return shorten_text(to_text(value), _MAX_ID_CHARS)
+    """Return an id or a key, of a very long one the beginning, which is a prefix for any tool."""
+    return to_text(value)[:_MAX_ID_CHARS]
 
 
 def render_line(home: ServedStore, value: Any, most: int = 200) -> str | None:

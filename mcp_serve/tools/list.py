@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -139,7 +139,7 @@ def _read_rows(
     rows = []
     for summary, row in zip(page.items, rendered, strict=True):
         if is_detailed:
-            row["preview"] = _render_long_preview(home, row)
+            row["preview"] = _render_long_preview(home, summary)
         value, row_id = _get_order_value(summary, arguments.order)
         rows.append(((-value, home.find_shown_store(summary.source) or "", row_id), row))
     return rows, page.next_cursor is not None
@@ -158,9 +158,9 @@ def _get_order_value(summary: Summary, order: str) -> tuple[float, str]:
     return values[order] or 0, summary.id
 
 
-def _render_long_preview(home: ServedStore, row: Mapping[str, Any]) -> str:
+def _render_long_preview(home: ServedStore, summary: Summary) -> str:
     """Return a longer preview: the first message of the user."""
-    window = home.read_window(row["id"], after=-1, limit=1, roles=["user"])
+    window = home.read_window(summary.id, after=-1, limit=1, roles=["user"])
     texts = (extract_plain_text(message["content"]) for message in window.messages)
     return next((render.render_line(home, text, _LONG_PREVIEW_CHARS) or "" for text in texts), "")
 

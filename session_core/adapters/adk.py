@@ -25,6 +25,7 @@ from pydantic_core import to_jsonable_python
 from session_core.adapters.shared import (
     HomeAdapter,
     HomeArgument,
+    check_session_id,
     join_texts,
     quote_part,
 )
@@ -227,7 +228,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
 
 def build_session_id(app: str, user: str, name: str) -> str:
     """Return the id of a session in the home."""
-    return "@".join(map(quote_part, (name, app, user)))
+    return check_session_id("@".join(map(quote_part, (name, app, user))))
 
 
 def _get_path(uri: str) -> str:

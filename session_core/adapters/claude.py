@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from session_core.adapters.shared import HomeAdapter, decode_payloads, quote_part
+from session_core.adapters.shared import HomeAdapter, check_session_id, decode_payloads, quote_part
 from session_core.errors import InvalidInput, TitleTaken
 from session_core.state.protocol import StateDatabase
 from session_core.transcripts.format import ReaderState, Record
@@ -169,13 +169,13 @@ def build_session_id(key: SessionKey) -> str:
     """Return the id of a session or subagent in the home.
 
     Raises:
-        InvalidInput: a part of the key is missing or empty.
+        InvalidInput: a part of the key is missing or empty, or the id is too long.
     """
     subpath = key.get("subpath")
     if subpath == "":
         raise InvalidInput("subpath of a key is empty; leave it out")
     name = f"{quote_part(key.get('session_id'))}@{quote_part(key.get('project_key'))}"
-    return f"{name}#{quote_part(subpath)}" if subpath else name
+    return check_session_id(f"{name}#{quote_part(subpath)}" if subpath else name)
 
 
 def _get_main_key(key: SessionKey) -> SessionKey:

@@ -10,10 +10,11 @@ from typing import Any
 from session_core.adapters.shared import (
     HomeAdapter,
     HomeArgument,
+    check_session_id,
     decode_payloads,
     join_texts,
 )
-from session_core.errors import InvalidInput, NotFound
+from session_core.errors import NotFound
 from session_core.types import MessageRow
 
 SOURCE = "openai-agents"
@@ -31,7 +32,7 @@ class OpenAISession(HomeAdapter):
     counts if `get_items` is called without one.
 
     Raises:
-        InvalidInput: the id or the path is empty.
+        InvalidInput: the id or the path is empty, or the id has more than 500 characters.
     """
 
     client = SOURCE
@@ -39,10 +40,8 @@ class OpenAISession(HomeAdapter):
     def __init__(
         self, session_id: str, home: HomeArgument, *, session_settings: Any = None
     ) -> None:
-        if not isinstance(session_id, str) or not session_id:
-            raise InvalidInput(f"session_id must be non-empty text, got {session_id!r:.40}")
+        self.session_id = check_session_id(session_id)
         super().__init__(home)
-        self.session_id = session_id
         self.session_settings = session_settings
         self._is_checked = False
 

@@ -15,7 +15,7 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
-from session_core.adapters.shared import HomeAdapter, HomeArgument, join_texts
+from session_core.adapters.shared import HomeAdapter, HomeArgument, check_session_id, join_texts
 from session_core.errors import Changed
 from session_core.types import MessageRow, SessionFilter
 
@@ -102,7 +102,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
     def _find_record(self, conversation_id: str) -> ConversationRecord | None:
         db = self.home.db
         with db.snapshot():
-            if db.get_session(conversation_id) is None:
+            if db.get_session(check_session_id(conversation_id)) is None:
                 return None
             stored = db.state.read_session_state(conversation_id).get(_RECORD)
         return None if stored is None else _RECORDS.validate_python(stored)

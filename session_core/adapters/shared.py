@@ -16,6 +16,9 @@ from session_core.types import Revision
 
 T = TypeVar("T")
 
+_MAX_ID_CHARS = 500
+"""The tools show ids up to this length."""
+
 HomeArgument = str | os.PathLike[str] | OpenedHome | AsyncOpenedHome
 """A path or an address that `open_home` accepts, or what `open_home` or `aopen_home` returned."""
 
@@ -78,6 +81,22 @@ class HomeAdapter:
         except NotFound:
             if self.home.db.get_session(session_id) is not None:
                 raise
+
+
+def check_session_id(session_id: object) -> str:
+    """Return the id of a session.
+
+    Raises:
+        InvalidInput: it is not text, is empty or is too long for the tools.
+    """
+    if not isinstance(session_id, str) or not session_id:
+        raise InvalidInput(f"session_id must be non-empty text, got {session_id!r:.40}")
+    if len(session_id) > _MAX_ID_CHARS:
+        raise InvalidInput(
+            f"the id of a session in the home must have at most {_MAX_ID_CHARS} characters, "
+            f"got {len(session_id):,}: {session_id!r:.40}…; use a shorter id"
+        )
+    return session_id
 
 
 def quote_part(text: object) -> str:

@@ -12,6 +12,14 @@ KEY = {"project_key": "-shop", "session_id": "one"}
 
 
 @pytest.mark.anyio
+async def test_claude_store_refuses_long_id():
+    with open_home(":memory:") as home:
+        store = ClaudeSessionStore(home)
+        with pytest.raises(InvalidInput, match="at most 500 characters"):
+            await store.append({**KEY, "session_id": "é" * 90}, [{"type": "system"}])
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("entry", ["text", None, ["a", "b"], 7])
 async def test_claude_store_refuses_no_object(entry):
     with open_home(":memory:") as home:

@@ -131,6 +131,12 @@ async def test_session_without_id_is_refused(home, session_id):
         OpenAISession(session_id, home)
 
 
+async def test_id_too_long_is_refused(home):
+    assert OpenAISession("x" * 500, home).session_id == "x" * 500
+    with pytest.raises(InvalidInput, match=r"at most 500 characters, got 501: 'xxx.*shorter id"):
+        OpenAISession("x" * 501, home)
+
+
 async def test_session_of_other_source_is_refused(home):
     home.db.append_message("tg", "user", "private", create={"source": "telegram"})
     for call in ("get_items", "pop_item", "clear_session"):

@@ -52,6 +52,18 @@ async def test_exact_id_wins_over_prefix(call, db):
 
 
 @pytest.mark.requirement("serving:naming")
+async def test_very_long_id_is_listed_and_read(call, db):
+    long_id = "x" * 1600
+    db.append_message(long_id, "user", "The ledger", create={"source": "cli"})
+    listed = await call("sessions_list", detail="detailed")
+    (row,) = listed["sessions"]
+    assert (row["id"], row["preview"]) == (long_id[:500], "The ledger")
+    for session_id in (long_id, row["id"]):
+        answer = await call("sessions_read", session=session_id)
+        assert [message["text"] for message in answer["messages"]] == ["The ledger"]
+
+
+@pytest.mark.requirement("serving:naming")
 async def test_ambiguous_prefix_names_five_sessions(refused, db):
     for number in range(8):
         db.append_message(f"day{number}", "user", "hi", create={"source": "cli"})
