@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,9 @@ from session_core.types import MessageRow
 SOURCE = "openai-agents"
 
 _CALL_TYPES = ("function_call", "custom_tool_call", "mcp_call")
+_MAX_CALL_DISTANCE = 200
+"""How many stored items before a result are searched for its call."""
+
 _ROLES = {"developer": "system"}
 
 
@@ -79,7 +82,25 @@ class OpenAISession(HomeAdapter):
     def _append_items(self, items: list[Any]) -> None:
         self._require_own_source()
         messages = [build_message(item) for item in items]
+        self._add_tool_names(messages)
         self.home.db.sdk.append_to_tip(self.session_id, messages, create={"source": SOURCE})
+
+    def _add_tool_names(self, messages: list[dict[str, Any]]) -> None:
+        """Add the names of tools to their results, which have only the id of the call."""
+        names = _find_call_names(messages)
+        call_ids = {message["tool_call_id"] for message in messages if "tool_call_id" in message}
+        if missing := call_ids - names.keys():
+            names |= self._find_stored_names(missing)
+        for message in messages:
+            if (name := names.get(message.get("tool_call_id"))) is not None:
+                message["tool_name"] = name
+
+    def _find_stored_names(self, call_ids: set[str]) -> dict[str, str]:
+        """Return the names of the tools of stored calls."""
+        rows = self.home.db.sdk.read_tip_payloads(self.session_id, _MAX_CALL_DISTANCE)
+        payloads = [payload for _, payload in rows if payload is not None and "_call" in payload]
+        names = _find_call_names(map(build_message, decode_payloads(payloads)))
+        return {call_id: names[call_id] for call_id in call_ids if call_id in names}
 
     def _read_items(self, limit: int | None) -> list[Any]:
         if limit == 0:
@@ -155,6 +176,16 @@ def _build_call(item: Mapping[str, Any]) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     function = {"name": str(item.get("name") or item.get("type")), "arguments": text}
     return {"id": item.get("call_id") or item.get("id"), "type": "function", "function": function}
+
+
+def _find_call_names(messages: Iterable[Mapping[str, Any]]) -> dict[Any, str]:
+    """Return the names of tools by the ids of their calls."""
+    return {
+        call["id"]: call["function"]["name"]
+        for message in messages
+        for call in message.get("tool_calls", ())
+        if isinstance(call["id"], str)
+    }
 
 
 def _build_text_item(row: MessageRow | None) -> Any | None:

@@ -125,6 +125,23 @@ async def test_items_are_listed_and_searched(session, home):
     assert home.db.get_session(session.session_id)["tool_call_count"] == 1
 
 
+@pytest.mark.parametrize("size", [1, 3, 6])
+async def test_result_has_name_of_tool(session, home, size):
+    for start in range(0, len(ITEMS), size):
+        await session.add_items(ITEMS[start : start + size])
+    (row,) = [row for row in home.db.get_messages(session.session_id) if row["role"] == "tool"]
+    assert row["tool_name"] == "get_weather"
+    assert await session.get_items() == ITEMS
+
+
+async def test_result_without_call_is_stored(session, home):
+    call = {"type": "function_call", "call_id": ["c9"], "name": "look", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c9", "output": "rain"}
+    await session.add_items([call, result])
+    _, row = home.db.get_messages(session.session_id)
+    assert (row["content"], row["tool_name"]) == ("rain", None)
+
+
 @pytest.mark.parametrize("session_id", ["", None, 7])
 async def test_session_without_id_is_refused(home, session_id):
     with pytest.raises(InvalidInput, match="session_id must be non-empty text"):
