@@ -64,7 +64,7 @@ def render_sessions(
     detailed: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the list rows of conversations, with their opening messages read at once."""
-    uncertain = [summary for summary in summaries if _has_uncertain_preview(home, summary)]
+    uncertain = [summary for summary in summaries if _needs_preview_message(home, summary)]
     openings = home.read_preview_messages(uncertain) if uncertain else {}
     return [
         _render_row(home, summary, openings.get(summary.id), pins, detailed=detailed)
@@ -126,12 +126,12 @@ def _render_end(home: ServedStore, summary: Summary) -> dict[str, Any]:
 
 def render_preview(store: ServedStore, summary: Summary) -> str:
     """Return the preview of a conversation without secrets."""
-    is_uncertain = _has_uncertain_preview(store, summary)
+    is_uncertain = _needs_preview_message(store, summary)
     opening = store.read_preview_messages([summary]).get(summary.id) if is_uncertain else None
     return _render_preview(store, summary, opening)
 
 
-def _has_uncertain_preview(store: ServedStore, summary: Summary) -> bool:
+def _needs_preview_message(store: ServedStore, summary: Summary) -> bool:
     """Return True if a preview may end within a secret, so that its message is needed."""
     if not store.redacts or summary.preview_id is None:
         return False
@@ -166,11 +166,11 @@ def render_line(home: ServedStore, value: Any, most: int = 200) -> str | None:
     if value is None:
         return None
     text = to_text(value)
-    clean = _clean_short_line if len(text) <= _MAX_SHORT_CHARS else _clean_line
+    clean = _redact_short_line if len(text) <= _MAX_SHORT_CHARS else _redact_line
     return shorten_text(clean(text, home.redacts), most)
 
 
-def _clean_line(text: str, redacts: bool) -> str:
+def _redact_line(text: str, redacts: bool) -> str:
     # Redact first: a secret wrapped over several lines is not recognised in one line.
     # The library may have cut it, and the beginning of a secret then ends it.
     return to_plain_line(redact_cut(text) if redacts else text)
@@ -178,7 +178,7 @@ def _clean_line(text: str, redacts: bool) -> str:
 
 # Roles, sources, tools and titles repeat in each answer.
 _MAX_SHORT_CHARS = 200
-_clean_short_line = lru_cache(maxsize=1024)(_clean_line)
+_redact_short_line = lru_cache(maxsize=1024)(_redact_line)
 
 
 def render_text(home: ServedStore, row: MessageRow, *, whole: bool) -> tuple[str, int]:

@@ -65,7 +65,7 @@ def parse_platform(value: Platform | str) -> Platform | str:
         return name
 
 
-def normalize_text(stored: Any) -> str | None:
+def convert_to_text(stored: Any) -> str | None:
     """Return a stored text or number as text.
 
     Some files store ids as numbers.
@@ -136,7 +136,7 @@ class SessionSource:
                 f"platform must be a Platform or a name of a plugin, got {self.platform!r}"
             )
         self.platform = parse_platform(self.platform)
-        self.chat_id = normalize_text(self.chat_id) or ""
+        self.chat_id = convert_to_text(self.chat_id) or ""
 
     @property
     def guild_id(self) -> str | None:
@@ -168,7 +168,7 @@ class SessionSource:
             raise InvalidInput("origin must have a platform and a chat_id")
         is_auto_thread = bool(extra_fields.pop("auto_thread_created", False))
         fields: dict[str, Any] = {
-            name: normalize_text(extra_fields.pop(name, None))
+            name: convert_to_text(extra_fields.pop(name, None))
             for name in (*_REQUIRED_FIELDS, *_OPTIONAL_FIELDS)
             if name != "auto_thread_created"
         }
@@ -350,4 +350,4 @@ def _parse_id_file(path: str) -> str:
         stored = json.loads(read_file(Path(path)))
     except (OSError, ValueError, RecursionError):
         return ""
-    return normalize_whatsapp_id(normalize_text(stored) or "")
+    return normalize_whatsapp_id(convert_to_text(stored) or "")

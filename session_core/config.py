@@ -108,7 +108,7 @@ def _parse_policies(value: Any, info: ValidationInfo) -> Any:
         # Platforms are compared in lower case, as messages name them.
         name = str(parse_platform(key)) if info.field_name == "reset_by_platform" else str(key)
         if not isinstance(policy, (Mapping, SessionResetPolicy, type(None))):
-            _report_problem(info, name, f"cannot be {format_value(policy)}")
+            _raise_or_collect_problem(info, name, f"cannot be {format_value(policy)}")
         with _prefix_problems(info, name):
             policies[name] = _parse_policy(policy, info)
     return policies
@@ -179,7 +179,7 @@ class _Settings(BaseModel):
             except ValidationError:
                 if info.context is None:
                     raise
-                _report_problem(info, name, f"cannot be {format_value(value)}")
+                _raise_or_collect_problem(info, name, f"cannot be {format_value(value)}")
         return cls.model_fields[name].get_default(call_default_factory=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -213,7 +213,7 @@ class SessionResetPolicy(_Settings):
     @classmethod
     def _report_unknown_mode(cls, mode: str, info: ValidationInfo) -> str:
         if mode not in RESET_MODES:
-            _report_problem(info, "mode", f"is {format_value(mode)}, which is like none")
+            _raise_or_collect_problem(info, "mode", f"is {format_value(mode)}, which is like none")
         return mode
 
     @classmethod
@@ -293,7 +293,7 @@ class GatewayConfig(_Settings):
         return config
 
 
-def _report_problem(info: ValidationInfo, name: str, what: str) -> None:
+def _raise_or_collect_problem(info: ValidationInfo, name: str, what: str) -> None:
     if info.context is None:
         raise ValueError(what)
     info.context.append(((name,) if name else (), what))

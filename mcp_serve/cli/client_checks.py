@@ -117,7 +117,7 @@ def check_handshakes(
 ) -> list[Check]:
     """Start all distinct configured commands concurrently, and return checks of their answers."""
     starts: dict[tuple[Any, Any], list[ConfiguredClient]] = {}
-    for client in configured or [_describe_own_server(served)]:
+    for client in configured or [_make_own_client(served)]:
         starts.setdefault((client.command, client.env), []).append(client)
     checks: dict[int, Check] = {}
 
@@ -133,7 +133,7 @@ def check_handshakes(
     return [checks[at] for at in sorted(checks)]
 
 
-def _describe_own_server(served: ServedStores) -> ConfiguredClient:
+def _make_own_client(served: ServedStores) -> ConfiguredClient:
     """Return this command as a client would start it, without an address as an argument."""
     command = (*config_files.find_command(shared=False), "serve")
     place = served.get_place() if served.home_names else None

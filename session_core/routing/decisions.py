@@ -135,7 +135,7 @@ class RouteDecision:
         self._decisions = decisions
         self._turn_token = turn_token
 
-    def store_entry(
+    def save_entry(
         self,
         entry: SessionEntry,
         database_change: DatabaseChange | None = None,
@@ -222,7 +222,7 @@ class RouteDecisions:
             entry = decision.entry
             if entry is None or not change(entry):
                 return None
-            decision.store_entry(entry, database_change)
+            decision.save_entry(entry, database_change)
             return entry
 
         return self.run_decision(key, decide_change)

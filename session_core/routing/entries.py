@@ -18,8 +18,8 @@ from session_core.chats import (
     SessionSource,
     check_session_id,
     check_session_key,
+    convert_to_text,
     get_key_platform,
-    normalize_text,
     parse_platform,
 )
 from session_core.errors import InvalidInput
@@ -211,9 +211,9 @@ class SessionEntry:
         values |= {name: bool(fields.pop(name, False)) for name in _FLAG_FIELDS}
         values |= {name: _parse_number(fields.pop(name, 0)) for name in _COUNT_FIELDS}
         values["estimated_cost_usd"] = _parse_number(fields.pop("estimated_cost_usd", 0.0))
-        values |= {name: normalize_text(fields.pop(name, None)) for name in _TEXT_FIELDS}
-        values["chat_type"] = normalize_text(fields.pop("chat_type", None)) or "dm"
-        values["cost_status"] = normalize_text(fields.pop("cost_status", None)) or "unknown"
+        values |= {name: convert_to_text(fields.pop(name, None)) for name in _TEXT_FIELDS}
+        values["chat_type"] = convert_to_text(fields.pop("chat_type", None)) or "dm"
+        values["cost_status"] = convert_to_text(fields.pop("cost_status", None)) or "unknown"
         values["last_resume_marked_at"] = parse_optional_time(
             fields.pop("last_resume_marked_at", None)
         )

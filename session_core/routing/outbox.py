@@ -519,7 +519,7 @@ class HookOutbox:
                 return True
             if not record_begun(entry, boundary):
                 return False
-            decision.store_entry(entry)
+            decision.save_entry(entry)
             return True
 
         def record_begin() -> bool:

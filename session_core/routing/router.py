@@ -129,7 +129,7 @@ class SessionRouter:
                 raise _RouteMovedError(f"{session_key} is now in session {entry.session_id}")
             if entry.session_id != new_session_id:
                 entry.session_id = new_session_id
-                decision.store_entry(entry, _build_peer_change(entry), urgent=True)
+                decision.save_entry(entry, _build_peer_change(entry), urgent=True)
             return entry
 
         try:
@@ -170,7 +170,7 @@ class SessionRouter:
             if row is None or row["end_reason"] is None:
                 has_moved = entry.session_id != routed_id
                 if has_moved:
-                    decision.store_entry(entry, _build_peer_change(entry), urgent=True)
+                    decision.save_entry(entry, _build_peer_change(entry), urgent=True)
                 return has_moved
             if entry.origin and self._recover_session(
                 decision, entry.origin, entry, arriving=False
@@ -210,7 +210,7 @@ class SessionRouter:
         if not self._settings.is_hermes:
             entry.expiry_finalized = False  # the session continues; its next end is delivered again
         has_moved = entry.session_id != routed_id
-        decision.store_entry(
+        decision.save_entry(
             entry, _build_peer_change(entry) if has_moved else None, urgent=has_moved
         )
         return RoutedMessage(entry, has_session=row is not None)
@@ -262,7 +262,7 @@ class SessionRouter:
                 peer(db)
 
         self._ends.schedule_reopened(decision, row["id"])
-        decision.store_entry(entry, reopen_session, urgent=True)
+        decision.save_entry(entry, reopen_session, urgent=True)
         return entry
 
     def _reopen_session(self, decision: RouteDecision, row: SessionRow | None) -> None:
@@ -276,7 +276,7 @@ class SessionRouter:
     def _store_first_entry(self, decision: RouteDecision, source: SessionSource) -> SessionEntry:
         now = self._settings.now()
         entry = self._build_entry(decision.key, source, self._settings.new_id(now), now)
-        decision.store_entry(entry, urgent=True)
+        decision.save_entry(entry, urgent=True)
         return entry
 
     def _build_entry(
@@ -322,7 +322,7 @@ class SessionRouter:
         if is_in_file and self._get_end_reason(old) == _RESET_REASON:
             self._store_boundary(decision, old, entry, _RESET_REASON)
         else:
-            decision.store_entry(entry, urgent=True)
+            decision.save_entry(entry, urgent=True)
         return entry
 
     def _switch_entry(
@@ -362,7 +362,7 @@ class SessionRouter:
         # Without a database `change_database` is never called.
         if self._settings.db is None:
             self._outbox.add_boundary(decision, old, new, reason)
-        decision.store_entry(new, change_database, urgent=True)
+        decision.save_entry(new, change_database, urgent=True)
 
     def _create_successor(
         self, old: SessionEntry, source: SessionSource | None = None

@@ -366,7 +366,7 @@ class SessionStore:
         # A hook delivered since then changed only the pending boundaries, which is not a conflict.
         if current is not None and current.stored != entry.stored:
             merge_pending_boundaries(entry, current)
-        decision.store_entry(entry, urgent=urgent or entry.has_new_session)
+        decision.save_entry(entry, urgent=urgent or entry.has_new_session)
 
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None

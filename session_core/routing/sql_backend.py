@@ -370,7 +370,7 @@ def adopt_strays(db: StateDatabase, scope: str, strays: StrayEntries) -> None:
 
     The rows of the former folder are removed if the home has moved.
     """
-    has_moved = bool(strays.former) and _has_moved(db, scope, strays.scope)
+    has_moved = bool(strays.former) and _has_home_moved(db, scope, strays.scope)
     # One transaction, so that a kill leaves the rows of the former folder.
     with db.transaction():
         for key, text in strays.entries.items():
@@ -420,7 +420,7 @@ def _get_home_parts(db: StateDatabase, scope: str) -> tuple[str, ...]:
     return folder.relative_to(home).parts if home and folder.is_relative_to(home) else ()
 
 
-def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
+def _has_home_moved(db: StateDatabase, scope: str, former: str) -> bool:
     """Return True if the home was in the former folder and moved here with its database.
 
     If the folders have different places relative to their database, the home stayed and one of its

@@ -122,7 +122,7 @@ class Index:
                 self._labels.update_view()
                 self._reader.execute("PRAGMA query_only=1")
 
-    def purge(self, tries: int) -> bool:
+    def overwrite_removed_bytes(self, tries: int) -> bool:
         """Overwrite removed bytes.
 
         Return False if another process still reads them.

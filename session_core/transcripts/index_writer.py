@@ -121,7 +121,7 @@ class IndexWriter:
 
 def _increment_counter(db: _sqlite3.Connection, key: str) -> int:
     """Increment a counter that other processes watch, and return its value."""
-    number = _get_number(db, key) + 1
+    number = _get_meta_number(db, key) + 1
     db.execute(SQL["put_meta"], (key, number))
     return number
 
@@ -190,7 +190,7 @@ def _insert_messages(
 def _reserve_ids(db: _sqlite3.Connection, count: int, *, is_history: bool) -> int:
     """Reserve `count` ids below or above all others, and return the first."""
     key = "first_id" if is_history else "next_id"
-    at = _get_number(db, key, FIRST_ID)
+    at = _get_meta_number(db, key, FIRST_ID)
     first = at - count if is_history else at
     db.execute(SQL["put_meta"], (key, first if is_history else first + count))
     return first
@@ -456,10 +456,10 @@ def _remove_message(db: _sqlite3.Connection, row: Row, message_id: int) -> None:
 def _add_dead_count(db: _sqlite3.Connection, count: int) -> None:
     """Count removed messages, whose words stay until the index is rebuilt."""
     if count:
-        db.execute(SQL["put_meta"], ("dead", _get_number(db, "dead") + count))
+        db.execute(SQL["put_meta"], ("dead", _get_meta_number(db, "dead") + count))
 
 
-def _get_number(db: _sqlite3.Connection, key: str, default: int = 0) -> int:
+def _get_meta_number(db: _sqlite3.Connection, key: str, default: int = 0) -> int:
     """Return a number of the table `meta`, or the default."""
     row = db.execute(SQL["get_meta"], (key,)).fetchone()
     return default if row is None else int(row[0])

@@ -67,7 +67,7 @@ class SqliteUsage(SqliteOperations):
             )
             if _has_usage(usage):
                 _store_answering_model(handle, session_id, usage)
-            _set_totals(handle, session_id, usage, absolute=absolute)
+            _update_totals(handle, session_id, usage, absolute=absolute)
             if not absolute and _has_usage(usage):
                 row = sessions.require_session(handle, session_id)
                 route = {name: usage[name] or row.get(name) for name in _ROUTE_COLUMNS}
@@ -154,7 +154,9 @@ def _store_answering_model(handle: Connection, session_id: str, usage: UsageValu
         sessions.update_session(handle, session_id, route)
 
 
-def _set_totals(handle: Connection, session_id: str, usage: UsageValues, *, absolute: bool) -> None:
+def _update_totals(
+    handle: Connection, session_id: str, usage: UsageValues, *, absolute: bool
+) -> None:
     """Add the usage to the totals of a session, or replace the totals if it is `absolute`."""
     row: dict[str, Any] = {**sessions.require_session(handle, session_id)}
 

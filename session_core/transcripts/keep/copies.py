@@ -127,7 +127,7 @@ class KeptCopies:
             self._removal, self._change = removal, -1
             self._copies, self._paths, self._roots = {}, {}, {}
         for row in self.database.read(SQL["list_changed_copies"], (self._change,)):
-            copy = _make_copy(row)
+            copy = _parse_copy_row(row)
             self._change = copy.change
             self._put_copy(copy)
         self.unfinished = int(self.database.get_setting("unfinished") or 0)
@@ -393,7 +393,7 @@ def get_plain_name(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(_ZSTD_SUFFIX)
 
 
-def _make_copy(row: tuple[Any, ...]) -> Copy:
+def _parse_copy_row(row: tuple[Any, ...]) -> Copy:
     number, store, root, path, session_id, kind, *identity, is_whole, is_unchecked, change = row
     whole, unchecked = bool(is_whole), bool(is_unchecked)
     place = (number, store, root, path, session_id, kind)

@@ -97,7 +97,7 @@ class KeptDatabase:
                 # In this frame, so that no interrupt can come in between. No effect after COMMIT.
                 writer.rollback()
 
-    def purge(self, tries: int) -> bool:
+    def overwrite_removed_bytes(self, tries: int) -> bool:
         """Return free pages to the file system, and empty the log, which may hold removed bytes."""
         with self._writing, translate_errors(_SUBJECT, _REMEDY):
             writer = self._get_writer()

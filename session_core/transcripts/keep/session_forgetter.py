@@ -137,7 +137,9 @@ class SessionForgetter:
         if self._copies.unfinished == MUST_CLEAR:
             self._indexer.clear_index()
             self._record_unfinished(MUST_PURGE, clearing)
-        is_done = self._index.purge(tries) and self._database.purge(tries)
+        is_done = self._index.overwrite_removed_bytes(
+            tries
+        ) and self._database.overwrite_removed_bytes(tries)
         if is_done:
             self._record_unfinished(0, clearing)
         return is_done

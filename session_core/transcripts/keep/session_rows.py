@@ -38,7 +38,7 @@ def read_session_rows(
             yield _encode_json_line({"columns": columns, "table": selection.table}), False
         done = 0
         while done < len(row_ids):
-            rows, read = _read_page(path, selection, columns, session_id, row_ids[done:])
+            rows, read = _read_source_page(path, selection, columns, session_id, row_ids[done:])
             done += read
             for values in rows:
                 row = dict(zip(columns, map(_encode_value, values), strict=True))
@@ -84,7 +84,7 @@ def _list_columns_and_row_ids(
         return columns, sorted(row[0] for row in connection.execute(sql, (session_id,)))
 
 
-def _read_page(
+def _read_source_page(
     path: str,
     selection: RowSelection,
     columns: Sequence[str],

@@ -148,7 +148,7 @@ class RowDeleter(SqliteOperations):
             check_nothing_refers(handle, images or [make_id_images(message_ids)])
             with (
                 _translate_constraint_errors(handle),
-                row_images.preserve_session_rows(handle, requests),
+                row_images.restore_session_rows_after(handle, requests),
                 fts.merge_less_often(handle),
             ):
                 _delete_all_or_raise(handle, message_ids)
@@ -279,7 +279,7 @@ def _delete_imaged_rows(handle: Connection, images: Sequence[RowImages]) -> None
     for image in images:
         if image.table == MESSAGES:
             index = image.columns.index("id")
-            with row_images.preserve_session_rows(
+            with row_images.restore_session_rows_after(
                 handle, collect_column_values(image, "session_id")
             ):
                 _delete_all_or_raise(handle, [row[index] for row in image.rows])

@@ -501,7 +501,7 @@ def _require_shape(handle: Connection, table: str) -> TableShape:
 
 
 @contextmanager
-def preserve_session_rows(handle: Connection, session_ids: Iterable[Any]) -> Iterator[None]:
+def restore_session_rows_after(handle: Connection, session_ids: Iterable[Any]) -> Iterator[None]:
     """Restore the rows of sessions after a block that deletes or inserts messages."""
     # Foreign triggers on messages may update columns of their sessions.
     shape = raw_rows.get_shape(handle, SESSIONS)

@@ -90,7 +90,7 @@ class TableWriter:
             return
         sessions = dict.fromkeys(row[self._names.index("session_id")] for row in self._rows)
         with (
-            row_images.preserve_session_rows(self._handle, sessions),
+            row_images.restore_session_rows_after(self._handle, sessions),
             fts.merge_less_often(self._handle),
         ):
             # One statement for all rows takes half the processor time.
