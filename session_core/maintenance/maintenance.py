@@ -517,9 +517,9 @@ class Maintenance:
     def batches(
         self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
     ) -> Page[Batch]:
-        """List batches that can be restored, newest first.
+        """List batches that still have their trash, newest first.
 
-        `undone` includes restored batches.
+        Restored batches are included unless `undone` is False.
         """
         return self._ledger.list_batches(limit, cursor, undone=undone)
 
