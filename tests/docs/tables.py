@@ -18,6 +18,7 @@ from mcp_serve.tool_list import load_specs
 from mcp_serve.tools.spec import ToolSpec
 from session_core import GatewayConfig, SessionDB, SessionResetPolicy, errors
 from session_core.config import _VALID_VALUES
+from tests.docs.adapters import format_adapters
 from tests.public_names import find_member, list_public_names, list_values
 from tests.readme.parts import PART_MAKERS, extract_first_sentence, format_table
 
@@ -308,4 +309,5 @@ DOCS_PART_MAKERS: dict[str, Callable[[], str]] = {
     "gateway_settings": format_gateway_settings,
     "reset_policy": format_reset_policy,
     "library": format_library,
+    "adapters": format_adapters,
 }

@@ -8,6 +8,7 @@ import pytest
 
 from mcp_serve.cli.main import VERBS
 from mcp_serve.tool_list import load_specs
+from tests.docs.adapters import ADAPTERS
 from tests.docs.pages import DOCS, PAGES, format_page_name, read_page, render_generated
 from tests.docs.tables import DOCS_PART_MAKERS
 from tests.public_names import list_values
@@ -49,7 +50,12 @@ def test_library_page_has_every_public_name():
         r"^### (\w+)$", read_page(DOCS / "reference" / "library.md"), re.MULTILINE
     )
     names = [name for values in list_values().values() for name in values]
-    assert sorted(headings) == sorted(names)
+    assert sorted(headings) == sorted([*names, *ADAPTERS.values()])
+
+
+def test_library_page_has_every_adapter():
+    modules = {path.stem for path in (ROOT / "session_core" / "adapters").glob("[a-z]*.py")}
+    assert ADAPTERS.keys() == modules - {"shared"}
 
 
 def test_configuration_page_lists_environment_variables():
