@@ -120,7 +120,8 @@ def _load_migration_runner() -> Any:
     """
     if any(find_spec(name) is None for name in _MODULES):
         raise Unsupported(
-            "homes in PostgreSQL need psycopg; install it: pip install 'mcp-sessions[postgres]'"
+            "homes in PostgreSQL need psycopg; install it from a clone: "
+            "pip install '/path/to/mcp-sessions[postgres]'"
         )
     from session_core.state.postgres.migrations import runner  # noqa: PLC0415 -- psycopg is optional
 
