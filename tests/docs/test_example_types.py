@@ -5,13 +5,14 @@ Those of an agent SDK are checked against that SDK, in an environment of its own
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, SDK_PAGE, find_code_blocks
+from tests.docs.pages import PAGES, find_code_blocks
 from tests.node import MODULES, find_node, install_modules
 from tests.peers import peer_python
 from tests.readme.parts import README, ROOT
@@ -19,21 +20,23 @@ from tests.readme.parts import README, ROOT
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(600)]
 
 SDKS = ("openai", "claude", "pydantic-ai", "adk")
-"""The extras of the examples in `SDK_PAGE`, in order."""
+"""The extras of the adapters that examples import."""
+
+
+def find_sdk(block: str) -> str | None:
+    """Return the extra of the adapter that an example imports."""
+    found = re.search(r"^from session_core\.adapters\.(\w+) import", block, re.MULTILINE)
+    return found[1].replace("_", "-") if found else None
 
 
 def write_examples(folder: Path, sdk: str | None) -> Path:
     """Write the examples that an environment can import. Return the Python of the environment."""
-    sdk_blocks = find_code_blocks(SDK_PAGE, "python")
-    assert len(sdk_blocks) == len(SDKS)
-    if sdk is not None:
-        (folder / "example.py").write_text(sdk_blocks[SDKS.index(sdk)], encoding="utf-8")
-        return peer_python(f"sdk-{sdk}")
     pages = [README, ROOT / "session_core" / "README.md", *PAGES]
     blocks = [block for page in pages for block in find_code_blocks(page, "python")]
-    for number, block in enumerate(each for each in blocks if each not in sdk_blocks):
+    assert {find_sdk(block) for block in blocks} == {None, *SDKS}
+    for number, block in enumerate(each for each in blocks if find_sdk(each) == sdk):
         (folder / f"example_{number}.py").write_text(block, encoding="utf-8")
-    return Path(sys.executable)
+    return Path(sys.executable) if sdk is None else peer_python(f"sdk-{sdk}")
 
 
 def run_checker(folder: Path, *command: str) -> None:
