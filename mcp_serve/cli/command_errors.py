@@ -13,6 +13,7 @@ _REPLACEMENTS = {
     "`mcp-sessions read`": "`mcp-sessions show`",
     "routes_list": "`mcp-sessions routes`",
     "keep_last": "--keep-last",
+    "; pass store": "; pass --store NAME",
     "older_than_days": "--older-than",
     "pass the sessions to finalize": "pass the sessions to finalize with --session",
     "what='expired', 'orphaned' or 'abandoned'": "expired, orphaned or abandoned",

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mcp_serve import plan_answers, render
 from mcp_serve.cli import plan_output
@@ -36,7 +36,6 @@ from mcp_serve.cli.terminal import Terminal, format_local_time
 from mcp_serve.cli.tool_calls import Answer, ToolCaller
 from mcp_serve.stores import session_lookup
 from mcp_serve.stores.locate import find_session_store
-from mcp_serve.tools import read
 from mcp_serve.tools.spec import ToolSpec
 from session_core import Denied, NotFound, SessionError, StorageError
 from session_core.ledger import StoredPlan
@@ -450,9 +449,10 @@ def resolve_references(tools: ToolCaller, spec: ToolSpec, arguments: Answer) -> 
     if spec.takes_titles or arguments.get("what") == "trash":
         return arguments
     stores = tools.served.get_stores()
+    titled_spec = replace(spec, takes_titles=True)
 
     def find_session_id(reference: str) -> str:
-        name = find_session_store(stores, reference, read.SPEC)
+        name = find_session_store(stores, reference, titled_spec)
         return session_lookup.find_session(tools.served.get_store(name), reference).id
 
     resolved = dict(arguments)

@@ -163,11 +163,15 @@ def _get_only_store(
     spec: ToolSpec | None, reference: str, matches: Sequence[tuple[ServedStore, ResolvedSession]]
 ) -> str | None:
     """Return the name of the only store that matches, and refuse a change of a transcript."""
+    is_changed = spec is not None and spec.changes and not spec.takes_transcripts
+    if is_changed:
+        # Only a session of a home can be changed.
+        in_homes = [(store, match) for store, match in matches if match.transcript_of is None]
+        matches = in_homes or matches
     if len(matches) > 1:
         names = ", ".join(str(_get_matched_store(*match)) for match in matches)
         raise InvalidInput(f"{reference!r:.100} exists in several stores: {names}; pass store")
     ((store, match),) = matches
-    is_changed = spec is not None and spec.changes and not spec.takes_transcripts
     if spec is not None and is_changed and match.transcript_of is not None:
         raise _make_refusal(spec, store, match)
     return _get_matched_store(store, match)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mcp_serve.stores.served_store import ResolvedSession, ServedStore
 from session_core import InvalidInput, NotFound
 
@@ -49,14 +51,22 @@ def make_unknown_error(
     nearest = store.list_nearest_ids(reference)
     if nearest is None:
         return NotFound(f"session {reference!r:.100} was just created; try again")
-    matches = [id_ for id_ in nearest if id_.startswith(reference)][:_MAX_NEAREST]
+    matches = sorted(id_ for id_ in nearest if id_.startswith(reference))[:_MAX_NEAREST]
     if len(matches) > 1:
         return InvalidInput(
             f"several sessions begin with {reference!r:.100}: {', '.join(matches)}; "
-            "pass a longer prefix"
+            f"pass a longer prefix, such as {_find_unique_prefix(matches)!r}"
         )
     return NotFound(
         f"no session {reference!r:.100}{location}{reason}; "
         "call sessions_list or sessions_search for ids",
         nearest=tuple(nearest[:_MAX_NEAREST]),
     )
+
+
+def _find_unique_prefix(matches: Sequence[str]) -> str:
+    """Return the shortest prefix of the first of sorted ids that none of the others has."""
+    first, second = matches[:2]
+    pairs = enumerate(zip(first, second, strict=False))
+    common = next((index for index, (one, other) in pairs if one != other), len(first))
+    return first[: common + 1]

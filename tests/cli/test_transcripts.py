@@ -165,6 +165,16 @@ def test_exported_transcript_is_imported_into_home(script, tree, tmp_path):
     assert [message["text"] for message in page["messages"]][1:] == ["we chose postgres", "good"]
 
 
+def test_id_in_two_stores_names_option(script, tmp_path):
+    file = str(tmp_path / "out.jsonl")
+    script("export", CLAUDE, "--out", file)
+    script("import", file, "--yes")
+    result = script("show", CLAUDE)
+    assert (result.code, "several stores" in result.err) == (2, True)
+    assert result.err.rstrip(".\n").endswith("; pass --store NAME")
+    assert script("prune", "--session", CLAUDE, "--plan-only").code == 0
+
+
 def test_transcript_is_exported_as_markdown(script):
     result = script("export", CLAUDE, "--format", "md")
     assert result.out.startswith(f"# {CLAUDE}\n\n- session: {CLAUDE}\n- source: claude-code\n")

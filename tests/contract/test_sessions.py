@@ -480,6 +480,28 @@ def test_surrogate_in_session_id_is_rejected(db: StateDatabase) -> None:
             look("\ud800")
 
 
+def test_resolve_session_id_prefers_whole_name(db: StateDatabase) -> None:
+    for session_id in ("t1@shop@ann", "t10@shop@ann", "t2@shop@ann", "t2@shop@bo", "t3@s", "t3#a"):
+        db.create_session(session_id, "cli")
+    assert db.resolve_session_id("t1") == "t1@shop@ann"
+    assert db.resolve_session_id("t10") == "t10@shop@ann"
+    assert db.resolve_session_id("t2") is None
+    assert db.resolve_session_id("t2@shop@b") == "t2@shop@bo"
+    assert db.resolve_session_id("t3") == "t3@s"
+
+
+def test_resolve_session_id_prefers_session_to_subagents(db: StateDatabase) -> None:
+    for session_id in ("5a9d@shop", *(f"5a9d@shop#agent-{number}" for number in range(8))):
+        db.create_session(session_id, "cli")
+    db.create_session("77#alone", "cli")
+    assert db.resolve_session_id("5a9d") == db.resolve_session_id("5a") == "5a9d@shop"
+    assert db.resolve_session_id("5a9d@shop#agent-3") == "5a9d@shop#agent-3"
+    assert db.resolve_session_id("5a9d@shop#agent") is None
+    assert db.resolve_session_id("77") == "77#alone"
+    db.create_session("5aff@shop", "cli")
+    assert db.resolve_session_id("5a") is None
+
+
 def test_resolve_session_id_accepts_unique_prefix(db: StateDatabase) -> None:
     for session_id in ("20260101_aa", "20260101_ab", "2026", "x%_1", "x%_2", "\U0010ffff"):
         db.create_session(session_id, "cli")

@@ -73,6 +73,16 @@ async def test_ambiguous_prefix_names_five_sessions(refused, db):
     assert len(set(named)) == 5
 
 
+@pytest.mark.requirement("serving:naming")
+async def test_ambiguous_prefix_suggests_unique_prefix(call, refused, db):
+    shared = "a conversation with a long name"
+    for user in ("ann", "bob"):
+        db.append_message(f"{shared}@shop@{user}", "user", user, create={"source": "cli"})
+    text = await refused("sessions_read", session=shared)
+    prefix = text.rpartition("such as ")[2].strip("'.")
+    assert (await call("sessions_read", session=prefix))["messages"][0]["text"] == "ann"
+
+
 CHANGING = (
     lambda given: ("sessions_edit", {"sessions": given, "archived": True}),
     lambda given: ("sessions_compress", {"session": given}),

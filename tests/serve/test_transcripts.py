@@ -225,6 +225,8 @@ async def test_id_in_two_stores_is_ambiguous(call, db, refused):
     assert "exists in several stores: own, claude-code; pass store" in message
     page = await call("sessions_read", session=CLAUDE, store="own")
     assert page["messages"][0]["text"] == "of the home"
+    pruned = await call("sessions_prune", sessions=[CLAUDE])
+    assert [item["id"] for item in pruned["items"]] == [CLAUDE]
 
 
 @pytest.mark.requirement("transcripts:unchanged")

@@ -1,5 +1,11 @@
 -- name: find_by_prefix
-SELECT id FROM sessions WHERE id >= :prefix AND id < :prefix || chr(1114111) ORDER BY id LIMIT 6
+SELECT id FROM sessions WHERE id >= :prefix AND id < :prefix || chr(1114111)
+    AND NOT EXISTS (
+        SELECT 1 FROM sessions AS root
+        WHERE strpos(sessions.id, '#') > length(:prefix)
+            AND root.id = split_part(sessions.id, '#', 1)
+    )
+ORDER BY id LIMIT 6
 
 -- name: set_archived
 UPDATE sessions SET archived = :archived WHERE id = :id AND archived IS DISTINCT FROM :archived

@@ -23,6 +23,9 @@ from session_core.types import Revision, SessionRow
 
 SQL = sql_blocks.load_blocks("sessions")
 
+_NAME_END = "@"
+"""Ends the name of a session in an id with other parts, as in `NAME@APP@USER`."""
+
 
 class SqliteSessions(SqliteOperations):
     """Session rows and the values of `state_meta`."""
@@ -89,17 +92,19 @@ class SqliteSessions(SqliteOperations):
     def resolve_session_id(self, session: str) -> str | None:
         """Return the id equal to `session`, or the only id that begins with it.
 
-        Return None if no id or several ids begin with it.
+        Return None if no id or several ids begin with it. The only id `SESSION@…` comes before
+        longer names, and a session comes before its subagents `ID#…`.
         """
 
         def find_unique_id(handle: Connection) -> str | None:
             # A whole id may also be the beginning of others.
             if find_session(handle, session) is not None:
                 return session
-            rows = (
-                handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": session}) if session else []
-            )
-            return rows[0][0] if len(rows) == 1 else None
+            for prefix in (f"{session}{_NAME_END}", session) if session else ():
+                rows = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": prefix})
+                if len(rows) == 1:
+                    return cast("str", rows[0][0])
+            return None
 
         return self._read(find_unique_id)
 
@@ -268,8 +273,9 @@ def make_not_found(handle: Connection, session_id: str) -> NotFound:
     """Return the error for an unknown id, with ids that have the longest common prefix."""
     rows: list[Any] = []
     # The longest prefix with any match gives the most similar ids.
-    for length in range(min(len(str(session_id)), 20), 0, -1):
-        rows = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": str(session_id)[:length]})
+    text = str(session_id)
+    for length in (len(text), *range(min(len(text), 20), 0, -1)):
+        rows = handle.fetch_tuples(SQL["find_by_prefix"], {"prefix": text[:length]})
         if rows:
             break
     return NotFound(

@@ -5,7 +5,14 @@ SELECT * FROM sessions WHERE id = ?
 SELECT 1 FROM sessions WHERE id = ?
 
 -- name: find_by_prefix
-SELECT id FROM sessions WHERE id >= :prefix AND id < :prefix || char(1114111) ORDER BY id LIMIT 6
+SELECT id FROM sessions WHERE id >= :prefix AND id < :prefix || char(1114111)
+    -- A subagent `NAME#SUBPATH` of a session that matches too.
+    AND NOT EXISTS (
+        SELECT 1 FROM sessions AS root
+        WHERE instr(sessions.id, '#') > length(:prefix)
+            AND root.id = substr(sessions.id, 1, instr(sessions.id, '#') - 1)
+    )
+ORDER BY id LIMIT 6
 
 -- name: end_session
 UPDATE sessions SET ended_at = :now, end_reason = :reason WHERE id = :id AND ended_at IS NULL
