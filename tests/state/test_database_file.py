@@ -285,3 +285,39 @@ def test_fork_waits_for_no_copy() -> None:
             finally:
                 os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+ADK_TABLES = """
+    CREATE TABLE app_states (app_name TEXT PRIMARY KEY, state TEXT);
+    CREATE TABLE user_states (app_name TEXT, user_id TEXT, state TEXT);
+    CREATE TABLE sessions (app_name TEXT, user_id TEXT, id TEXT, state TEXT);
+    CREATE TABLE events (id TEXT, app_name TEXT, event_data TEXT);
+"""
+OPENAI_TABLES = """
+    CREATE TABLE agent_sessions (session_id TEXT PRIMARY KEY);
+    CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT);
+"""
+OTHER_TABLES = """
+    CREATE TABLE sessions (id TEXT PRIMARY KEY, data TEXT);
+    CREATE TABLE messages (id INTEGER PRIMARY KEY, session TEXT);
+"""
+
+
+@pytest.mark.parametrize(
+    ("tables", "reason"),
+    [
+        (ADK_TABLES, "is a session database of Google ADK, not a home; pass the path of another"),
+        (OPENAI_TABLES, "is a session database of the OpenAI Agents SDK, not a home; pass the"),
+        (OTHER_TABLES, "is not a session database: its sessions has no source; pass the path of"),
+    ],
+)
+def test_database_of_other_program_is_named(tmp_path, tables, reason):
+    path = tmp_path / "sessions.db"
+    with connect(path, "rwc") as connection:
+        connection.executescript(tables)
+    before = path.read_bytes()
+    with SessionDB(path) as db, pytest.raises(Corrupt) as refusal:
+        db.append_message("s", "user", "hello", create={"source": "cli"})
+    assert reason in str(refusal.value)
+    assert "Hermes" not in str(refusal.value)
+    assert path.read_bytes() == before

@@ -60,6 +60,14 @@ _REQUIRED_COLUMNS = {
     "messages": ("id", "session_id", "role", "content", "timestamp", "active"),
 }
 
+_HERMES_COLUMNS = (("sessions", "source"), ("messages", "session_id"), ("messages", "role"))
+"""The columns of every schema of Hermes, also of those that are too old."""
+
+_FOREIGN_TABLES = {
+    "a session database of Google ADK": ("app_states", "user_states", "events"),
+    "a session database of the OpenAI Agents SDK": ("agent_sessions", "agent_messages"),
+}
+
 
 def open_reader(path: Path) -> Connection:
     """Open a database with `mode=ro`.
@@ -140,10 +148,12 @@ def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
         return None
     for table, needed in _REQUIRED_COLUMNS.items():
         if not handle.has_column(table):
-            raise Corrupt(f"{path} is not a session database: it has no table {table}")
+            raise _make_foreign_error(handle, path, f"it has no table {table}")
         if handle.fetch_value(_SELECT_VIEW, (table,)):  # a view may be endless
             raise Corrupt(f"{path} is not a session database: its {table} is a view")
         missing = [column for column in needed if not handle.has_column(table, column)]
+        if missing and not all(handle.has_column(*column) for column in _HERMES_COLUMNS):
+            raise _make_foreign_error(handle, path, f"its {table} has no {missing[0]}")
         if missing:
             raise Unsupported(
                 f"the schema of {path} is too old ({table} has no {missing[0]}); "
@@ -153,6 +163,19 @@ def find_home_kind(handle: Connection, path: Path) -> HomeKind | None:
         return "hermes"
     mark = handle.fetch_value(_SELECT_META, (HOME_ID_KEY,))
     return "hermes" if mark is None else "own"
+
+
+def _make_foreign_error(handle: Connection, path: Path, reason: str) -> Corrupt:
+    """Return the error for the database of another program, with its name if it is known."""
+    for name, tables in _FOREIGN_TABLES.items():
+        if all(handle.has_column(table) for table in tables):
+            return Corrupt(
+                f"{path} is {name}, not a home; pass the path of another file or folder, "
+                "and leave this file to that program"
+            )
+    return Corrupt(
+        f"{path} is not a session database: {reason}; pass the path of another file or folder"
+    )
 
 
 def find_owner(path: Path) -> str | None:
