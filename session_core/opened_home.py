@@ -104,7 +104,7 @@ async def aopen_home(
     """Open a home for coroutines of asyncio or trio.
 
     The arguments and errors are the same as for `open_home`. Every part is opened in a worker
-    thread, so no later call blocks the event loop.
+    thread. The methods of the parts are coroutines, except those of `ledger`, which block.
 
     Example:
         >>> import asyncio
@@ -284,7 +284,7 @@ class OpenedHome:
 class AsyncOpenedHome:
     """A home for coroutines.
 
-    `home` is the same home with blocking methods.
+    `home` is the same home with blocking methods. The methods of `ledger` block too.
     """
 
     def __init__(self, home: OpenedHome) -> None:
