@@ -22,7 +22,7 @@ RefusedPairs = list[tuple[str, str]]
 
 _TITLE_COLUMN = "title"
 
-_ID_TAKEN_REASON = "the id belongs to another session by now"
+_ID_TAKEN_REASON = "a session with this id was made since; prune it, then restore again"
 
 
 class RowRestorer:
@@ -163,11 +163,18 @@ class RowRestorer:
 
     def _add_reasons(self, result: Any) -> None:
         self._refused += [
-            (_describe_misfit(misfit), misfit.why) for misfit in (*result.refused, *result.emptied)
+            (_describe_misfit(misfit), self._explain_misfit(misfit))
+            for misfit in (*result.refused, *result.emptied)
         ]
         for table, columns in result.dropped_columns.items():
             label = f"{', '.join(columns)} of {table}"
             self._refused.append((label, "this home does not have the column any more"))
+
+    def _explain_misfit(self, misfit: RowMismatch) -> str:
+        is_session = misfit.table == SESSIONS and not misfit.column and misfit.key
+        if is_session and self._db.get_session(str(misfit.key[0])) is not None:
+            return _ID_TAKEN_REASON
+        return misfit.why
 
 
 def _iter_start_times(images: Iterable[RowImages]) -> Iterator[tuple[str, Any]]:
