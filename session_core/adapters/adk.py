@@ -70,6 +70,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
 
         Raises:
             AlreadyExistsError: the id is taken.
+            InvalidInput: the id in the home is too long.
         """
         name = (session_id or "").strip() or str(uuid.uuid4())
         return await self.run_in_thread(
@@ -128,7 +129,8 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
         return self._commit_event_to_session(session, event)
 
     def _create_session(self, app: str, user: str, name: str, state: Mapping[str, Any]) -> Session:
-        db, row_id, now = self.home.db, build_session_id(app, user, name), time.time()
+        db, now = self.home.db, time.time()
+        row_id = check_session_id(build_session_id(app, user, name))
         with db.transaction():
             if db.get_session(row_id) is not None:
                 raise AlreadyExistsError(f"session {name!r} of user {user!r} exists already")
@@ -228,7 +230,7 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
 
 def build_session_id(app: str, user: str, name: str) -> str:
     """Return the id of a session in the home."""
-    return check_session_id("@".join(map(quote_part, (name, app, user))))
+    return "@".join(map(quote_part, (name, app, user)))
 
 
 def _get_path(uri: str) -> str:

@@ -44,7 +44,7 @@ class ClaudeSessionStore(HomeAdapter):
         """Store a batch of entries in one transaction.
 
         Raises:
-            InvalidInput: an entry is not an object; nothing is stored.
+            InvalidInput: an entry is not an object, or the id is too long; nothing is stored.
         """
         for entry in entries:
             if not isinstance(entry, Mapping):
@@ -73,7 +73,7 @@ class ClaudeSessionStore(HomeAdapter):
         return await self.run_in_thread(partial(self._list_subkeys, key))
 
     def _append_entries(self, key: SessionKey, entries: list[Entry]) -> None:
-        db, session_id = self.home.db, build_session_id(key)
+        db, session_id = self.home.db, check_session_id(build_session_id(key))
         with db.transaction():
             self._ensure_parent(key)
             new = self._select_new_entries(session_id, entries)
@@ -169,13 +169,13 @@ def build_session_id(key: SessionKey) -> str:
     """Return the id of a session or subagent in the home.
 
     Raises:
-        InvalidInput: a part of the key is missing or empty, or the id is too long.
+        InvalidInput: a part of the key is missing or empty.
     """
     subpath = key.get("subpath")
     if subpath == "":
         raise InvalidInput("subpath of a key is empty; leave it out")
     name = f"{quote_part(key.get('session_id'))}@{quote_part(key.get('project_key'))}"
-    return check_session_id(f"{name}#{quote_part(subpath)}" if subpath else name)
+    return f"{name}#{quote_part(subpath)}" if subpath else name
 
 
 def _get_main_key(key: SessionKey) -> SessionKey:

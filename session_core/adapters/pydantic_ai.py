@@ -44,7 +44,9 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None."""
-        return await self.run_in_thread(partial(self._find_record, conversation_id))
+        return await self.run_in_thread(
+            partial(self._find_record, check_session_id(conversation_id))
+        )
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
@@ -64,6 +66,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
         Raises:
             ConversationConflict: the stored revision is another one, or the head is missing.
         """
+        check_session_id(record.conversation_id)
         await self.run_in_thread(
             partial(self._store_record, record, tuple(new_entries), expected_revision)
         )
@@ -102,7 +105,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
     def _find_record(self, conversation_id: str) -> ConversationRecord | None:
         db = self.home.db
         with db.snapshot():
-            if db.get_session(check_session_id(conversation_id)) is None:
+            if db.get_session(conversation_id) is None:
                 return None
             stored = db.state.read_session_state(conversation_id).get(_RECORD)
         return None if stored is None else _RECORDS.validate_python(stored)

@@ -20,6 +20,15 @@ async def test_claude_store_refuses_long_id():
 
 
 @pytest.mark.anyio
+async def test_foreign_long_id_breaks_no_list():
+    with open_home(":memory:") as home:
+        store = ClaudeSessionStore(home)
+        columns = {"chat_id": KEY["project_key"], "display_name": "x" * 600}
+        home.db.create_session("y" * 600, "claude-agent-sdk", **columns)
+        assert await store.list_sessions(KEY["project_key"]) == []
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("entry", ["text", None, ["a", "b"], 7])
 async def test_claude_store_refuses_no_object(entry):
     with open_home(":memory:") as home:
