@@ -76,7 +76,7 @@ class OpenAISession(HomeAdapter):
     def _require_own_source(self) -> None:
         """Refuse a session of another program, once for each object."""
         if not self._is_checked:
-            self.require_own_session(self.session_id)
+            self.find_own_session(self.session_id)
             self._is_checked = True
 
     def _append_items(self, items: list[Any]) -> None:

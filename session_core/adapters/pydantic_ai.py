@@ -43,7 +43,11 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
         super().__init__(home)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation, or None."""
+        """Return the record of a conversation, or None.
+
+        Raises:
+            Conflict: the id belongs to a session of another program.
+        """
         return await self.run_in_thread(
             partial(self._find_record, check_session_id(conversation_id))
         )
@@ -105,7 +109,7 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
     def _find_record(self, conversation_id: str) -> ConversationRecord | None:
         db = self.home.db
         with db.snapshot():
-            if db.get_session(conversation_id) is None:
+            if self.find_own_session(conversation_id) is None:
                 return None
             stored = db.state.read_session_state(conversation_id).get(_RECORD)
         return None if stored is None else _RECORDS.validate_python(stored)
@@ -135,7 +139,6 @@ class PydanticConversationStore(HomeAdapter, ConversationStore):
             stored = self._find_record(session_id)
             if (None if stored is None else stored.revision) != expected_revision:
                 raise ConversationConflict(session_id)
-            self.require_own_session(session_id)
             db.create_session(session_id, **_build_fields(record))
             if not self._append_entries(record, new_entries):
                 self._bump_revision(session_id)

@@ -12,7 +12,7 @@ from session_core._typing import Self
 from session_core.aio import get_worker_threads
 from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.opened_home import AsyncOpenedHome, OpenedHome, open_home
-from session_core.types import Revision
+from session_core.types import Revision, SessionRow
 
 T = TypeVar("T")
 
@@ -53,11 +53,11 @@ class HomeAdapter:
         """Run a function in a worker thread of the database."""
         return await get_worker_threads(self.home.db, "changes").run(step)
 
-    def require_own_session(self, session_id: str) -> None:
-        """Refuse a session of another program, which may have the same id.
+    def find_own_session(self, session_id: str) -> SessionRow | None:
+        """Return a session, or None.
 
         Raises:
-            Conflict: the session has another source.
+            Conflict: the session has another source, so that another program owns it.
         """
         row = self.home.db.get_session(session_id)
         if row is not None and row["source"] != self.client:
@@ -65,6 +65,7 @@ class HomeAdapter:
                 f"session {session_id!r} belongs to {row['source']}, not to {self.client}; "
                 "use another id"
             )
+        return row
 
     def delete_session(self, session_id: str, *, expect: Revision | None = None) -> None:
         """Move a session to the trash, if it exists.
@@ -73,9 +74,8 @@ class HomeAdapter:
             Conflict: it is protected, or belongs to another program.
             Changed: it is not at the expected revision.
         """
-        if self.home.db.get_session(session_id) is None:
+        if self.find_own_session(session_id) is None:
             return
-        self.require_own_session(session_id)
         try:
             self.home.maintenance.delete_session(session_id, client=self.client, expect=expect)
         except NotFound:

@@ -32,7 +32,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RunUsage
 
-from session_core import open_home
+from session_core import Conflict, open_home
 from session_core.adapters.pydantic_ai import PydanticConversationStore
 from tests.adapters.sdk_homes import name_home
 
@@ -199,7 +199,13 @@ async def use_store(base: str) -> dict[str, Any]:
                 return_exceptions=True,
             )
             wins.append(sum(not isinstance(result, Exception) for result in results))
+        home.db.append_message("tg", "user", "private", create={"source": "telegram"})
+        try:
+            foreign = str(await store.load("tg"))
+        except Conflict as error:
+            foreign = str(error)
         return {
+            "foreign": foreign,
             "wins": sorted(set(wins)),
             "messages": len(loaded.messages) if loaded else None,
             "hits": len(hits),

@@ -87,6 +87,7 @@ def test_pydantic_store_equals_store_in_memory(kind, tmp_path):
     assert sum(counts.values()) == OPERATIONS[kind]
     assert min(counts.values()) > OPERATIONS[kind] / 50
     assert results == {
+        "foreign": "session 'tg' belongs to telegram, not to pydantic-ai; use another id",
         "wins": [1],
         "messages": 2,
         "hits": 3,
