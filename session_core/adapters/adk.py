@@ -51,9 +51,19 @@ class AdkSessionService(HomeAdapter, BaseSessionService):
     client = SOURCE
 
     def __init__(
-        self, home: HomeArgument | None = None, *, uri: str | None = None, **_options: Any
+        self,
+        home: HomeArgument | None = None,
+        *,
+        uri: str | None = None,
+        agents_dir: str | None = None,
+        **options: Any,
     ) -> None:
-        # The loader of services.yaml passes options of its own, such as the agents' folder.
+        del agents_dir  # the loader of services.yaml passes it to every service
+        if options:
+            raise InvalidInput(
+                f"unknown arguments: {', '.join(sorted(options))}; "
+                "pass only home, or only uri, such as sessions://folder"
+            )
         if (home is None) == (uri is None):
             raise InvalidInput("pass either home or uri, such as sessions://folder")
         super().__init__(_get_path(uri) if uri is not None else home or "")

@@ -14,7 +14,7 @@ from session_core.adapters.shared import (
     decode_payloads,
     join_texts,
 )
-from session_core.errors import NotFound
+from session_core.errors import InvalidInput, NotFound
 from session_core.types import MessageRow
 
 SOURCE = "openai-agents"
@@ -49,16 +49,28 @@ class OpenAISession(HomeAdapter):
         self._is_checked = False
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the items in their order, only the latest `limit` if it is given."""
+        """Return the items in their order, only the latest `limit` if it is given.
+
+        Raises:
+            InvalidInput: `limit` is not an integer.
+        """
         if limit is None:
             limit = getattr(self.session_settings, "limit", None)
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+            raise InvalidInput(f"limit must be an integer or None, got {limit!r:.40}")
         return await self.run_in_thread(partial(self._read_items, limit))
 
     async def add_items(self, items: Sequence[Any]) -> None:
         """Store items in one transaction.
 
         The first items create the session.
+
+        Raises:
+            InvalidInput: an item is not a mapping, or has a number that JSON lacks, such as NaN.
+            TypeError: an item has a value that JSON lacks.
         """
+        if isinstance(items, (Mapping, str, bytes)):
+            raise InvalidInput(f"items must be a list of mappings, got {type(items).__name__}")
         if items:
             await self.run_in_thread(partial(self._append_items, list(items)))
 
@@ -81,13 +93,15 @@ class OpenAISession(HomeAdapter):
 
     def _append_items(self, items: list[Any]) -> None:
         self._require_own_source()
-        messages = [build_message(item) for item in items]
+        messages = [_build_checked_message(*pair) for pair in enumerate(items)]
         self._add_tool_names(messages)
         self.home.db.sdk.append_to_tip(self.session_id, messages, create={"source": SOURCE})
 
     def _add_tool_names(self, messages: list[dict[str, Any]]) -> None:
         """Add the names of tools to their results, which have only the id of the call."""
-        names = _find_call_names(messages)
+        names = _read_call_names(
+            call for message in messages for call in message.get("tool_calls", ())
+        )
         call_ids = {message["tool_call_id"] for message in messages if "tool_call_id" in message}
         if missing := call_ids - names.keys():
             names |= self._find_stored_names(missing)
@@ -99,7 +113,8 @@ class OpenAISession(HomeAdapter):
         """Return the names of the tools of stored calls."""
         rows = self.home.db.sdk.read_tip_payloads(self.session_id, _MAX_CALL_DISTANCE)
         payloads = [payload for _, payload in rows if payload is not None and "_call" in payload]
-        names = _find_call_names(map(build_message, decode_payloads(payloads)))
+        items = decode_payloads(payloads)
+        names = _read_call_names(_build_call(item) for item in items if _is_call(item))
         return {call_id: names[call_id] for call_id in call_ids if call_id in names}
 
     def _read_items(self, limit: int | None) -> list[Any]:
@@ -145,17 +160,28 @@ class OpenAISession(HomeAdapter):
                 return items[0]
 
 
+def _build_checked_message(index: int, item: Any) -> dict[str, Any]:
+    """Return the message of an item that was passed, and name its index in errors."""
+    if not isinstance(item, Mapping):
+        raise InvalidInput(f"items[{index}] must be a mapping, got {item!r:.40}")
+    try:
+        return build_message(item)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else InvalidInput
+        raise kind(f"items[{index}] cannot be stored as JSON: {error}") from error
+
+
 def build_message(item: Any) -> dict[str, Any]:
     """Return the message of an item, with its payload, text and calls."""
     message: dict[str, Any] = {
         "role": "assistant",
         "content": None,
-        "payload_json": json.dumps(item),
+        "payload_json": json.dumps(item, allow_nan=False),
     }
     if not isinstance(item, Mapping):
         return message
     kind = item.get("type")
-    if kind in _CALL_TYPES:
+    if _is_call(item):
         message["tool_calls"] = [_build_call(item)]
     elif isinstance(kind, str) and kind.endswith("_output"):
         call_id = item.get("call_id")
@@ -178,14 +204,13 @@ def _build_call(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": item.get("call_id") or item.get("id"), "type": "function", "function": function}
 
 
-def _find_call_names(messages: Iterable[Mapping[str, Any]]) -> dict[Any, str]:
+def _is_call(item: Any) -> bool:
+    return isinstance(item, Mapping) and item.get("type") in _CALL_TYPES
+
+
+def _read_call_names(calls: Iterable[Mapping[str, Any]]) -> dict[Any, str]:
     """Return the names of tools by the ids of their calls."""
-    return {
-        call["id"]: call["function"]["name"]
-        for message in messages
-        for call in message.get("tool_calls", ())
-        if isinstance(call["id"], str)
-    }
+    return {call["id"]: call["function"]["name"] for call in calls if isinstance(call["id"], str)}
 
 
 def _build_text_item(row: MessageRow | None) -> Any | None:

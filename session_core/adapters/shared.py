@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -33,6 +33,7 @@ class HomeAdapter:
     """The name in the audit log, and the source of new sessions."""
 
     def __init__(self, home: HomeArgument) -> None:
+        _check_home(home)
         self._owns_home = not isinstance(home, (OpenedHome, AsyncOpenedHome))
         if isinstance(home, AsyncOpenedHome):
             home = home.home
@@ -81,6 +82,23 @@ class HomeAdapter:
         except NotFound:
             if self.home.db.get_session(session_id) is not None:
                 raise
+
+
+def _check_home(home: object) -> None:
+    """Refuse a value that is not a home.
+
+    Raises:
+        InvalidInput: it is a part of a home, a coroutine, or another value.
+    """
+    if isinstance(home, (str, os.PathLike, OpenedHome, AsyncOpenedHome)):
+        return
+    if isinstance(home, Coroutine):
+        home.close()  # otherwise Python warns that it was never awaited
+        raise InvalidInput("home is a coroutine; await it first: home = await aopen_home(path)")
+    raise InvalidInput(
+        "home must be a path, an address or what open_home or aopen_home returned (the opened "
+        f"home, not its db), got {type(home).__name__}"
+    )
 
 
 def check_session_id(session_id: object) -> str:

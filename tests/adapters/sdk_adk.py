@@ -19,7 +19,7 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-from session_core import open_home
+from session_core import InvalidInput, open_home
 from session_core.adapters.adk import AdkSessionService
 from tests.adapters.sdk_homes import name_home
 
@@ -182,7 +182,12 @@ async def use_service(base: str, folder: Path) -> dict[str, Any]:
     made = create_session_service_from_options(base_dir=services, session_service_uri=uri)
     by_factory = await made.get_session(**key)
     made.close()
+    try:
+        AdkSessionService("bot", db_path="x")
+    except InvalidInput as error:
+        refused = str(error).partition(";")[0]
     return {
+        "refused": refused,
         "factory": by_factory == stored,
         "events": len(stored.events),
         "hits": len(hits) > 0,

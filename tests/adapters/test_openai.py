@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from session_core import Conflict, InvalidInput, OpenedHome, Unsupported, open_home
+from session_core import Conflict, InvalidInput, OpenedHome, Unsupported, aopen_home, open_home
 from session_core.adapters.openai import SOURCE, OpenAISession, build_message
 from tests import homes
 
@@ -146,6 +146,35 @@ async def test_result_without_call_is_stored(session, home):
 async def test_session_without_id_is_refused(home, session_id):
     with pytest.raises(InvalidInput, match="session_id must be non-empty text"):
         OpenAISession(session_id, home)
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "reason"),
+    [
+        (ITEMS[0], InvalidInput, "items must be a list of mappings, got dict"),
+        ("text", InvalidInput, "items must be a list of mappings, got str"),
+        ([ITEMS[0], "text"], InvalidInput, r"items\[1\] must be a mapping, got 'text'"),
+        ([{"cost": float("nan")}], InvalidInput, r"items\[0\] cannot be stored as JSON: Out of"),
+        ([ITEMS[0], {"content": object()}], TypeError, r"items\[1\] cannot be stored as JSON"),
+    ],
+)
+async def test_invalid_item_is_named(session, home, items, error, reason):
+    with pytest.raises(error, match=reason):
+        await session.add_items(items)
+    assert home.db.get_session(session.session_id) is None
+
+
+@pytest.mark.parametrize("limit", ["3", 1.5, True])
+async def test_invalid_limit_is_refused(session, limit):
+    with pytest.raises(InvalidInput, match="limit must be an integer or None, got"):
+        await session.get_items(limit)
+
+
+async def test_invalid_home_is_refused(home):
+    with pytest.raises(InvalidInput, match=r"home must be a path, .*not its db.*, got SessionDB"):
+        OpenAISession("s", home.db)
+    with pytest.raises(InvalidInput, match="home is a coroutine; await it first"):
+        OpenAISession("s", aopen_home(":memory:"))
 
 
 async def test_id_too_long_is_refused(home):
