@@ -296,8 +296,8 @@ def _read_results(_: Event, parts: Sequence[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _read_texts(event: Event, parts: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the text and the calls of an event as one message."""
-    text = join_texts([part.text for part in parts if part.text and not part.thought])
+    """Yield the text, the code, the error and the calls of an event as one message."""
+    text = join_texts([*map(_get_shown_text, parts), event.error_message or ""])
     thought = join_texts([part.text for part in parts if part.text and part.thought])
     calls = [
         {
@@ -318,3 +318,12 @@ def _read_texts(event: Event, parts: Sequence[Any]) -> Iterator[dict[str, Any]]:
             "reasoning": thought or None,
             "tool_calls": calls or None,
         }
+
+
+def _get_shown_text(part: Any) -> str:
+    """Return the text of a part that is not a thought, or its code or the output of its code."""
+    if part.executable_code is not None:
+        return part.executable_code.code or ""
+    if part.code_execution_result is not None:
+        return part.code_execution_result.output or ""
+    return "" if part.thought else part.text or ""

@@ -187,6 +187,7 @@ async def use_service(base: str, folder: Path) -> dict[str, Any]:
     except InvalidInput as error:
         refused = str(error).partition(";")[0]
     return {
+        "texts": await search_unusual_texts(base),
         "refused": refused,
         "factory": by_factory == stored,
         "events": len(stored.events),
@@ -195,6 +196,23 @@ async def use_service(base: str, folder: Path) -> dict[str, Any]:
         "restored": restored == stored,
         "again": again == stored,
     }
+
+
+async def search_unusual_texts(base: str) -> list[int]:
+    """Store code, the output of code and an error, and return how many messages have each."""
+    code = types.ExecutableCode(code="print(walrus)", language=types.Language.PYTHON)
+    output = types.CodeExecutionResult(outcome=types.Outcome.OUTCOME_OK, output="a narwhal")
+    parts = [types.Part(executable_code=code), types.Part(code_execution_result=output)]
+    events = [
+        Event(author="agent", content=types.Content(role="model", parts=parts)),
+        Event(author="agent", error_code="429", error_message="the quota of beluga is used up"),
+    ]
+    with open_home(name_home(base, "unusual")) as home, AdkSessionService(home) as service:
+        session = await service.create_session(app_name="shop", user_id="ann")
+        for event in events:
+            await service.append_event(session, event)
+        words = ("walrus", "narwhal", "beluga")
+        return [len(home.db.search(word, per="message").hits) for word in words]
 
 
 async def main(base: str, folder: Path, count: int) -> None:

@@ -105,6 +105,7 @@ def test_adk_service_equals_sqlite_service(kind, tmp_path):
     assert sum(counts.values()) == OPERATIONS[kind]
     assert min(counts.values()) > OPERATIONS[kind] / 50
     assert results == {
+        "texts": [1, 1, 1],
         "refused": "unknown arguments: db_path",
         "factory": True,
         "events": 6,
