@@ -20,8 +20,8 @@ from session_core.types import MessageRow
 SOURCE = "openai-agents"
 
 _CALL_TYPES = ("function_call", "custom_tool_call", "mcp_call")
-_MAX_CALL_DISTANCE = 200
-"""How many stored items before a result are searched for its call."""
+_CALL_DISTANCES = (16, 200)
+"""How many stored items before a result are searched for its call, at first and at most."""
 
 _ROLES = {"developer": "system"}
 
@@ -111,10 +111,14 @@ class OpenAISession(HomeAdapter):
 
     def _find_stored_names(self, call_ids: set[str]) -> dict[str, str]:
         """Return the names of the tools of stored calls."""
-        rows = self.home.db.sdk.read_tip_payloads(self.session_id, _MAX_CALL_DISTANCE)
-        payloads = [payload for _, payload in rows if payload is not None and "_call" in payload]
-        items = decode_payloads(payloads)
-        names = _read_call_names(_build_call(item) for item in items if _is_call(item))
+        names: dict[str, str] = {}
+        for distance in _CALL_DISTANCES:
+            rows = self.home.db.sdk.read_tip_payloads(self.session_id, distance)
+            payloads = [payload for _, payload in rows if payload and "_call" in payload]
+            items = decode_payloads(payloads)
+            names = _read_call_names(_build_call(item) for item in items if _is_call(item))
+            if call_ids <= names.keys():
+                break
         return {call_id: names[call_id] for call_id in call_ids if call_id in names}
 
     def _read_items(self, limit: int | None) -> list[Any]:

@@ -134,6 +134,14 @@ async def test_result_has_name_of_tool(session, home, size):
     assert await session.get_items() == ITEMS
 
 
+async def test_result_long_after_call_has_name(session, home):
+    chat = [{"role": "user", "content": str(number)} for number in range(50)]
+    result = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
+    await session.add_items([ITEMS[2], *chat])
+    await session.add_items([result])
+    assert home.db.get_messages(session.session_id)[-1]["tool_name"] == "get_weather"
+
+
 async def test_result_without_call_is_stored(session, home):
     call = {"type": "function_call", "call_id": ["c9"], "name": "look", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c9", "output": "rain"}
