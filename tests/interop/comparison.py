@@ -19,7 +19,7 @@ from tests.interop.hermes import Hermes, Refused
 
 CONVERSATION = "Filters look at the conversation"
 COUNTED = "Messages are counted, not read from a counter"
-UNKNOWN_LINK = "A child of no known kind is listed"
+UNKNOWN_LINK = "A child of an unknown kind is listed"
 TIP_ACTIVITY = "A conversation is as recent as its newest session"
 NEWEST_CHILD = "The tip of a conversation is never a branch or a delegate"
 PATTERN = "A percent sign and an underscore are text"
@@ -30,7 +30,7 @@ MARKUP = "Markup is not text"
 PARTS = "Text in parts is found in every script"
 SHORT = "Several short words in Chinese or Japanese must all occur"
 LADDER = "Plain words that find nothing are loosened"
-NOT_SCOPE = "NOT leaves out the next word alone"
+NOT_SCOPE = "NOT leaves out only the next word"
 OPERATORS = "Operators, phrases and prefixes work in every script"
 TEXT = "A query that cannot be parsed is searched as text"
 REASONS = (
