@@ -124,6 +124,17 @@ def test_stopped_run_reports_remaining_and_resumes(large: Changing) -> None:
     assert large.read_everything() == before
 
 
+def test_plan_continues_after_restore_of_first_member(large: Changing) -> None:
+    planned = large.plan()
+    part = large.apply(planned, 0)
+    assert 0 < large.home.db.message_count("large") < 12
+    large.home.db.append_message("large", "user", "one more")
+    result = large.apply(planned)
+    assert (result.outcome, result.batch, result.removed) == ("applied", part.batch, 1)
+    assert set(list_skip_reasons(result)) == {"large"}
+    assert large.home.db.message_count("large") == 13
+
+
 @pytest.mark.requirement("maintenance:steps")
 def test_restored_partial_plan_cannot_resume(large: Changing) -> None:
     before = large.read_everything()

@@ -59,7 +59,11 @@ class UnrestoredItems:
         )
 
     def merge_untried(self, others: UnrestoredItems) -> UnrestoredItems:
-        """Return these items together with the items of sessions that were not tried."""
+        """Return these items together with the items of sessions that were not tried.
+
+        The result is never empty, so that the step counts as open: a batch whose steps are all
+        undone takes no more steps, and the plan may go on with other members.
+        """
         return UnrestoredItems(
             sessions=others.sessions | self.sessions,
             columns=others.columns + self.columns,
@@ -67,7 +71,7 @@ class UnrestoredItems:
             routes=others.routes + self.routes,
             files=others.files + self.files,
             rest=others.rest or self.rest,
-            untried=others != UnrestoredItems(),
+            untried=True,
         )
 
 
