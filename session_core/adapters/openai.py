@@ -93,7 +93,7 @@ class OpenAISession(HomeAdapter):
 
     def _append_items(self, items: list[Any]) -> None:
         self._require_own_source()
-        messages = [_build_checked_message(*pair) for pair in enumerate(items)]
+        messages = [_build_checked_message(index, item) for index, item in enumerate(items)]
         self._add_tool_names(messages)
         self.home.db.sdk.append_to_tip(self.session_id, messages, create={"source": SOURCE})
 
